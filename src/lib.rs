@@ -1,14 +1,31 @@
-pub fn add(left: u64, right: u64) -> u64 {
-    left + right
-}
+//! **wavefield**: CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
+//!
+//! A map of the crate, in the order to read it:
+//!
+//! | module | what it teaches |
+//! |---|---|
+//! | [`interop`] | the lesson: matching a device, sharing memory and timeline semaphores, handing frames over |
+//! | [`cuda`] | the CUDA driver API, opened at run time and wrapped in types that own what they make |
+//! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
+//! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
+//! | [`render`] | the picture: a lit surface drawn straight from a slot |
+//! | [`app`] | choosing a device, the frame loop, the window, the headless run |
+//! | [`wave`] | the default field, and the float64 reference that all producers are held to |
+//!
+//! The binary is a thin command line over [`app`].
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#![deny(missing_docs)]
+#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(clippy::undocumented_unsafe_blocks)]
 
-    #[test]
-    fn it_works() {
-        let result = add(2, 2);
-        assert_eq!(result, 4);
-    }
-}
+pub mod app;
+pub mod cuda;
+mod error;
+pub mod interop;
+pub mod producer;
+pub mod render;
+pub mod report;
+pub mod vulkan;
+pub mod wave;
+
+pub use error::{Error, Result};

@@ -1,0 +1,47 @@
+//! Compiles `shaders/*.wgsl` to SPIR-V with naga: no Vulkan SDK is needed to build.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use naga::back::spv;
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+fn main() {
+    println!("cargo::rerun-if-changed=shaders");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for entry in fs::read_dir("shaders").expect("the folder shaders is part of the package") {
+        let path = entry.expect("a readable folder").path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "wgsl")
+        {
+            let spirv = compile(&path);
+            let name = path.with_extension("spv");
+            let name = name.file_name().expect("a shader has a name");
+            fs::write(out.join(name), spirv).expect("OUT_DIR is writable");
+        }
+    }
+}
+
+fn compile(path: &Path) -> Vec<u8> {
+    let source = fs::read_to_string(path).expect("a shader is text");
+    let name = path.display().to_string();
+    let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
+        panic!("{}", error.emit_to_string_with_path(&source, &name));
+    });
+    // Immediates are what WGSL calls push constants.
+    let info = Validator::new(ValidationFlags::all(), Capabilities::IMMEDIATES)
+        .validate(&module)
+        .unwrap_or_else(|error| {
+            panic!("{}", error.emit_to_string_with_path(&source, &name));
+        });
+    let options = spv::Options {
+        lang_version: (1, 3),
+        // Without ADJUST_COORDINATE_SPACE, which would flip Y: the camera's projection is Vulkan's already.
+        flags: spv::WriterFlags::empty(),
+        ..Default::default()
+    };
+    let words = spv::write_vec(&module, &info, &options, None)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}

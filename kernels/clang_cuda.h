@@ -1,0 +1,25 @@
+// What wave.cu takes from CUDA's own headers, so that clang alone can compile
+// it, with no CUDA toolkit installed. scripts/kernels.sh passes this file with
+// -include. nvcc and NVRTC bring these names themselves and must not see it.
+#pragma once
+
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+
+// threadIdx, blockIdx, blockDim and gridDim. This header is part of clang.
+#include <__clang_cuda_builtin_vars.h>
+
+// The alignment is what allows one 16-byte store.
+struct __attribute__((aligned(16))) float4 { float x, y, z, w; };
+
+static inline __device__ float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+
+// Each is one PTX instruction, the same that nvcc chooses by default.
+static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
+static inline __device__ float __fdividef(float a, float b) { return __nvvm_div_approx_f(a, b); }
+static inline __device__ float sqrtf(float a) { return __nvvm_sqrt_rn_f(a); }
+static inline __device__ float rintf(float a) { return __builtin_rintf(a); }
+static inline __device__ double floor(double a) { return __builtin_floor(a); }

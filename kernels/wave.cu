@@ -1,0 +1,54 @@
+// The field that wavefield shows when no other kernel is given.
+//
+// The signature is the one every kernel has. The launch is one-dimensional,
+// one thread a vertex, in blocks of 256.
+//
+//   vertices  cols * rows of them, row after row: x y z is the position, and
+//             w in about [0, 1] is what the colour map shows
+//   frame     counts up by one a launch, for kernels that step a simulation
+//   time      seconds since the start
+
+constexpr float TAU = 6.2831853f;
+
+// At its highest and lowest, y is +-HEIGHT (x and z span [-1, 1]).
+constexpr float HEIGHT = 0.30f;
+
+// Seconds after which the field repeats.
+constexpr double LOOP = 20.0;
+
+// The sine of an angle given in turns. __sinf is quick, and accurate only near
+// zero, so whole turns are taken off first.
+static __device__ float sine(float turns)
+{
+    return __sinf(TAU * (turns - rintf(turns)));
+}
+
+extern "C" __global__ void wave(float4 *vertices, unsigned cols, unsigned rows,
+                                unsigned long long frame, double time)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= cols * rows)
+        return;
+    unsigned row = i / cols, col = i % cols;
+
+    // The domain is [-1, 1] x [-1, 1] whatever the grid. __fdividef is quicker
+    // than / and may be off in the last bits, which nobody would see.
+    float x = __fdividef(2.0f * col, cols - 1) - 1.0f;
+    float z = __fdividef(2.0f * row, rows - 1) - 1.0f;
+
+    // How far into the loop we are, from 0 to 1. Each term below moves a whole
+    // number of turns a loop, so the end meets the start. The fraction is taken
+    // in double because a float of the time itself would lose a bit each time
+    // it doubles. After that float is enough, and doubles are slow on most GPUs.
+    double loops = time * (1.0 / LOOP);
+    float turn = (float)(loops - floor(loops));
+
+    // Three plane waves and a ripple from the middle. The weights sum to 1.
+    float sum = 0.46f * sine( 0.55f * x + 0.30f * z - 3.0f * turn)
+              + 0.26f * sine(-0.40f * x + 0.75f * z - 4.0f * turn)
+              + 0.14f * sine( 1.10f * x + 0.90f * z - 7.0f * turn)
+              + 0.14f * sine( 2.25f * sqrtf(x * x + z * z) - 8.0f * turn);
+
+    // Neighbouring threads write neighbouring vertices, 16 bytes in one store.
+    vertices[i] = make_float4(x, HEIGHT * sum, z, 0.5f + 0.5f * sum);
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Makes and checks the PTX in kernels/. Run it with no argument for its usage.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+    cat >&2 <<'END'
+usage: scripts/kernels.sh COMMAND
+
+  build            remake kernels/wave.ptx from kernels/wave.cu
+  check            both of the checks below
+  check source     kernels/wave.ptx is what kernels/wave.cu gives
+  check assemble   ptxas accepts the PTX for every GPU architecture
+  tools            fetch ptxas with pip into target/tools
+
+clang 14 is $CLANG or clang-14. ptxas is $PTXAS, or the one that `tools`
+fetched, or the one on PATH.
+
+exit status: 0 fine, 1 failed, 2 wrong usage, 3 a tool is missing
+END
+    exit 2
+}
+
+# What ptxas 12.9 knows.
+archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
+# Our test kernels are a few lines each, so one old and one new are enough.
+test_archs=(50 90)
+
+ptxas_package='nvidia-cuda-nvcc-cu12==12.9.86'
+fetched=target/tools/ptxas
+
+failed() { echo "kernels.sh: $1" >&2; exit 1; }
+missing() { echo "kernels.sh: $1" >&2; exit 3; }
+
+scratch() {
+    tmp=$(mktemp -d)
+    trap 'rm -rf "$tmp"' EXIT
+}
+
+# compile OUT: wave.cu as PTX.
+compile() {
+    local clang=${CLANG:-clang-14} version
+    command -v "$clang" >/dev/null ||
+        missing "no $clang. Install clang 14 (Debian and Ubuntu: the package clang-14), or set CLANG."
+    # Another release can name a label differently, and the check compares text.
+    version=$("$clang" -dumpversion)
+    [[ $version == 14.* ]] || missing "$clang is clang $version, and wave.ptx is made with clang 14."
+
+    {
+        echo '// Made by scripts/kernels.sh from wave.cu. Do not edit.'
+        # The oldest target that this project supports: a driver compiles it for
+        # any newer GPU. Without NVIDIA's headers (-nocudainc) and device library
+        # (-nocudalib) the result does not depend on what is installed.
+        "$clang" -x cuda --cuda-device-only -nocudainc -nocudalib \
+            --cuda-gpu-arch=sm_50 -Xclang -target-feature -Xclang +ptx60 \
+            -include kernels/clang_cuda.h -Wall -Werror -O3 -S kernels/wave.cu -o -
+    } >"$1"
+}
+
+build() {
+    scratch
+    # Through a file, so that a compiler's error leaves the old PTX as it was.
+    compile "$tmp/wave.ptx"
+    cat "$tmp/wave.ptx" >kernels/wave.ptx
+    echo "made kernels/wave.ptx"
+}
+
+check_source() {
+    scratch
+    compile "$tmp/wave.ptx"
+    diff -u kernels/wave.ptx "$tmp/wave.ptx" ||
+        failed 'kernels/wave.ptx is not what kernels/wave.cu gives. Run scripts/kernels.sh build.'
+    echo 'kernels/wave.ptx is what kernels/wave.cu gives'
+}
+
+find_ptxas() {
+    if [[ -n ${PTXAS:-} ]]; then
+        ptxas=$PTXAS
+    elif [[ -x $fetched ]]; then
+        ptxas=$fetched
+    else
+        ptxas=ptxas
+    fi
+    command -v "$ptxas" >/dev/null ||
+        missing "no $ptxas. Run scripts/kernels.sh tools, or set PTXAS to the one of a CUDA toolkit."
+}
+
+knows() { grep -q "'sm_$1'" <<<"$help"; }
+
+# assemble FILE ARCH...: each that this ptxas knows must be accepted.
+assemble() {
+    local file=$1 arch done=()
+    shift
+    for arch; do
+        knows "$arch" || continue
+        "$ptxas" -arch="sm_$arch" "$file" -o "$tmp/out.cubin" ||
+            failed "ptxas refuses $file for sm_$arch"
+        done+=("$arch")
+    done
+    echo "$file: sm ${done[*]-}"
+}
+
+check_assemble() {
+    find_ptxas
+    scratch
+    help=$("$ptxas" --help)
+
+    assemble kernels/wave.ptx "${archs[@]}"
+    local file
+    for file in kernels/test/{flat,trap,spin}.ptx; do
+        assemble "$file" "${test_archs[@]}"
+    done
+
+    # A broken kernel that loads would test nothing.
+    if "$ptxas" -arch=sm_90 kernels/test/broken.ptx -o "$tmp/out.cubin" 2>"$tmp/log"; then
+        failed 'ptxas accepts kernels/test/broken.ptx'
+    fi
+    grep -q 'syntax error' "$tmp/log" ||
+        failed "kernels/test/broken.ptx is refused for another reason: $(cat "$tmp/log")"
+    echo 'kernels/test/broken.ptx: refused, as it should be'
+
+    # An older or newer ptxas than 12.9 leaves some out. That is no pass.
+    local arch unknown=()
+    for arch in "${archs[@]}"; do
+        knows "$arch" || unknown+=("$arch")
+    done
+    ((${#unknown[@]} == 0)) ||
+        missing "this ptxas does not know sm ${unknown[*]}. Run scripts/kernels.sh tools for one that does."
+}
+
+# Both checks, even if the first one fails: a failure counts before a missing tool.
+check_all() {
+    local check status worst=0
+    for check in source assemble; do
+        status=0
+        bash scripts/kernels.sh check "$check" || status=$?
+        if ((status == 1 || worst == 0)); then worst=$status; fi
+    done
+    exit "$worst"
+}
+
+tools() {
+    if [[ -x $fetched ]] && "$fetched" --version >/dev/null; then
+        echo "$fetched is there"
+        return
+    fi
+    python3 -m pip --version >/dev/null 2>&1 ||
+        missing 'no pip. Install Python 3 with pip (Debian and Ubuntu: the package python3-pip).'
+    scratch
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$tmp" "$ptxas_package"
+    python3 -m zipfile -e "$tmp"/*.whl "$tmp/wheel"
+    mkdir -p "$(dirname "$fetched")"
+    # The wheel's zip does not keep the permission to execute. Then one rename, so
+    # that a half-copied ptxas is never run.
+    install -m 755 "$tmp/wheel/nvidia/cuda_nvcc/bin/ptxas" "$fetched.new"
+    mv "$fetched.new" "$fetched"
+    "$fetched" --version | tail -n 2
+}
+
+case "$*" in
+    build) build ;;
+    check) check_all ;;
+    'check source') check_source ;;
+    'check assemble') check_assemble ;;
+    tools) tools ;;
+    *) usage ;;
+esac

@@ -1,0 +1,29 @@
+// A calm gradient behind the field: one triangle that covers the picture.
+
+struct Point {
+    @builtin(position) clip: vec4f,
+    // -1 to 1 both ways.
+    @location(0) at: vec2f,
+}
+
+@vertex
+fn vertex_main(@builtin(vertex_index) corner: u32) -> Point {
+    let at = vec2f(f32(corner & 1u) * 4.0 - 1.0, f32(corner >> 1u) * 4.0 - 1.0);
+    var point: Point;
+    // Depth 0 is the farthest: the projection's depth is reversed.
+    point.clip = vec4f(at, 0.0, 1.0);
+    point.at = at;
+    return point;
+}
+
+const TOP: vec3f = vec3f(0.010, 0.013, 0.024);
+const GLOW: vec3f = vec3f(0.050, 0.062, 0.100);
+
+@fragment
+fn fragment_main(point: Point) -> @location(0) vec4f {
+    let glow = exp(-1.6 * dot(point.at * vec2f(0.75, 1.0), point.at * vec2f(0.75, 1.0)));
+    let colour = mix(TOP, GLOW, glow);
+    // Less than one step of 8 bits, so that the gradient shows no bands.
+    let noise = fract(52.9829189 * fract(dot(point.clip.xy, vec2f(0.06711056, 0.00583715)))) - 0.5;
+    return vec4f(colour * (1.0 + noise * 0.06), 1.0);
+}

@@ -1,0 +1,38 @@
+// The wave of kernels/wave.cu as a Vulkan compute shader, for machines without CUDA. One invocation a vertex.
+
+struct Parameters {
+    cols: u32,
+    rows: u32,
+    // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
+    turn: f32,
+}
+
+var<immediate> parameters: Parameters;
+@group(0) @binding(0) var<storage, read_write> vertices: array<vec4f>;
+
+const TAU: f32 = 6.2831853;
+const HEIGHT: f32 = 0.30;
+const WORKGROUP: u32 = 256;
+
+// The sine of an angle in whole turns. A GPU's sin is accurate near zero only, so whole turns are taken off first.
+fn sine(turns: f32) -> f32 {
+    return sin(TAU * (turns - round(turns)));
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn wave(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+        @builtin(local_invocation_index) local: u32) {
+    // Two dimensions of groups, because one may hold no more than 65,535.
+    let i = (group.y * groups.x + group.x) * WORKGROUP + local;
+    if i >= parameters.cols * parameters.rows {
+        return;
+    }
+    let x = 2.0 * f32(i % parameters.cols) / f32(parameters.cols - 1) - 1.0;
+    let z = 2.0 * f32(i / parameters.cols) / f32(parameters.rows - 1) - 1.0;
+    let turn = parameters.turn;
+    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * turn)
+            + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
+            + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
+            + 0.14 * sine(2.25 * length(vec2f(x, z)) - 8.0 * turn);
+    vertices[i] = vec4f(x, HEIGHT * sum, z, 0.5 + 0.5 * sum);
+}

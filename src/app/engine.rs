@@ -1,0 +1,280 @@
+//! One frame: pace, produce, record, submit. The window and the headless run both drive this.
+
+use ash::vk;
+
+use super::{Choice, Config, ProducerKind, Summary};
+use crate::cuda::{Context, KernelSource};
+use crate::producer::{ComputeProducer, CudaProducer, Frame, HostProducer, Producer, read_slot};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
+use crate::vulkan::{Device, Flight, Pacer, Queue};
+use crate::wave::{Grid, Vertex};
+use crate::{Error, Result};
+
+/// A producer, a renderer and the queue between them.
+pub struct Engine {
+    // Field order is drop order; `Drop` first waits for both APIs.
+    renderer: FieldRenderer,
+    producer: Box<dyn Producer>,
+    pacer: Pacer,
+    queue: Queue,
+    grid: Grid,
+}
+
+/// Binary semaphores that tie a frame to the window system.
+#[derive(Clone, Copy, Debug)]
+pub struct PresentSync {
+    /// Signalled when the picture may be drawn on.
+    pub acquired: vk::Semaphore,
+    /// To be signalled when it is drawn.
+    pub rendered: vk::Semaphore,
+}
+
+impl Engine {
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`.
+    pub fn new(
+        mut queue: Queue,
+        choice: &Choice,
+        config: &Config,
+        format: vk::Format,
+    ) -> Result<Self> {
+        if config.kernel.is_some()
+            && (choice.cuda.is_none()
+                || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
+        {
+            let reason = choice
+                .fallback
+                .as_deref()
+                .unwrap_or("--producer asks for another");
+            return Err(Error::Unsupported(format!(
+                "--kernel needs the CUDA producer: {reason}"
+            )));
+        }
+        let producer = make_producer(&queue, choice, config)?;
+        let pacer = Pacer::new(&queue, producer.max_in_flight())?;
+        let renderer = FieldRenderer::new(
+            &mut queue,
+            &FieldRendererDesc {
+                format,
+                flights: pacer.depth(),
+                slots: producer.slots(),
+                grid: config.grid,
+                color_map: config.color_map,
+            },
+        )?;
+        Ok(Self {
+            renderer,
+            producer,
+            pacer,
+            queue,
+            grid: config.grid,
+        })
+    }
+
+    /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
+    pub fn begin(&mut self) -> Result<Flight> {
+        self.pacer.begin()
+    }
+
+    /// The number that the next frame will have: frames drawn so far.
+    pub fn next_frame(&self) -> u64 {
+        self.pacer.submitted()
+    }
+
+    /// Produces and draws one frame.
+    ///
+    /// From here on nothing may be skipped: the producer's signal is enqueued before the submission that waits for it,
+    /// so whatever Vulkan waits for has been promised.
+    pub fn draw(
+        &mut self,
+        flight: &Flight,
+        time: f64,
+        camera: &Camera,
+        picture: &Picture,
+        present: Option<PresentSync>,
+    ) -> Result<()> {
+        let frame = Frame {
+            index: self.pacer.submitted(),
+            time,
+        };
+        if self.renderer.needs_resize(picture.extent) {
+            self.pacer.wait_all()?;
+            self.renderer.resize(picture.extent)?;
+        }
+        self.producer.produce(&frame)?;
+        self.record(flight, &frame, camera, picture)?;
+
+        let sync = self.producer.sync(&frame);
+        let semaphore = |raw, stage| {
+            vk::SemaphoreSubmitInfo::default()
+                .semaphore(raw)
+                .stage_mask(stage)
+        };
+        let mut waits = Batch::new();
+        let mut signals = Batch::new();
+        if let Some(present) = present {
+            // Only writing to the picture waits for the window system; everything before may go ahead.
+            waits.push(semaphore(
+                present.acquired,
+                vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
+            ));
+            signals.push(semaphore(
+                present.rendered,
+                vk::PipelineStageFlags2::ALL_COMMANDS,
+            ));
+        }
+        sync.wait.into_iter().for_each(|wait| waits.push(wait));
+        sync.signal
+            .into_iter()
+            .for_each(|signal| signals.push(signal));
+        signals.push(self.pacer.signal());
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits.as_slice())
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(signals.as_slice());
+        // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
+        unsafe { self.queue.submit(&batch) }?;
+        self.pacer.end();
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        flight: &Flight,
+        frame: &Frame,
+        camera: &Camera,
+        picture: &Picture,
+    ) -> Result<()> {
+        let device = self.queue.device().clone();
+        let commands = flight.commands;
+        let begin = vk::CommandBufferBeginInfo::default()
+            .flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
+        unsafe { device.raw().begin_command_buffer(commands, &begin) }
+            .map_err(device.failed("vkBeginCommandBuffer"))?;
+        self.producer.record_before_draw(commands, frame);
+        let slot = self.producer.slot_of(frame.index);
+        // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
+        // picture is the caller's to draw on.
+        unsafe {
+            self.renderer
+                .record(commands, flight.index, slot, camera, picture)
+        }?;
+        self.producer.record_after_draw(commands, frame);
+        // SAFETY: recording.
+        unsafe { device.raw().end_command_buffer(commands) }
+            .map_err(device.failed("vkEndCommandBuffer"))
+    }
+
+    /// Waits until every frame is drawn.
+    pub fn finish(&mut self) -> Result<()> {
+        self.pacer.wait_all()?;
+        self.producer.wait_idle()
+    }
+
+    /// Other colours from the next frame on; waits for the GPU.
+    pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
+        self.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// The queue, for presenting and reading back.
+    pub fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.queue.device()
+    }
+
+    /// Who fills the field.
+    pub fn producer(&self) -> &dyn Producer {
+        &*self.producer
+    }
+
+    /// The vertices of a slot, as the last frame that used it left them. Waits for both APIs; for tests.
+    pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
+        read_slot(&mut *self.producer, &mut self.queue, slot, self.grid)
+    }
+
+    /// What was run, for the end.
+    pub fn summary(&self, times: super::FrameTimes, skipped: u64) -> Summary {
+        let info = self.device().info();
+        Summary {
+            frames: self.pacer.submitted(),
+            skipped,
+            times,
+            blocking_waits: self.pacer.blocking_waits(),
+            ring: self.producer.slots().len(),
+            grid: self.grid,
+            producer: self.producer.name(),
+            device: format!("{} ({})", info.name, info.driver),
+            validation: self
+                .device()
+                .instance()
+                .validates()
+                .then(|| self.device().instance().validation_log().warnings()),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
+        // Nothing can be returned, and after a lost device these fail at once, which is as good as idle.
+        let _ = self.queue.wait_idle();
+        let _ = self.producer.wait_idle();
+    }
+}
+
+fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
+    let device = queue.device();
+    Ok(match (config.producer, &choice.cuda) {
+        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
+            let context = Context::new(*driver, info)?;
+            let built_in = KernelSource::built_in();
+            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            Box::new(CudaProducer::new(
+                queue,
+                &context,
+                kernel,
+                config.grid,
+                config.ring,
+            )?)
+        }
+        (ProducerKind::Cuda, None) => {
+            return Err(Error::Unsupported(format!(
+                "CUDA cannot share {}",
+                device.info().name
+            )));
+        }
+        (ProducerKind::Auto | ProducerKind::Compute, _) => {
+            Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
+        }
+        (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
+    })
+}
+
+/// A few semaphores without a heap allocation: a frame has three at most of each kind.
+struct Batch {
+    infos: [vk::SemaphoreSubmitInfo<'static>; 3],
+    count: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            infos: [vk::SemaphoreSubmitInfo::default(); 3],
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {
+        self.infos[self.count] = info;
+        self.count += 1;
+    }
+
+    fn as_slice(&self) -> &[vk::SemaphoreSubmitInfo<'static>] {
+        &self.infos[..self.count]
+    }
+}

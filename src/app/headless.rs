@@ -1,0 +1,145 @@
+//! The same frames without a window: into an image, the last of which becomes a file.
+
+use std::path::Path;
+use std::time::Instant;
+
+use ash::vk;
+
+use super::engine::Engine;
+use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, check_writable, write_png};
+use crate::render::{Camera, OffscreenTarget, Picture};
+use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
+use crate::{Error, Result};
+
+/// Frames of a headless run that was not told how many.
+pub const DEFAULT_FRAMES: u64 = 120;
+/// Seconds of the field between two frames, whatever the clock says: frame N is the same picture on every run.
+const STEP: f64 = 1.0 / 60.0;
+
+/// Draws `config.frames` frames and writes the last to `config.output`.
+///
+/// # Errors
+/// Whatever stands in the way, an error of the validation layer included; and a stop before the last frame where a
+/// picture was asked for.
+pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
+    if let Some(path) = &config.output {
+        check_writable(path)?;
+    }
+    let instance = Instance::new(&InstanceDesc {
+        validation: config.validation,
+        display: None,
+    })?;
+    let log = instance.validation_log().clone();
+    let summary = draw(instance, config, stop)?;
+    // Everything is destroyed now; what the layer had to say of that counts too.
+    log.verdict()?;
+    Ok(summary)
+}
+
+fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
+    let choice =
+        DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
+    let mut run = Headless::new(&choice, config)?;
+    drop(instance);
+    let frames = config.frames.unwrap_or(DEFAULT_FRAMES);
+    let mut times = FrameTimes::default();
+    let mut last = Instant::now();
+    for _ in 0..frames {
+        if stop.requested() {
+            break;
+        }
+        run.frame(config.speed * STEP)?;
+        let now = Instant::now();
+        times.add(now - last);
+        last = now;
+    }
+    run.engine.finish()?;
+    if run.engine.next_frame() < frames && config.output.is_some() {
+        return Err(Error::Stopped(format!(
+            "stopped after frame {} of {frames}, so no picture was written",
+            run.engine.next_frame()
+        )));
+    }
+    if let Some(path) = &config.output {
+        run.save(path)?;
+    }
+    Ok(run.engine.summary(times, 0))
+}
+
+/// An engine and the image that it draws on.
+pub struct Headless {
+    // The engine waits for the GPU when it is dropped, so it goes first.
+    engine: Engine,
+    target: OffscreenTarget,
+}
+
+impl Headless {
+    /// Makes both.
+    pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
+        announce(choice);
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
+            present: false,
+            interop: choice.cuda.is_some(),
+        })?;
+        let limit = device.info().largest_picture;
+        if config.size.width.max(config.size.height) > limit {
+            return Err(Error::Unsupported(format!(
+                "a picture of {}x{} is too large for {}: neither side may exceed {limit} (maxImageDimension2D)",
+                config.size.width,
+                config.size.height,
+                device.info().name
+            )));
+        }
+        let target = OffscreenTarget::new(&device, config.size)?;
+        let engine = Engine::new(queue, choice, config, OffscreenTarget::FORMAT)?;
+        Ok(Self { engine, target })
+    }
+
+    /// Draws the next frame; `step` is how many seconds of the field lie between two.
+    pub fn frame(&mut self, step: f64) -> Result<()> {
+        let flight = self.engine.begin()?;
+        let time = self.engine.next_frame() as f64 * step;
+        let image = self.target.image();
+        let picture = Picture {
+            image: image.raw(),
+            view: image.view(),
+            extent: image.extent(),
+            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+        };
+        self.engine
+            .draw(&flight, time, &Camera::default(), &picture, None)
+    }
+
+    /// The engine, for reading slots.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// The picture of the last frame: sRGB, four bytes a pixel.
+    pub fn pixels(&mut self) -> Result<Vec<u8>> {
+        read_image(self.engine.queue(), self.target.image())
+    }
+
+    /// Writes it to a PNG file.
+    pub fn save(&mut self, path: &Path) -> Result<()> {
+        let pixels = self.pixels()?;
+        write_png(path, self.target.image().extent(), &pixels)
+    }
+}
+
+/// Says in one line what `auto` had to do without, and when the device is not a real one.
+pub(super) fn announce(choice: &Choice) {
+    let info = choice.adapter.info();
+    if let Some(reason) = &choice.fallback {
+        crate::note!(
+            "note: no CUDA on {} ({reason}); a Vulkan compute shader fills the field",
+            info.name
+        );
+    }
+    if info.kind == vk::PhysicalDeviceType::CPU {
+        crate::note!(
+            "note: {} is a software device: the picture is right, its speed says nothing",
+            info.name
+        );
+    }
+}

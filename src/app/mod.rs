@@ -1,0 +1,111 @@
+//! The application: choose a device, make an engine, run its frames in a window or without one.
+
+mod engine;
+mod headless;
+mod picture_file;
+mod select;
+mod summary;
+mod windowed;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ash::vk;
+
+use crate::cuda::KernelSource;
+use crate::interop::Ring;
+use crate::render::ColorMap;
+use crate::vulkan::{PresentMode, Validation};
+use crate::wave::Grid;
+
+pub use engine::Engine;
+pub use headless::{Headless, run_headless};
+pub use picture_file::{check_writable, read_png, write_png};
+pub use select::{Choice, DeviceTable};
+pub use summary::{FrameTimes, Summary};
+pub use windowed::{EventLoop, run_windowed};
+
+/// Who is to fill the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProducerKind {
+    /// CUDA where it is to be had, else a Vulkan compute shader; says why.
+    #[default]
+    Auto,
+    /// A CUDA kernel; an error where it is not to be had.
+    Cuda,
+    /// A Vulkan compute shader.
+    Compute,
+    /// CPU threads.
+    Host,
+}
+
+/// Everything that a run can be told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// An index of the device table, part of a name, or a UUID.
+    pub device: Option<String>,
+    /// Who fills the field.
+    pub producer: ProducerKind,
+    /// A kernel to run instead of the wave; CUDA only.
+    pub kernel: Option<KernelSource>,
+    /// Vertices across and along.
+    pub grid: Grid,
+    /// Slots between the producer and the draw.
+    pub ring: Ring,
+    /// The picture's, or the window's first, size in pixels.
+    pub size: vk::Extent2D,
+    /// Stop after so many frames; `None` runs until told to stop (in a window only).
+    pub frames: Option<u64>,
+    /// Where a headless run puts its last picture.
+    pub output: Option<PathBuf>,
+    /// How frames reach the screen.
+    pub present: PresentMode,
+    /// The colours.
+    pub color_map: ColorMap,
+    /// Seconds of the field for each second of the clock; 0 stands still.
+    pub speed: f64,
+    /// Whether to load the validation layer.
+    pub validation: Validation,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            device: None,
+            producer: ProducerKind::Auto,
+            kernel: None,
+            grid: Grid {
+                cols: 1024,
+                rows: 1024,
+            },
+            ring: Ring::default(),
+            size: vk::Extent2D {
+                width: 1280,
+                height: 720,
+            },
+            frames: None,
+            output: None,
+            present: PresentMode::Fifo,
+            color_map: ColorMap::default(),
+            speed: 1.0,
+            validation: Validation::Off,
+        }
+    }
+}
+
+/// A wish to stop, shared with a signal handler.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks the run to end after the frame at hand.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

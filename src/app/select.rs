@@ -1,0 +1,435 @@
+//! Which device to use, and the table that says why.
+
+use std::fmt;
+
+use ash::vk::PhysicalDeviceType as Kind;
+
+use super::ProducerKind;
+use crate::cuda::{DeviceInfo, Driver};
+use crate::interop::{DeviceUuid, find_twin};
+use crate::vulkan::{Adapter, Instance, Surface};
+use crate::{Error, Result};
+
+/// Every device of both APIs: Vulkan's first, each with its CUDA twin, then the CUDA devices that have none.
+pub struct DeviceTable {
+    rows: Vec<Row>,
+    driver: Result<Driver>,
+}
+
+struct Row {
+    adapter: Option<Adapter>,
+    cuda: Option<DeviceInfo>,
+    facts: Facts,
+}
+
+/// What choosing depends on; kept apart from the handles so that it can be tested without a GPU.
+#[derive(Clone, Debug)]
+struct Facts {
+    name: String,
+    uuid: DeviceUuid,
+    kind: Kind,
+    /// Whether Vulkan can draw with it here, else why not.
+    draws: Result<(), String>,
+    /// Whether CUDA and Vulkan can share it, else why not.
+    shares: Result<(), String>,
+}
+
+/// The device to use.
+pub struct Choice {
+    /// Vulkan's side.
+    pub adapter: Adapter,
+    /// CUDA's side, where it is to be used.
+    pub cuda: Option<(Driver, DeviceInfo)>,
+    /// Why `auto` does without CUDA.
+    pub fallback: Option<String>,
+}
+
+impl DeviceTable {
+    /// Asks both APIs. A missing CUDA driver is no error here: it becomes every row's reason.
+    pub fn query(instance: &Instance, surface: Option<&Surface>) -> Result<Self> {
+        let driver = Driver::load();
+        let cuda = match &driver {
+            // A driver that lists no device says so in every row, like a missing one.
+            Ok(driver) => driver.devices(),
+            Err(_) => Ok(Vec::new()),
+        };
+        let (driver, cuda) = match (driver, cuda) {
+            (Ok(_), Err(error)) => (Err(error), Vec::new()),
+            (driver, cuda) => (driver, cuda.unwrap_or_default()),
+        };
+        let mut rows = Vec::new();
+        for adapter in instance.adapters()? {
+            let info = adapter.info();
+            let twin = match &driver {
+                Ok(_) => find_twin(info, &cuda).map_err(|mismatch| mismatch.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            let facts = Facts {
+                name: info.name.clone(),
+                uuid: info.uuid,
+                kind: info.kind,
+                draws: adapter.can_draw(surface),
+                shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
+            };
+            let cuda = cuda.iter().find(|device| device.uuid == info.uuid).cloned();
+            rows.push(Row {
+                adapter: Some(adapter),
+                cuda,
+                facts,
+            });
+        }
+        let vulkan: Vec<_> = rows.iter().map(|row| row.facts.uuid).collect();
+        for device in cuda
+            .into_iter()
+            .filter(|device| !vulkan.contains(&device.uuid))
+        {
+            let facts = Facts {
+                name: device.name.clone(),
+                uuid: device.uuid,
+                kind: Kind::OTHER,
+                draws: Err("no Vulkan device has its UUID".into()),
+                shares: Err("no Vulkan device has its UUID".into()),
+            };
+            rows.push(Row {
+                adapter: None,
+                cuda: Some(device),
+                facts,
+            });
+        }
+        Ok(Self { rows, driver })
+    }
+
+    /// Chooses by `--device` and `--producer`.
+    ///
+    /// # Errors
+    /// No device matches, several do, or none that matches can do what is asked: with every reason.
+    pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
+        let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
+        let (index, fallback) = choose(&facts, wish, producer)?;
+        let row = &self.rows[index];
+        let adapter = row.adapter.clone();
+        let adapter = adapter
+            .ok_or_else(|| Error::Unsupported(format!("{} is no Vulkan device", row.facts.name)))?;
+        let shares =
+            row.facts.shares.is_ok() && matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let cuda = match (&self.driver, &row.cuda) {
+            (Ok(driver), Some(device)) if shares => Some((*driver, device.clone())),
+            _ => None,
+        };
+        Ok(Choice {
+            adapter,
+            cuda,
+            fallback,
+        })
+    }
+
+    /// The table, with the device that `choose` would take marked.
+    pub fn describe(&self, wish: Option<&str>, producer: ProducerKind) -> String {
+        let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
+        let chosen = choose(&facts, wish, producer).map(|(index, _)| index);
+        let mut table = vec![
+            [
+                "", "#", "device", "APIs", "UUID", "driver", "exports", "verdict",
+            ]
+            .map(String::from),
+        ];
+        for (index, row) in self.rows.iter().enumerate() {
+            table.push(row.cells(index, chosen.as_ref().is_ok_and(|&chosen| chosen == index)));
+        }
+        let mut text = columns(&table);
+        let cuda = match &self.driver {
+            Ok(driver) => format!("CUDA {} driver", driver.version()),
+            Err(error) => format!("no CUDA: {error}"),
+        };
+        text.push_str(&format!("\n{cuda}\n"));
+        match chosen {
+            Ok(_) => text.push_str("> marks the device that would be used; --device takes #, part of a name, or a UUID"),
+            Err(error) => text.push_str(&format!("none would be used: {error}")),
+        }
+        text
+    }
+}
+
+impl Row {
+    fn cells(&self, index: usize, chosen: bool) -> [String; 8] {
+        let info = self.adapter.as_ref().map(|adapter| adapter.info());
+        let apis = match (info, &self.cuda) {
+            (Some(info), Some(cuda)) => {
+                format!(
+                    "Vulkan {} + CUDA {}",
+                    crate::vulkan::version(info.api_version),
+                    cuda.ordinal
+                )
+            }
+            (Some(info), None) => format!("Vulkan {}", crate::vulkan::version(info.api_version)),
+            (None, Some(cuda)) => format!("CUDA {}", cuda.ordinal),
+            (None, None) => String::new(),
+        };
+        let exports = match info.map(|info| info.exports) {
+            Some(exports) => match (
+                exports.buffer && exports.extensions,
+                exports.timeline && exports.extensions,
+            ) {
+                (true, true) => "buffer, timeline",
+                (true, false) => "buffer",
+                (false, true) => "timeline",
+                (false, false) => "nothing",
+            },
+            None => "-",
+        };
+        let verdict = match (&self.facts.draws, &self.facts.shares) {
+            (Err(reason), _) => reason.clone(),
+            (Ok(()), Ok(())) => "shares with CUDA".into(),
+            (Ok(()), Err(reason)) => format!("draws, no CUDA: {reason}"),
+        };
+        let kind = info.map_or("", |info| info.kind_name());
+        [
+            if chosen { ">" } else { "" }.into(),
+            index.to_string(),
+            format!(
+                "{} {}",
+                self.facts.name,
+                if kind.is_empty() {
+                    String::new()
+                } else {
+                    format!("({kind})")
+                }
+            )
+            .trim_end()
+            .to_owned(),
+            apis,
+            self.facts.uuid.to_string(),
+            info.map_or("-".into(), |info| info.driver.clone()),
+            exports.into(),
+            verdict,
+        ]
+    }
+}
+
+/// Left-aligned columns, two spaces apart; the last one is as long as it likes.
+fn columns(table: &[[String; 8]]) -> String {
+    let width = |column: usize| {
+        table
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..7).map(width).collect();
+    table
+        .iter()
+        .map(|row| {
+            let mut line = String::new();
+            for (cell, &width) in row.iter().zip(&widths) {
+                line.push_str(&format!("{cell:width$}  "));
+            }
+            line + &row[7]
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The row to use, and why `auto` does without CUDA.
+fn choose(
+    rows: &[Facts],
+    wish: Option<&str>,
+    producer: ProducerKind,
+) -> Result<(usize, Option<String>)> {
+    let candidates = match wish {
+        Some(wish) => vec![named(rows, wish)?],
+        None => (0..rows.len()).collect(),
+    };
+    let draws = |&&index: &&usize| rows[index].draws.is_ok();
+    let shares = |&&index: &&usize| rows[index].draws.is_ok() && rows[index].shares.is_ok();
+    // Real hardware before software; among equals the driver's order.
+    let rank = |&&index: &&usize| match rows[index].kind {
+        Kind::DISCRETE_GPU => 0,
+        Kind::INTEGRATED_GPU => 1,
+        Kind::VIRTUAL_GPU => 2,
+        Kind::OTHER => 3,
+        _ => 4,
+    };
+    let sharing = candidates.iter().filter(shares).min_by_key(rank);
+    let drawing = candidates.iter().filter(draws).min_by_key(rank);
+    let reasons = || Reasons(candidates.iter().map(|&index| &rows[index]).collect());
+    match (producer, sharing, drawing) {
+        (ProducerKind::Auto | ProducerKind::Cuda, Some(&index), _) => Ok((index, None)),
+        (ProducerKind::Cuda, None, _) => Err(Error::Unsupported(format!(
+            "CUDA and Vulkan share no device here, which --producer cuda needs: {}",
+            reasons()
+        ))),
+        (ProducerKind::Auto, None, Some(&index)) => Ok((index, rows[index].shares.clone().err())),
+        (_, _, Some(&index)) => Ok((index, None)),
+        (_, _, None) => Err(Error::Unsupported(format!(
+            "no Vulkan device here can draw: {}",
+            reasons()
+        ))),
+    }
+}
+
+/// The row that `--device` names.
+fn named(rows: &[Facts], wish: &str) -> Result<usize> {
+    let known = || {
+        let names: Vec<_> = rows
+            .iter()
+            .enumerate()
+            .map(|(i, row)| format!("{i}: {}", row.name))
+            .collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    if let Ok(index) = wish.parse::<usize>()
+        && wish.len() < 4
+    {
+        return match index < rows.len() {
+            true => Ok(index),
+            false => Err(Error::Unsupported(format!(
+                "there is no device {index}; there is {}",
+                known()
+            ))),
+        };
+    }
+    if let Some(uuid) = DeviceUuid::parse(wish) {
+        let found = rows.iter().position(|row| row.uuid == uuid);
+        return found.ok_or_else(|| {
+            Error::Unsupported(format!(
+                "no device has the UUID {uuid}; there is {}",
+                known()
+            ))
+        });
+    }
+    let lower = wish.to_lowercase();
+    let found: Vec<_> = (0..rows.len())
+        .filter(|&index| rows[index].name.to_lowercase().contains(&lower))
+        .collect();
+    match found.as_slice() {
+        [index] => Ok(*index),
+        [] => Err(Error::Unsupported(format!(
+            "no device is called `{wish}`; there is {}",
+            known()
+        ))),
+        _ => Err(Error::Unsupported(format!(
+            "several devices are called `{wish}`, take a number: {}",
+            known()
+        ))),
+    }
+}
+
+/// Every candidate with what stands in its way.
+struct Reasons<'a>(Vec<&'a Facts>);
+
+impl fmt::Display for Reasons<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("there is no device at all");
+        }
+        for (index, row) in self.0.iter().enumerate() {
+            let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
+            let separator = if index > 0 { "; " } else { "" };
+            write!(
+                f,
+                "{separator}{}: {}",
+                row.name,
+                reason.map_or("fine", |reason| reason)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, id: u8, kind: Kind) -> Facts {
+        Facts {
+            name: name.into(),
+            uuid: DeviceUuid([id; 16]),
+            kind,
+            draws: Ok(()),
+            shares: Ok(()),
+        }
+    }
+
+    fn without_cuda(row: Facts) -> Facts {
+        Facts {
+            shares: Err("no CUDA device has its UUID".into()),
+            ..row
+        }
+    }
+
+    fn rows() -> Vec<Facts> {
+        vec![
+            without_cuda(row("llvmpipe", 1, Kind::CPU)),
+            without_cuda(row("Radeon", 2, Kind::DISCRETE_GPU)),
+            row("NVIDIA A", 3, Kind::DISCRETE_GPU),
+            row("NVIDIA B", 4, Kind::DISCRETE_GPU),
+        ]
+    }
+
+    #[test]
+    fn auto_prefers_a_pair_then_hardware_then_software() {
+        let rows = rows();
+        let pick = |rows: &[Facts]| choose(rows, None, ProducerKind::Auto).unwrap();
+        assert_eq!(pick(&rows), (2, None));
+        let (index, reason) = pick(&rows[..2]);
+        assert_eq!(index, 1);
+        assert!(reason.unwrap().contains("UUID"));
+        assert_eq!(pick(&rows[..1]).0, 0);
+    }
+
+    #[test]
+    fn cuda_is_an_error_where_it_is_not_to_be_had() {
+        let error = choose(&rows()[..2], None, ProducerKind::Cuda)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("llvmpipe: no CUDA device") && error.contains("Radeon"),
+            "{error}"
+        );
+        let error = choose(&rows(), Some("Radeon"), ProducerKind::Cuda)
+            .unwrap_err()
+            .to_string();
+        assert!(!error.contains("llvmpipe"), "{error}");
+        let error = choose(&[], None, ProducerKind::Auto)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no device at all"), "{error}");
+    }
+
+    #[test]
+    fn a_device_goes_by_number_name_or_uuid() {
+        let rows = rows();
+        assert_eq!(named(&rows, "3").unwrap(), 3);
+        assert_eq!(named(&rows, "radeon").unwrap(), 1);
+        assert_eq!(named(&rows, &rows[2].uuid.to_string()).unwrap(), 2);
+        // 32 digits are a UUID, not a number.
+        assert_eq!(named(&rows, &"03".repeat(16)).unwrap(), 2);
+        for (wish, part) in [
+            ("9", "no device 9"),
+            ("nvidia", "several"),
+            ("arc", "no device is called"),
+            (&"ff".repeat(16), "UUID"),
+        ] {
+            let error = named(&rows, wish).unwrap_err().to_string();
+            assert!(
+                error.contains(part) && error.contains("0: llvmpipe"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_that_cannot_draw_is_never_taken() {
+        let mut rows = rows();
+        rows[2].draws = Err("cannot present to this window".into());
+        assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 3);
+        let error = choose(&rows, Some("2"), ProducerKind::Compute)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("cannot present"), "{error}");
+    }
+}

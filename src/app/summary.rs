@@ -1,0 +1,125 @@
+//! What a run did, on one screen.
+
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// The times between frames, in constant memory, to three digits.
+pub struct FrameTimes {
+    nanoseconds: Histogram<u64>,
+    total: Duration,
+}
+
+impl Default for FrameTimes {
+    fn default() -> Self {
+        // 1 µs to 1 hour; what lies outside is clamped.
+        let nanoseconds = Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3);
+        Self {
+            nanoseconds: nanoseconds.unwrap_or_else(|_| unreachable!("the bounds are valid")),
+            total: Duration::ZERO,
+        }
+    }
+}
+
+impl FrameTimes {
+    /// Adds the time from one frame to the next.
+    pub fn add(&mut self, time: Duration) {
+        self.nanoseconds
+            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.total += time;
+    }
+
+    /// How many were added.
+    pub fn count(&self) -> u64 {
+        self.nanoseconds.len()
+    }
+
+    /// The time that a fraction `quantile` of the frames kept to.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.nanoseconds.value_at_quantile(quantile))
+    }
+
+    /// Frames a second over all of them; 0 with none.
+    pub fn per_second(&self) -> f64 {
+        match self.total.as_secs_f64() {
+            0.0 => 0.0,
+            seconds => self.count() as f64 / seconds,
+        }
+    }
+}
+
+/// A run's result.
+pub struct Summary {
+    /// Frames drawn.
+    pub frames: u64,
+    /// Frames that were skipped because the window had nothing to draw on.
+    pub skipped: u64,
+    /// The times between them.
+    pub times: FrameTimes,
+    /// How often the CPU had to wait for the GPU.
+    pub blocking_waits: u64,
+    /// Slots in the ring.
+    pub ring: usize,
+    /// Vertices across and along.
+    pub grid: crate::wave::Grid,
+    /// Who filled the field.
+    pub producer: &'static str,
+    /// Where.
+    pub device: String,
+    /// Whether the validation layer watched, and then its warnings.
+    pub validation: Option<u64>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = |quantile| self.times.quantile(quantile).as_secs_f64() * 1e3;
+        write!(f, "frames        {}", self.frames)?;
+        if self.skipped > 0 {
+            write!(f, " ({} skipped, nothing to draw on)", self.skipped)?;
+        }
+        writeln!(f)?;
+        if self.times.count() > 0 {
+            writeln!(f, "rate          {:.1} frames/s", self.times.per_second())?;
+            writeln!(
+                f,
+                "frame time    median {:.3} ms, p99 {:.3} ms",
+                milliseconds(0.5),
+                milliseconds(0.99)
+            )?;
+        }
+        writeln!(
+            f,
+            "producer      {}, {}x{} vertices, ring of {}",
+            self.producer, self.grid.cols, self.grid.rows, self.ring
+        )?;
+        writeln!(f, "device        {}", self.device)?;
+        write!(f, "CPU waits     {} blocking", self.blocking_waits)?;
+        if let Some(warnings) = self.validation {
+            write!(f, "\nvalidation    no errors, {warnings} warnings")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_a_known_sequence() {
+        let mut times = FrameTimes::default();
+        for millisecond in 1..=100 {
+            times.add(Duration::from_millis(millisecond));
+        }
+        let near = |got: Duration, want: f64| (got.as_secs_f64() * 1e3 / want - 1.0).abs() < 0.002;
+        assert!(near(times.quantile(0.5), 50.0) && near(times.quantile(0.99), 99.0));
+        assert!((times.per_second() - 100.0 / 5.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_frames_are_no_division() {
+        let times = FrameTimes::default();
+        assert_eq!((times.per_second(), times.count()), (0.0, 0));
+    }
+}

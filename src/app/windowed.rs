@@ -1,0 +1,418 @@
+//! The window: acquire an image, draw a frame, present it; again.
+
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use winit::application::ApplicationHandler;
+use winit::dpi::PhysicalSize;
+use winit::error::EventLoopError;
+use winit::event::{ElementState, MouseButton, MouseScrollDelta, StartCause, WindowEvent};
+use winit::event_loop::{ActiveEventLoop, ControlFlow};
+use winit::keyboard::{Key, NamedKey};
+use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
+use winit::raw_window_handle::HasDisplayHandle;
+use winit::window::{Window, WindowId};
+
+use super::engine::{Engine, PresentSync};
+use super::headless::announce;
+use super::{Config, DeviceTable, FrameTimes, Stop, Summary};
+use crate::render::{Camera, ColorMap, Picture};
+use crate::vulkan::{Acquired, DeviceDesc, Instance, InstanceDesc, Swapchain};
+use crate::{Error, Result};
+
+/// The connection to the window system. A process can have one only, but may open one window after another with it.
+pub struct EventLoop(winit::event_loop::EventLoop<()>);
+
+impl EventLoop {
+    /// Connects to the display.
+    ///
+    /// # Errors
+    /// No display, or the libraries that speak to it are not installed.
+    pub fn new() -> Result<Self> {
+        let failed = |reason| Error::Window {
+            what: "no display",
+            reason,
+        };
+        // winit panics where one of the X11 libraries that it opens at run time is missing; that is an error here.
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        let made = catch_unwind(winit::event_loop::EventLoop::new);
+        std::panic::set_hook(hook);
+        match made {
+            Ok(Ok(event_loop)) => Ok(Self(event_loop)),
+            Ok(Err(EventLoopError::Os(error))) => Err(failed(error.to_string())),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or(panic.downcast_ref::<&str>().copied());
+                Err(failed(
+                    text.unwrap_or("the window system's libraries are incomplete")
+                        .to_owned(),
+                ))
+            }
+        }
+    }
+}
+
+/// Opens a window and draws in it until it is closed, Escape is pressed, `stop` is asked, or `config.frames` are drawn.
+///
+/// # Errors
+/// Whatever stands in the way, an error of the validation layer included.
+pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
+    let mut app = App {
+        config,
+        stop,
+        state: None,
+        outcome: None,
+    };
+    let ran = event_loop.0.run_app_on_demand(&mut app);
+    let outcome = app.outcome.take();
+    // Destroys everything; what the layer had to say of that counts too.
+    let log = app.state.take().map(|state| state.log());
+    match (outcome, ran) {
+        (Some(Err(error)), _) => return Err(error),
+        (_, Err(error)) => {
+            return Err(Error::Window {
+                what: "the event loop ended",
+                reason: error.to_string(),
+            });
+        }
+        (Some(Ok(summary)), Ok(())) => {
+            log.map_or(Ok(()), |log| log.verdict())?;
+            Ok(summary)
+        }
+        (None, Ok(())) => Err(Error::Window {
+            what: "the event loop ended",
+            reason: "before a window could be opened".into(),
+        }),
+    }
+}
+
+struct App<'a> {
+    config: &'a Config,
+    stop: &'a Stop,
+    state: Option<State>,
+    outcome: Option<Result<Summary>>,
+}
+
+impl App<'_> {
+    /// Runs a step; its error ends the program.
+    fn attempt(
+        &mut self,
+        event_loop: &ActiveEventLoop,
+        step: impl FnOnce(&mut Self) -> Result<()>,
+    ) {
+        if self.outcome.is_some() {
+            return;
+        }
+        if let Err(error) = step(self) {
+            self.outcome = Some(Err(error));
+            event_loop.exit();
+        }
+    }
+
+    fn leave(&mut self, event_loop: &ActiveEventLoop) {
+        self.attempt(event_loop, |app| {
+            if let Some(state) = &mut app.state {
+                state.engine.finish()?;
+                let times = std::mem::take(&mut state.times);
+                app.outcome = Some(Ok(state.engine.summary(times, state.skipped)));
+            }
+            Ok(())
+        });
+        event_loop.exit();
+    }
+
+    fn is_done(&self) -> bool {
+        let drawn = self
+            .state
+            .as_ref()
+            .map_or(0, |state| state.engine.next_frame());
+        self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
+    }
+}
+
+impl ApplicationHandler for App<'_> {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.state.is_none() {
+            self.attempt(event_loop, |app| {
+                app.state = Some(State::new(event_loop, app.config)?);
+                Ok(())
+            });
+        }
+    }
+
+    fn new_events(&mut self, event_loop: &ActiveEventLoop, _cause: StartCause) {
+        if self.is_done() {
+            self.leave(event_loop);
+        }
+    }
+
+    fn window_event(
+        &mut self,
+        event_loop: &ActiveEventLoop,
+        _window: WindowId,
+        event: WindowEvent,
+    ) {
+        let escape = |key: &winit::event::KeyEvent| {
+            key.state == ElementState::Pressed && key.logical_key == Key::Named(NamedKey::Escape)
+        };
+        match event {
+            WindowEvent::CloseRequested => self.leave(event_loop),
+            WindowEvent::KeyboardInput { ref event, .. } if escape(event) => self.leave(event_loop),
+            WindowEvent::RedrawRequested if !self.is_done() => {
+                self.attempt(event_loop, |app| match &mut app.state {
+                    Some(state) => state.redraw(),
+                    None => Ok(()),
+                })
+            }
+            event => self.attempt(event_loop, |app| match &mut app.state {
+                Some(state) => state.handle(event),
+                None => Ok(()),
+            }),
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        if self.is_done() {
+            return self.leave(event_loop);
+        }
+        let Some(state) = &self.state else { return };
+        // With nothing to draw on there is nothing that paces the loop: look again now and then.
+        const IDLE: Duration = Duration::from_millis(50);
+        event_loop.set_control_flow(match state.visible && state.drawing {
+            true => ControlFlow::Poll,
+            false => ControlFlow::WaitUntil(Instant::now() + IDLE),
+        });
+        if state.visible {
+            state.window.request_redraw();
+        }
+    }
+}
+
+/// Everything that exists while the window does.
+struct State {
+    // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
+    engine: Engine,
+    swapchain: Swapchain,
+    window: Arc<Window>,
+    instance: Instance,
+    camera: Camera,
+    color_map: ColorMap,
+    clock: Clock,
+    times: FrameTimes,
+    last_frame: Option<Instant>,
+    title: Title,
+    /// False while the window is minimised or covered.
+    visible: bool,
+    /// Whether the last redraw found an image to draw on.
+    drawing: bool,
+    skipped: u64,
+    dragging: bool,
+    pointer: Option<(f64, f64)>,
+}
+
+impl State {
+    fn new(event_loop: &ActiveEventLoop, config: &Config) -> Result<Self> {
+        let display = event_loop.display_handle().map_err(|error| Error::Window {
+            what: "asking the display for its handle",
+            reason: error.to_string(),
+        })?;
+        let instance = Instance::new(&InstanceDesc {
+            validation: config.validation,
+            display: Some(display.as_raw()),
+        })?;
+        let attributes = Window::default_attributes()
+            .with_title("wavefield")
+            .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
+        let window = event_loop
+            .create_window(attributes)
+            .map_err(|error| Error::Window {
+                what: "opening a window",
+                reason: error.to_string(),
+            })?;
+        let window = Arc::new(window);
+        let surface = instance.create_surface(window.clone())?;
+        let choice = DeviceTable::query(&instance, Some(&surface))?
+            .choose(config.device.as_deref(), config.producer)?;
+        announce(&choice);
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
+            present: true,
+            interop: choice.cuda.is_some(),
+        })?;
+        let swapchain = Swapchain::new(&device, &surface, config.present)?;
+        let engine = Engine::new(queue, &choice, config, swapchain.format())?;
+        Ok(Self {
+            title: Title::new(&engine, config),
+            engine,
+            swapchain,
+            window,
+            instance,
+            camera: Camera::default(),
+            color_map: config.color_map,
+            clock: Clock {
+                time: 0.0,
+                speed: config.speed,
+                paused: false,
+            },
+            times: FrameTimes::default(),
+            last_frame: None,
+            visible: true,
+            drawing: true,
+            skipped: 0,
+            dragging: false,
+            pointer: None,
+        })
+    }
+
+    /// Drops everything but the log of what the validation layer says meanwhile.
+    fn log(self) -> Arc<crate::vulkan::ValidationLog> {
+        self.instance.validation_log().clone()
+    }
+
+    /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
+    fn redraw(&mut self) -> Result<()> {
+        let flight = self.engine.begin()?;
+        let image = match self
+            .swapchain
+            .acquire(self.engine.queue(), flight.acquired)?
+        {
+            Acquired::Image(image) => image,
+            Acquired::NotReady => {
+                self.drawing = false;
+                self.skipped += 1;
+                // The pause is no frame time, and the field does not jump after it.
+                self.last_frame = None;
+                return Ok(());
+            }
+        };
+        self.drawing = true;
+        let now = Instant::now();
+        if let Some(last) = self.last_frame.replace(now) {
+            self.times.add(now - last);
+            self.clock.advance(now - last);
+        }
+        let picture = Picture {
+            image: image.image,
+            view: image.view,
+            extent: image.extent,
+            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+        };
+        let present = PresentSync {
+            acquired: flight.acquired,
+            rendered: image.rendered,
+        };
+        self.engine.draw(
+            &flight,
+            self.clock.time,
+            &self.camera,
+            &picture,
+            Some(present),
+        )?;
+        self.window.pre_present_notify();
+        self.swapchain.present(self.engine.queue(), &image)?;
+        self.title.frame(&self.window, now);
+        Ok(())
+    }
+
+    fn handle(&mut self, event: WindowEvent) -> Result<()> {
+        match event {
+            WindowEvent::Resized(size) => {
+                self.visible = size.width > 0 && size.height > 0;
+                self.swapchain.invalidate();
+            }
+            WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
+            WindowEvent::Occluded(occluded) => self.visible = !occluded,
+            WindowEvent::MouseInput {
+                state,
+                button: MouseButton::Left,
+                ..
+            } => {
+                self.dragging = state == ElementState::Pressed;
+            }
+            WindowEvent::CursorMoved { position, .. } => {
+                let (x, y) = (position.x, position.y);
+                if let (true, Some((from_x, from_y))) = (self.dragging, self.pointer) {
+                    self.camera.orbit((x - from_x) as f32, (y - from_y) as f32);
+                }
+                self.pointer = Some((x, y));
+            }
+            WindowEvent::MouseWheel { delta, .. } => self.camera.zoom(match delta {
+                MouseScrollDelta::LineDelta(_, lines) => lines,
+                MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
+            }),
+            WindowEvent::KeyboardInput { event, .. }
+                if event.state == ElementState::Pressed && !event.repeat =>
+            {
+                return self.key(&event.logical_key);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, key: &Key) -> Result<()> {
+        match key.as_ref() {
+            Key::Named(NamedKey::Space) => self.clock.paused = !self.clock.paused,
+            Key::Character("r" | "R") => self.camera = Camera::default(),
+            Key::Character("c" | "C") => {
+                self.color_map = self.color_map.next();
+                self.engine.set_color_map(self.color_map)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The field's time.
+struct Clock {
+    time: f64,
+    speed: f64,
+    paused: bool,
+}
+
+impl Clock {
+    fn advance(&mut self, elapsed: Duration) {
+        if !self.paused {
+            self.time += elapsed.as_secs_f64() * self.speed;
+        }
+    }
+}
+
+/// The window's title, with the rate of the last second.
+struct Title {
+    text: String,
+    since: Instant,
+    frames: u32,
+}
+
+impl Title {
+    fn new(engine: &Engine, config: &Config) -> Self {
+        let (cols, rows) = (config.grid.cols, config.grid.rows);
+        Self {
+            text: format!(
+                "wavefield: {} on {}, {cols}x{rows}",
+                engine.producer().name(),
+                engine.device().info().name
+            ),
+            since: Instant::now(),
+            frames: 0,
+        }
+    }
+
+    fn frame(&mut self, window: &Window, now: Instant) {
+        self.frames += 1;
+        let elapsed = now - self.since;
+        if elapsed >= Duration::from_secs(1) {
+            window.set_title(&format!(
+                "{}, {:.0} frames/s",
+                self.text,
+                f64::from(self.frames) / elapsed.as_secs_f64()
+            ));
+            (self.since, self.frames) = (now, 0);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The command line: what can be asked, and what is nonsense.
+
+use std::path::PathBuf;
+
+use ash::vk;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use wavefield::app::{
+    Config, DeviceTable, EventLoop, ProducerKind, Stop, run_headless, run_windowed,
+};
+use wavefield::cuda::KernelSource;
+use wavefield::interop::Ring;
+use wavefield::render::ColorMap;
+use wavefield::vulkan::{Instance, InstanceDesc, PresentMode, Validation};
+use wavefield::wave::Grid;
+use wavefield::{Result, note, say};
+
+/// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
+///
+/// In the window: drag to turn, wheel to zoom, Space pauses, C changes the colours, R resets the camera, Escape leaves.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Draw the field (what happens without a command).
+    Run(RunArgs),
+    /// List every device of both APIs, and which one would be used.
+    Devices(DeviceArgs),
+}
+
+#[derive(Args)]
+struct DeviceArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Who fills the field.
+    #[arg(long, value_enum, default_value_t)]
+    producer: ProducerKind,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
+    /// one entry only.
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
+    kernel: Option<String>,
+    /// Vertices across and along.
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse_grid)]
+    grid: Grid,
+    /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency.
+    #[arg(long, value_name = "1..=32", default_value = "3", value_parser = parse_ring)]
+    ring: Ring,
+    /// Draw without a window.
+    #[arg(long)]
+    headless: bool,
+    /// Stop after so many frames [headless: 120, in a window: none].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+    /// The picture's size, or the window's at first.
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse_size)]
+    size: vk::Extent2D,
+    /// Write the last frame here; needs --headless.
+    #[arg(long, value_name = "FILE.png", requires = "headless")]
+    output: Option<PathBuf>,
+    /// How frames reach the screen; fifo where the window does not offer it.
+    #[arg(long, value_enum, default_value_t)]
+    present: PresentMode,
+    /// The colours.
+    #[arg(long, value_enum, default_value_t)]
+    colormap: ColorMap,
+    /// Seconds of the field for each second; 0 stands still.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
+    speed: f64,
+    /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
+    /// on in debug builds where it is installed, else off].
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    validation: Option<OnOff>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnOff {
+    On,
+    Off,
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub fn execute(self, stop: &Stop) -> Result<()> {
+        match self.command {
+            None => run(self.run, stop),
+            Some(Command::Run(args)) => run(args, stop),
+            Some(Command::Devices(args)) => devices(&args),
+        }
+    }
+}
+
+fn run(args: RunArgs, stop: &Stop) -> Result<()> {
+    let headless = args.headless;
+    let mut config = args.config()?;
+    if !headless {
+        match EventLoop::new() {
+            Ok(mut event_loop) => {
+                say!("{}", run_windowed(&mut event_loop, &config, stop)?);
+                return Ok(());
+            }
+            Err(error) => {
+                note!("note: {error}; running headless, the last frame goes to wavefield.png");
+                config.output = Some("wavefield.png".into());
+            }
+        }
+    }
+    let summary = run_headless(&config, stop)?;
+    say!("{summary}");
+    if let Some(path) = &config.output {
+        say!("picture       {}", path.display());
+    }
+    Ok(())
+}
+
+fn devices(args: &DeviceArgs) -> Result<()> {
+    let instance = Instance::new(&InstanceDesc::default())?;
+    let table = DeviceTable::query(&instance, None)?;
+    say!("{}", table.describe(args.device.as_deref(), args.producer));
+    Ok(())
+}
+
+impl RunArgs {
+    fn config(self) -> Result<Config> {
+        Ok(Config {
+            device: self.device.device,
+            producer: self.device.producer,
+            kernel: self
+                .kernel
+                .as_deref()
+                .map(KernelSource::from_argument)
+                .transpose()?,
+            grid: self.grid,
+            ring: self.ring,
+            size: self.size,
+            frames: self.frames,
+            output: self.output,
+            present: self.present,
+            color_map: self.colormap,
+            speed: self.speed,
+            validation: match self.validation {
+                Some(OnOff::On) => Validation::Required,
+                Some(OnOff::Off) => Validation::Off,
+                None if cfg!(debug_assertions) => Validation::IfInstalled,
+                None => Validation::Off,
+            },
+        })
+    }
+}
+
+/// Two numbers with an `x` between them.
+fn parse_pair(text: &str) -> Result<(u32, u32), String> {
+    let pair = text
+        .split_once(['x', 'X'])
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    pair.ok_or_else(|| {
+        format!("`{text}` is not two whole numbers with an x between, like 1280x720")
+    })
+}
+
+fn parse_grid(text: &str) -> Result<Grid, String> {
+    let (cols, rows) = parse_pair(text)?;
+    if cols < 2 || rows < 2 {
+        return Err(format!(
+            "a field of {cols}x{rows} has no surface: it needs 2 vertices each way at least"
+        ));
+    }
+    // Indices are 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
+    if u64::from(cols) * u64::from(rows) > 1 << 28 {
+        return Err(format!(
+            "a field of {cols}x{rows} is beyond 2^28 vertices: the largest square is 16384x16384"
+        ));
+    }
+    Ok(Grid { cols, rows })
+}
+
+fn parse_size(text: &str) -> Result<vk::Extent2D, String> {
+    match parse_pair(text)? {
+        (0, _) | (_, 0) => Err(format!("a picture of {text} has no pixels")),
+        (width, height) => Ok(vk::Extent2D { width, height }),
+    }
+}
+
+fn parse_ring(text: &str) -> Result<Ring, String> {
+    let depth = text.parse().ok().and_then(Ring::new);
+    depth.ok_or_else(|| {
+        format!(
+            "`{text}` is not a whole number from 1 to {}",
+            wavefield::interop::ring::MAX_DEPTH
+        )
+    })
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed.abs() <= 1000.0 => Ok(speed),
+        _ => Err(format!("`{text}` is not a number between -1000 and 1000")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        for (text, part) in [
+            ("", "two whole numbers"),
+            ("12", "two whole numbers"),
+            ("-1x5", "two whole numbers"),
+            ("1x5", "no surface"),
+            ("99999x99999", "2^28"),
+        ] {
+            let error = parse_grid(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert_eq!(parse_grid("2x2"), Ok(Grid { cols: 2, rows: 2 }));
+        assert!(parse_size("0x7").unwrap_err().contains("no pixels"));
+        for text in ["0", "33", "three", "-1"] {
+            assert!(parse_ring(text).unwrap_err().contains("1 to 32"));
+        }
+        for text in ["nan", "inf", "fast"] {
+            assert!(parse_speed(text).is_err());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The device's primary context, streams and events.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUresult};
+
+use super::driver::check;
+use super::{DeviceInfo, Driver};
+use crate::Result;
+
+/// A device's primary context: the one that CUDA's runtime, CuPy, Numba and PyTorch share in a process. Retained while
+/// this lives.
+pub struct Context {
+    raw: sys::CUcontext,
+    device: sys::CUdevice,
+    info: DeviceInfo,
+}
+
+// SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Retains the primary context of `info`'s device. The [`Driver`] is the proof that calls may be made.
+    pub fn new(_driver: Driver, info: &DeviceInfo) -> Result<Arc<Self>> {
+        let mut device = 0;
+        // SAFETY: writes one handle.
+        check("cuDeviceGet", &info.name, unsafe {
+            sys::cuDeviceGet(&mut device, info.ordinal)
+        })?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
+            sys::cuDevicePrimaryCtxRetain(&mut raw, device)
+        })?;
+        let context = Arc::new(Self {
+            raw,
+            device,
+            info: info.clone(),
+        });
+        context.bind()?;
+        Ok(context)
+    }
+
+    /// The device it belongs to.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Makes it the calling thread's current context, which every call below needs. Cheap when it already is.
+    pub fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained.
+        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// Names this device in the error of a call.
+    pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
+        check(call, &self.info.name, code)
+    }
+
+    /// For `Drop`: binds, calls, and says on stderr what went wrong, because nothing can be returned.
+    pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> CUresult) {
+        let result = self.bind().and_then(|()| self.check(call, release()));
+        if let Err(error) = result {
+            crate::note!("while cleaning up: {error}");
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once, released once; every object of the context holds an Arc of it.
+        let code = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        if let Err(error) = self.check("cuDevicePrimaryCtxRelease", code) {
+            crate::note!("while cleaning up: {error}");
+        }
+    }
+}
+
+/// A queue of CUDA work, in order.
+pub struct Stream {
+    raw: sys::CUstream,
+    context: Arc<Context>,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream that does not wait for the legacy default stream.
+    pub fn new(context: &Arc<Context>) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuStreamCreate", unsafe {
+            sys::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
+        })?;
+        Ok(Self {
+            raw,
+            context: context.clone(),
+        })
+    }
+
+    /// The raw handle.
+    pub fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Blocks the CPU until everything enqueued is done, and reports what a kernel did wrong.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: a live stream of the current context.
+        self.context.check("cuStreamSynchronize", unsafe {
+            sys::cuStreamSynchronize(self.raw)
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created above; destroying a stream with work left is allowed, the work goes on.
+        self.context.cleanup("cuStreamDestroy", || unsafe {
+            sys::cuStreamDestroy_v2(self.raw)
+        });
+    }
+}
+
+/// A mark in a stream, with a time.
+pub struct Event {
+    raw: sys::CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for `Stream`.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// An event that keeps time.
+    pub fn new(context: &Arc<Context>) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuEventCreate", unsafe {
+            sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
+        })?;
+        Ok(Self {
+            raw,
+            context: context.clone(),
+        })
+    }
+
+    /// Marks the end of what is enqueued on `stream` so far.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: event and stream are alive and of one context.
+        self.context.check("cuEventRecord", unsafe {
+            sys::cuEventRecord(self.raw, stream.raw())
+        })
+    }
+
+    /// Milliseconds from `self` to `end`; both recorded and done, else an error (600, `NOT_READY`).
+    pub fn elapsed_ms(&self, end: &Event) -> Result<f32> {
+        self.context.bind()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive and of one context.
+        self.context.check("cuEventElapsedTime", unsafe {
+            sys::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw)
+        })?;
+        Ok(milliseconds)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: created above.
+        self.context.cleanup("cuEventDestroy", || unsafe {
+            sys::cuEventDestroy_v2(self.raw)
+        });
+    }
+}

@@ -1,0 +1,235 @@
+//! Loading `libcuda` without panics, and what devices it has.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+
+use crate::interop::DeviceUuid;
+use crate::{Error, Result};
+
+/// The CUDA version that brought timeline semaphores to external semaphores, as `cuDriverGetVersion` counts.
+const FIRST_WITH_TIMELINES: i32 = 11_020;
+
+/// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
+/// are looked up once, here, where a missing one can be an error.
+const SYMBOLS: [&str; 31] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetUuid",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxSetCurrent",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventRecord",
+    "cuEventElapsedTime",
+    "cuModuleLoadDataEx",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuMemFree_v2",
+    "cuImportExternalMemory",
+    "cuExternalMemoryGetMappedBuffer",
+    "cuDestroyExternalMemory",
+    "cuImportExternalSemaphore",
+    "cuSignalExternalSemaphoresAsync",
+    "cuWaitExternalSemaphoresAsync",
+    "cuDestroyExternalSemaphore",
+];
+
+/// Proof that the driver is loaded, new enough, and initialised.
+#[derive(Clone, Copy, Debug)]
+pub struct Driver {
+    version: i32,
+}
+
+/// One CUDA device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// CUDA's number for it, after `CUDA_VISIBLE_DEVICES`.
+    pub ordinal: i32,
+    /// Its name.
+    pub name: String,
+    /// The identity that Vulkan reports for the same device.
+    pub uuid: DeviceUuid,
+    /// Major and minor.
+    pub compute_capability: (i32, i32),
+    /// `CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`.
+    pub timeline_interop: bool,
+}
+
+impl Driver {
+    /// Opens and initialises the driver.
+    ///
+    /// # Errors
+    /// No library, a library too old (before CUDA 11.2), or what `cuInit` answers.
+    pub fn load() -> Result<Self> {
+        // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Error::Missing {
+                what: "the CUDA driver",
+                reason: "libcuda could not be opened".into(),
+                hint: "install NVIDIA's driver, or run with --producer compute",
+            });
+        }
+        for name in SYMBOLS {
+            if !has_symbol(name) {
+                return Err(Error::Missing {
+                    what: "the CUDA driver",
+                    reason: format!("it lacks {name}"),
+                    hint: "update NVIDIA's driver to one of CUDA 11.2 or later (460)",
+                });
+            }
+        }
+        let before = "the CUDA driver";
+        // SAFETY: present, checked above; 0 is the only flag value.
+        check("cuInit", before, unsafe { sys::cuInit(0) })?;
+        let mut version = 0;
+        // SAFETY: writes one integer.
+        check("cuDriverGetVersion", before, unsafe {
+            sys::cuDriverGetVersion(&mut version)
+        })?;
+        if version < FIRST_WITH_TIMELINES {
+            return Err(Error::Missing {
+                what: "the CUDA driver",
+                reason: format!("it is of CUDA {}", version_words(version)),
+                hint: "timeline semaphores need CUDA 11.2 or later (driver 460): update NVIDIA's driver",
+            });
+        }
+        Ok(Self { version })
+    }
+
+    /// The CUDA version that the driver implements, in words.
+    pub fn version(self) -> String {
+        version_words(self.version)
+    }
+
+    /// Every visible device.
+    pub fn devices(self) -> Result<Vec<DeviceInfo>> {
+        let mut count = 0;
+        // SAFETY: writes one integer.
+        check("cuDeviceGetCount", "the CUDA driver", unsafe {
+            sys::cuDeviceGetCount(&mut count)
+        })?;
+        (0..count).map(DeviceInfo::query).collect()
+    }
+}
+
+impl DeviceInfo {
+    fn query(ordinal: i32) -> Result<Self> {
+        let label = format!("CUDA device {ordinal}");
+        let mut device = 0;
+        // SAFETY: writes one handle.
+        check("cuDeviceGet", &label, unsafe {
+            sys::cuDeviceGet(&mut device, ordinal)
+        })?;
+        let mut name = [0 as c_char; 256];
+        // SAFETY: the length is the array's.
+        check("cuDeviceGetName", &label, unsafe {
+            sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)
+        })?;
+        // SAFETY: the driver terminates the name within the length that it was given.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }
+            .to_string_lossy()
+            .into_owned();
+        let attribute = |which| {
+            let mut value = 0;
+            // SAFETY: writes one integer.
+            let code = unsafe { sys::cuDeviceGetAttribute(&mut value, which, device) };
+            check("cuDeviceGetAttribute", &name, code).map(|()| value)
+        };
+        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let timeline = attribute(
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
+        )?;
+        Ok(Self {
+            ordinal,
+            uuid: uuid(device, &name)?,
+            compute_capability: (major, minor),
+            timeline_interop: timeline != 0,
+            name,
+        })
+    }
+}
+
+/// `cuDeviceGetUuid_v2` (CUDA 11.4) tells MIG instances apart; an older driver has only the first form.
+fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    if has_symbol("cuDeviceGetUuid_v2") {
+        // SAFETY: writes 16 bytes; present, checked above.
+        check("cuDeviceGetUuid_v2", name, unsafe {
+            sys::cuDeviceGetUuid_v2(&mut uuid, device)
+        })?;
+    } else {
+        // SAFETY: writes 16 bytes; present, it is one of `SYMBOLS`.
+        check("cuDeviceGetUuid", name, unsafe {
+            sys::cuDeviceGetUuid(&mut uuid, device)
+        })?;
+    }
+    Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
+}
+
+fn has_symbol(name: &str) -> bool {
+    // SAFETY: the library is present; the symbol is only looked up, never called through this type.
+    unsafe { sys::culib().get::<*const c_void>(name.as_bytes()) }.is_ok()
+}
+
+fn version_words(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// Turns a `CUresult` into an error that names the call and the device.
+pub(crate) fn check(call: &'static str, device: &str, code: CUresult) -> Result<()> {
+    if code == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let text = |ask: unsafe fn(CUresult, *mut *const c_char) -> CUresult| {
+        let mut text = std::ptr::null();
+        // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
+        let answer = unsafe { ask(code, &mut text) };
+        match answer == CUresult::CUDA_SUCCESS && !text.is_null() {
+            // SAFETY: a static, terminated string of the driver.
+            true => unsafe { CStr::from_ptr(text) }
+                .to_string_lossy()
+                .into_owned(),
+            false => "unknown".into(),
+        }
+    };
+    Err(Error::Cuda {
+        call,
+        device: device.to_owned(),
+        code: code as u32,
+        name: text(sys::cuGetErrorName),
+        text: text(sys::cuGetErrorString),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_read_as_nvidia_writes_them() {
+        assert_eq!(version_words(11_020), "11.2");
+        assert_eq!(version_words(13_000), "13.0");
+    }
+
+    /// On a machine with no driver this must be an error and not cudarc's panic; with one it must load.
+    #[test]
+    fn loading_never_panics() {
+        match Driver::load() {
+            Ok(driver) => assert!(!driver.version().is_empty()),
+            Err(error) => assert!(error.to_string().contains("CUDA driver"), "{error}"),
+        }
+    }
+}

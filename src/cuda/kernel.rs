@@ -1,0 +1,276 @@
+//! A kernel from PTX text, compiled by the driver.
+
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUjit_option, CUresult};
+
+use super::{Context, Stream};
+use crate::{Error, Result};
+
+/// PTX text and the name of its entry.
+#[derive(Clone, Debug)]
+pub struct KernelSource {
+    /// For errors: the file, or what else it is.
+    pub name: String,
+    /// The PTX.
+    pub ptx: String,
+    /// The `.entry` to run.
+    pub entry: String,
+}
+
+impl KernelSource {
+    /// The wave that comes with this crate: `kernels/wave.cu`.
+    pub fn built_in() -> Self {
+        Self {
+            name: "the built-in wave".into(),
+            ptx: include_str!("../../kernels/wave.ptx").into(),
+            entry: "wave".into(),
+        }
+    }
+
+    /// Reads `FILE.ptx[:ENTRY]`. Without an entry the file must have exactly one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not PTX, an entry that it lacks, several entries and none named.
+    pub fn from_argument(argument: &str) -> Result<Self> {
+        let (path, entry) = split_argument(argument);
+        let ptx = std::fs::read_to_string(&path).map_err(|source| Error::Io {
+            action: "read",
+            path: path.clone(),
+            source,
+        })?;
+        let name = path.display().to_string();
+        let problem = |problem| Error::Kernel {
+            kernel: name.clone(),
+            problem,
+        };
+        let entries = entries(&ptx);
+        let listed = entries.join(", ");
+        let entry = match (entry, entries.as_slice()) {
+            (_, []) => return Err(problem("no .entry in it: is this PTX text?".into())),
+            (Some(entry), _) if entries.iter().any(|e| *e == entry) => entry,
+            (Some(entry), _) => {
+                return Err(problem(format!(
+                    "it has no entry `{entry}`; it has: {listed}"
+                )));
+            }
+            (None, [entry]) => entry.clone(),
+            (None, _) => {
+                return Err(problem(format!(
+                    "it has several entries, name one as FILE.ptx:ENTRY: {listed}"
+                )));
+            }
+        };
+        Ok(Self { name, ptx, entry })
+    }
+}
+
+/// A colon after the last `.ptx` or path separator parts the entry from the file, so that `C:\…` stays whole.
+fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
+    match argument.rsplit_once(':') {
+        Some((path, entry))
+            if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) =>
+        {
+            (Path::new(path).into(), Some(entry.into()))
+        }
+        _ => (Path::new(argument).into(), None),
+    }
+}
+
+/// The names after `.entry`, outside comments.
+fn entries(ptx: &str) -> Vec<String> {
+    ptx.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| line.split(".entry").skip(1))
+        .map(|rest| {
+            rest.trim_start()
+                .chars()
+                .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%'))
+                .collect::<String>()
+        })
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// A loaded kernel.
+pub struct Kernel {
+    function: sys::CUfunction,
+    module: sys::CUmodule,
+    context: Arc<Context>,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for Kernel {}
+
+/// Threads in a block: what every kernel of the documented signature is launched with.
+pub const BLOCK: u32 = 256;
+
+impl Kernel {
+    /// Compiles the PTX for this device.
+    ///
+    /// # Errors
+    /// The compiler's log where it refuses; the driver's answer where the entry is missing.
+    pub fn load(context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
+        context.bind()?;
+        let problem = |problem| Error::Kernel {
+            kernel: source.name.clone(),
+            problem,
+        };
+        let ptx = CString::new(source.ptx.as_str())
+            .map_err(|_| problem("it has a zero byte: is this PTX text?".into()))?;
+        let entry = CString::new(source.entry.as_str())
+            .map_err(|_| problem("its entry has a zero byte".into()))?;
+
+        let mut log = vec![0u8; 16 * 1024];
+        let mut options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // The API passes integers in the pointers' place.
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the text is terminated; options and values have the length that is given; `log` outlives the call.
+        let code = unsafe {
+            sys::cuModuleLoadDataEx(
+                &mut module,
+                ptx.as_ptr().cast(),
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        if code != CUresult::CUDA_SUCCESS {
+            let log = String::from_utf8_lossy(&log);
+            let log = log.trim_end_matches('\0').trim();
+            let answer = context
+                .check("cuModuleLoadDataEx", code)
+                .err()
+                .map(|error| error.to_string());
+            let answer = answer.unwrap_or_default();
+            return Err(problem(if log.is_empty() {
+                answer
+            } else {
+                format!("{answer}\n{log}")
+            }));
+        }
+        // From here on Drop unloads.
+        let mut kernel = Self {
+            function: std::ptr::null_mut(),
+            module,
+            context: context.clone(),
+        };
+        // SAFETY: a loaded module and a terminated name.
+        let code =
+            unsafe { sys::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
+        context
+            .check("cuModuleGetFunction", code)
+            .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
+        Ok(kernel)
+    }
+
+    /// Enqueues the kernel with the documented signature, one thread a vertex:
+    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`.
+    ///
+    /// # Safety
+    /// The kernel has that signature, and `vertices` is memory of this context with 16 bytes for each of
+    /// `cols * rows` vertices, which nobody else touches until the stream has passed this point.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        mut vertices: sys::CUdeviceptr,
+        mut cols: u32,
+        mut rows: u32,
+        mut frame: u64,
+        mut time: f64,
+    ) -> Result<()> {
+        let blocks = (u64::from(cols) * u64::from(rows)).div_ceil(u64::from(BLOCK)) as u32;
+        let mut arguments: [*mut c_void; 5] = [
+            (&raw mut vertices).cast(),
+            (&raw mut cols).cast(),
+            (&raw mut rows).cast(),
+            (&raw mut frame).cast(),
+            (&raw mut time).cast(),
+        ];
+        self.context.bind()?;
+        // SAFETY: the arguments have the signature's types (the caller's promise) and are copied before the call returns.
+        self.context.check("cuLaunchKernel", unsafe {
+            sys::cuLaunchKernel(
+                self.function,
+                blocks,
+                1,
+                1,
+                BLOCK,
+                1,
+                1,
+                0,
+                stream.raw(),
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: loaded above; the streams that ran it are idle: whoever drops a kernel waits first.
+        self.context.cleanup("cuModuleUnload", || unsafe {
+            sys::cuModuleUnload(self.module)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_is_a_file_and_maybe_an_entry() {
+        let split = |text| {
+            let (path, entry) = split_argument(text);
+            (path.display().to_string(), entry)
+        };
+        assert_eq!(split("a.ptx"), ("a.ptx".into(), None));
+        assert_eq!(
+            split("dir/a.ptx:wave"),
+            ("dir/a.ptx".into(), Some("wave".into()))
+        );
+        assert_eq!(
+            split("C:\\kernels\\a.ptx"),
+            ("C:\\kernels\\a.ptx".into(), None)
+        );
+        assert_eq!(split("a:b/c.ptx"), ("a:b/c.ptx".into(), None));
+    }
+
+    #[test]
+    fn entries_are_found_and_comments_are_not() {
+        let ptx = "// .entry no\n.visible .entry one(\n.param .u64 p)\n{ ret; }\n.entry two ( )";
+        assert_eq!(entries(ptx), ["one", "two"]);
+        assert_eq!(entries("hello"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_bad_file_says_what_is_wrong() {
+        let error = KernelSource::from_argument("/no/such/file.ptx")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("cannot read /no/such/file.ptx"), "{error}");
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let error = KernelSource::from_argument(here).unwrap_err().to_string();
+        assert!(error.contains("no .entry"), "{error}");
+        let wave = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx:nothing");
+        let error = KernelSource::from_argument(wave).unwrap_err().to_string();
+        assert!(
+            error.contains("no entry `nothing`") && error.contains("wave"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_built_in_wave_has_its_entry() {
+        let wave = KernelSource::built_in();
+        assert_eq!(entries(&wave.ptx), [wave.entry]);
+    }
+}

@@ -1,0 +1,206 @@
+//! One error type for the crate: what was tried, on which device, what the driver answered, what to do.
+
+use std::path::PathBuf;
+
+use ash::vk;
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something failed, in words that a user can act on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A Vulkan call answered with an error code.
+    #[error("{call} failed on {device}: {} ({result:?}){}", words(*.result), vulkan_hint(*.result))]
+    Vulkan {
+        /// The Vulkan command.
+        call: &'static str,
+        /// The device's name, or `the Vulkan loader` before there is one.
+        device: String,
+        /// The driver's answer.
+        result: vk::Result,
+    },
+
+    /// A CUDA driver call answered with an error code.
+    #[error("{call} failed on {device}: {text} ({name}, {code}){}", cuda_hint(.call, *.code))]
+    Cuda {
+        /// The driver API function.
+        call: &'static str,
+        /// The device's name, or `the CUDA driver` before there is one.
+        device: String,
+        /// `CUresult` as a number.
+        code: u32,
+        /// `CUresult` by name, as `cuGetErrorName` gives it.
+        name: String,
+        /// What `cuGetErrorString` says of it.
+        text: String,
+    },
+
+    /// A library that this program opens at run time is missing or too old.
+    #[error("{what}: {reason}; {hint}")]
+    Missing {
+        /// What is missing.
+        what: &'static str,
+        /// What the system answered.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// A kernel (PTX) that the driver's compiler refused or that lacks its entry.
+    #[error("kernel {kernel}: {problem}")]
+    Kernel {
+        /// The file, or `the built-in wave`.
+        kernel: String,
+        /// The compiler's log, or what is missing.
+        problem: String,
+    },
+
+    /// The allocator that serves depth, uniforms, staging and read-back could not serve.
+    #[error("no memory for {what} ({bytes} bytes) on {device}: {source}")]
+    Allocation {
+        /// What the memory was for.
+        what: &'static str,
+        /// How many bytes.
+        bytes: u64,
+        /// The device's name.
+        device: String,
+        /// What the allocator answered.
+        source: gpu_allocator::AllocationError,
+    },
+
+    /// This machine cannot do what was asked.
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// What was asked makes no sense anywhere: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+
+    /// The window system refused.
+    #[error("{what}: {reason}")]
+    Window {
+        /// What was tried.
+        what: &'static str,
+        /// What the window system answered.
+        reason: String,
+    },
+
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the operating system answered.
+        source: std::io::Error,
+    },
+
+    /// The validation layer reported errors.
+    #[error("the validation layer reported {0} error(s), shown above")]
+    Validation(u64),
+
+    /// A signal ended the run before its picture was complete.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+impl Error {
+    /// The program's exit code for this error: 2 for a request that is wrong anywhere, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// `vk::Result` in words. Those that ash does not describe keep their name only.
+fn words(result: vk::Result) -> String {
+    let text = result.to_string();
+    text.trim_end_matches('.').to_owned()
+}
+
+fn vulkan_hint(result: vk::Result) -> &'static str {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => {
+            "; ask for a smaller --grid or --ring, or close what else uses this GPU"
+        }
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
+            "; close other programs, or ask for a smaller --grid"
+        }
+        vk::Result::ERROR_DEVICE_LOST => {
+            "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation"
+        }
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device"
+        }
+        vk::Result::ERROR_INITIALIZATION_FAILED => {
+            "; the driver is installed but does not start: check that this user may open the GPU's device files"
+        }
+        _ => "",
+    }
+}
+
+fn cuda_hint(call: &str, code: u32) -> &'static str {
+    match code {
+        2 => "; ask for a smaller --grid or --ring, or close what else uses this GPU",
+        100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
+        222 => {
+            "; the PTX is newer than the driver: build it for an older PTX version, or update the driver"
+        }
+        304 if call.starts_with("cuImport") => {
+            "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
+        }
+        700 | 715 | 717 | 718 | 719 => {
+            "; the kernel did this: run it under compute-sanitizer to see where"
+        }
+        802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
+        803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
+        804 => {
+            "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH"
+        }
+        999 => {
+            "; often the driver's kernel module is not loaded or was updated under way: try nvidia-smi, then reboot"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vulkan_error_says_call_device_words_and_what_to_do() {
+        let error = Error::Vulkan {
+            call: "vkAllocateMemory",
+            device: "Toy GPU".into(),
+            result: vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+        };
+        let text = error.to_string();
+        for part in [
+            "vkAllocateMemory",
+            "Toy GPU",
+            "memory",
+            "ERROR_OUT_OF_DEVICE_MEMORY",
+            "--grid",
+        ] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert_eq!(error.exit_code(), 1);
+    }
+
+    #[test]
+    fn wsl_is_named_where_an_import_fails_with_304() {
+        let hint = cuda_hint("cuImportExternalMemory", 304);
+        assert!(hint.contains("WSL2"), "{hint}");
+        assert!(!cuda_hint("cuInit", 304).contains("WSL2"));
+    }
+
+    #[test]
+    fn nonsense_is_exit_code_2() {
+        assert_eq!(Error::Usage("--ring 0".into()).exit_code(), 2);
+    }
+}

@@ -1,0 +1,219 @@
+//! Step 1: which CUDA device is this Vulkan device?
+//!
+//! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
+//! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`.
+
+use std::fmt;
+
+use crate::cuda;
+use crate::vulkan::AdapterInfo;
+
+/// The 16 bytes by which both APIs know a device.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct DeviceUuid(pub [u8; 16]);
+
+impl fmt::Display for DeviceUuid {
+    /// As `nvidia-smi` prints it, without the `GPU-` in front.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for DeviceUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl DeviceUuid {
+    /// Reads what `Display` writes: hexadecimal with or without dashes, `GPU-` or `MIG-` in front, any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let text = text
+            .strip_prefix("gpu-")
+            .or(text.strip_prefix("mig-"))
+            .unwrap_or(&text);
+        let digits: Vec<u8> = text
+            .chars()
+            .filter(|&c| c != '-')
+            .map(|c| c.to_digit(16).map(|digit| digit as u8))
+            .collect::<Option<_>>()?;
+        let mut uuid = [0; 16];
+        if digits.len() != 32 {
+            return None;
+        }
+        for (byte, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Some(Self(uuid))
+    }
+}
+
+/// Why a Vulkan device cannot share with CUDA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// No CUDA device has its UUID.
+    NoTwin,
+    /// It stands for several physical devices; memory of a group cannot be imported.
+    Group(usize),
+    /// It does not hand out handles: the extensions are missing.
+    NoExtensions,
+    /// Its buffers cannot be exported.
+    Buffer,
+    /// Its timeline semaphores cannot be exported.
+    Timeline,
+    /// Its CUDA twin cannot import timeline semaphores.
+    CudaTimeline,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTwin => f.write_str("no CUDA device has its UUID"),
+            Self::Group(size) => write!(f, "it is one of a device group of {size}"),
+            Self::NoExtensions => {
+                f.write_str("it lacks the extensions that export memory and semaphores")
+            }
+            Self::Buffer => write!(f, "it cannot export a buffer as {}", super::handle::NAME),
+            Self::Timeline => write!(
+                f,
+                "it cannot export a timeline semaphore as {}",
+                super::handle::NAME
+            ),
+            Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
+        }
+    }
+}
+
+/// The CUDA device that is the same hardware as `vulkan`, if the two can share memory and semaphores.
+///
+/// # Errors
+/// The first reason that stands in the way, in the order in which a user could do something about it.
+pub fn find_twin<'a>(
+    vulkan: &AdapterInfo,
+    cuda: &'a [cuda::DeviceInfo],
+) -> Result<&'a cuda::DeviceInfo, Mismatch> {
+    let twin = cuda
+        .iter()
+        .find(|device| device.uuid == vulkan.uuid)
+        .ok_or(Mismatch::NoTwin)?;
+    if vulkan.group_size > 1 {
+        return Err(Mismatch::Group(vulkan.group_size));
+    }
+    if !vulkan.exports.extensions {
+        return Err(Mismatch::NoExtensions);
+    }
+    if !vulkan.exports.buffer {
+        return Err(Mismatch::Buffer);
+    }
+    if !vulkan.exports.timeline {
+        return Err(Mismatch::Timeline);
+    }
+    if !twin.timeline_interop {
+        return Err(Mismatch::CudaTimeline);
+    }
+    Ok(twin)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::vulkan::Exports;
+
+    pub(crate) fn adapter(uuid: u8) -> AdapterInfo {
+        AdapterInfo {
+            name: format!("Vulkan {uuid}"),
+            uuid: DeviceUuid([uuid; 16]),
+            kind: ash::vk::PhysicalDeviceType::DISCRETE_GPU,
+            driver: "driver".into(),
+            api_version: ash::vk::API_VERSION_1_3,
+            group_size: 1,
+            exports: Exports {
+                buffer: true,
+                timeline: true,
+                extensions: true,
+            },
+            missing_features: Vec::new(),
+            queue_family: Some(0),
+            largest_buffer: (1 << 32, "maxBufferSize"),
+            largest_picture: 16384,
+        }
+    }
+
+    pub(crate) fn cuda_device(ordinal: i32, uuid: u8) -> cuda::DeviceInfo {
+        cuda::DeviceInfo {
+            ordinal,
+            name: format!("CUDA {uuid}"),
+            uuid: DeviceUuid([uuid; 16]),
+            compute_capability: (9, 0),
+            timeline_interop: true,
+        }
+    }
+
+    #[test]
+    fn the_uuid_pairs_whatever_the_order() {
+        for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
+            let cuda: Vec<_> = order
+                .iter()
+                .enumerate()
+                .map(|(i, &id)| cuda_device(i as i32, id))
+                .collect();
+            for id in [1, 2, 3] {
+                assert_eq!(
+                    find_twin(&adapter(id), &cuda).map(|d| d.uuid),
+                    Ok(DeviceUuid([id; 16]))
+                );
+            }
+            assert_eq!(find_twin(&adapter(4), &cuda), Err(Mismatch::NoTwin));
+        }
+    }
+
+    #[test]
+    fn every_obstacle_is_named() {
+        let cuda = [cuda_device(0, 1)];
+        let verdict = |change: fn(&mut AdapterInfo)| {
+            let mut info = adapter(1);
+            change(&mut info);
+            find_twin(&info, &cuda).map(|d| d.ordinal)
+        };
+        assert_eq!(verdict(|_| ()), Ok(0));
+        assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
+        assert_eq!(
+            verdict(|i| i.exports.extensions = false),
+            Err(Mismatch::NoExtensions)
+        );
+        assert_eq!(verdict(|i| i.exports.buffer = false), Err(Mismatch::Buffer));
+        assert_eq!(
+            verdict(|i| i.exports.timeline = false),
+            Err(Mismatch::Timeline)
+        );
+        let old = cuda::DeviceInfo {
+            timeline_interop: false,
+            ..cuda_device(0, 1)
+        };
+        assert_eq!(find_twin(&adapter(1), &[old]), Err(Mismatch::CudaTimeline));
+    }
+
+    #[test]
+    fn uuids_read_as_they_are_written() {
+        let uuid = DeviceUuid(std::array::from_fn(|i| (i * 17) as u8));
+        let text = uuid.to_string();
+        assert_eq!(text, "00112233-4455-6677-8899-aabbccddeeff");
+        assert_eq!(DeviceUuid::parse(&text), Some(uuid));
+        assert_eq!(
+            DeviceUuid::parse(&format!("GPU-{}", text.to_uppercase())),
+            Some(uuid)
+        );
+        assert_eq!(DeviceUuid::parse("0011"), None);
+        assert_eq!(
+            DeviceUuid::parse("zz112233-4455-6677-8899-aabbccddeeff"),
+            None
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Step 3: one memory, two addresses. Vulkan allocates and exports, CUDA imports and maps.
+//!
+//! The rules that each side asks for, and that examples often leave out:
+//!
+//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
+//!   `VkExportMemoryAllocateInfo`; one without the other is not exportable.
+//! - The allocation is dedicated (`VkMemoryDedicatedAllocateInfo`), and CUDA is told so
+//!   (`CUDA_EXTERNAL_MEMORY_DEDICATED`).
+//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, not the buffer's size.
+//! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
+//!   The field order of the types below is that order.
+
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::sys;
+
+use super::handle;
+use crate::Result;
+use crate::cuda::Context;
+use crate::vulkan::Device;
+
+/// A Vulkan buffer in exportable memory of its own.
+pub struct ExportedBuffer {
+    buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    size: u64,
+    allocation_size: u64,
+    device: Device,
+}
+
+impl ExportedBuffer {
+    /// Makes a buffer of `size` bytes in device memory, exportable as [`handle::MEMORY`].
+    ///
+    /// # Errors
+    /// Out of memory, or a device that was made without `interop`.
+    pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        let mut external =
+            vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle::MEMORY);
+        let info = vk::BufferCreateInfo::default()
+            .size(size)
+            .usage(usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .push_next(&mut external);
+        // SAFETY: a live device and a plain description.
+        let buffer = unsafe { device.raw().create_buffer(&info, None) }
+            .map_err(device.failed("vkCreateBuffer"))?;
+        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
+        let mut exported = Self {
+            buffer,
+            memory: vk::DeviceMemory::null(),
+            size,
+            allocation_size: 0,
+            device: device.clone(),
+        };
+        // SAFETY: made above.
+        let requirements = unsafe { device.raw().get_buffer_memory_requirements(buffer) };
+        let memory_type = device
+            .memory_type(
+                requirements.memory_type_bits,
+                vk::MemoryPropertyFlags::DEVICE_LOCAL,
+            )
+            // Every buffer has at least one memory type; without a device-local one any of them will do.
+            .unwrap_or(requirements.memory_type_bits.trailing_zeros());
+        let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(handle::MEMORY);
+        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+        let allocate = vk::MemoryAllocateInfo::default()
+            .allocation_size(requirements.size)
+            .memory_type_index(memory_type)
+            .push_next(&mut export)
+            .push_next(&mut dedicated);
+        // SAFETY: the size and type are those that the buffer requires.
+        exported.memory = unsafe { device.raw().allocate_memory(&allocate, None) }
+            .map_err(device.failed("vkAllocateMemory"))?;
+        exported.allocation_size = requirements.size;
+        // SAFETY: the memory is dedicated to this buffer and is bound once.
+        unsafe { device.raw().bind_buffer_memory(buffer, exported.memory, 0) }
+            .map_err(device.failed("vkBindBufferMemory"))?;
+        Ok(exported)
+    }
+
+    /// The buffer.
+    pub fn raw(&self) -> vk::Buffer {
+        self.buffer
+    }
+
+    /// Its size in bytes, as asked.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The size of the allocation behind it: what an importer must name.
+    pub fn allocation_size(&self) -> u64 {
+        self.allocation_size
+    }
+
+    /// A new handle to the memory; it keeps the memory alive by itself.
+    pub fn export(&self) -> Result<OwnedFd> {
+        handle::export_memory(&self.device, self.memory)
+    }
+}
+
+impl Drop for ExportedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe {
+            self.device.raw().destroy_buffer(self.buffer, None);
+            self.device.raw().free_memory(self.memory, None);
+        }
+    }
+}
+
+/// Vulkan's memory as CUDA sees it.
+struct ImportedMemory {
+    raw: sys::CUexternalMemory,
+    context: Arc<Context>,
+}
+
+impl ImportedMemory {
+    /// Imports a dedicated allocation of `size` bytes.
+    fn new(context: &Arc<Context>, handle: OwnedFd, size: u64) -> Result<Self> {
+        let desc = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+            type_: sys::CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+            handle: sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
+                fd: handle.as_raw_fd(),
+            },
+            size,
+            flags: sys::CUDA_EXTERNAL_MEMORY_DEDICATED,
+            reserved: [0; 16],
+        };
+        let mut raw = std::ptr::null_mut();
+        context.bind()?;
+        // SAFETY: `desc` is filled as its type asks, and `handle` is open.
+        context.check("cuImportExternalMemory", unsafe {
+            sys::cuImportExternalMemory(&mut raw, &desc)
+        })?;
+        // The import succeeded, so the descriptor is CUDA's now. Had it failed, `handle` would have closed it.
+        let _ = handle.into_raw_fd();
+        Ok(Self {
+            raw,
+            context: context.clone(),
+        })
+    }
+}
+
+impl Drop for ImportedMemory {
+    fn drop(&mut self) {
+        // SAFETY: imported above; its mapping was freed before (`MappedMemory`'s field order).
+        self.context.cleanup("cuDestroyExternalMemory", || unsafe {
+            sys::cuDestroyExternalMemory(self.raw)
+        });
+    }
+}
+
+/// A CUDA pointer to memory that Vulkan allocated.
+pub struct MappedMemory {
+    pointer: sys::CUdeviceptr,
+    size: u64,
+    // Last: the import outlives its mapping.
+    imported: ImportedMemory,
+}
+
+impl MappedMemory {
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes.
+    ///
+    /// # Errors
+    /// 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
+    pub fn import(
+        context: &Arc<Context>,
+        handle: OwnedFd,
+        allocation_size: u64,
+        size: u64,
+    ) -> Result<Self> {
+        let imported = ImportedMemory::new(context, handle, allocation_size)?;
+        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+            offset: 0,
+            size,
+            flags: 0,
+            reserved: [0; 16],
+        };
+        let mut pointer = 0;
+        // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.
+        context.check("cuExternalMemoryGetMappedBuffer", unsafe {
+            sys::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
+        })?;
+        Ok(Self {
+            pointer,
+            size,
+            imported,
+        })
+    }
+
+    /// The address in CUDA's address space.
+    pub fn pointer(&self) -> sys::CUdeviceptr {
+        self.pointer
+    }
+
+    /// Mapped bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for MappedMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped above; the stream that used it is idle: whoever drops shared memory waits first.
+        self.imported
+            .context
+            .cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+    }
+}
+
+/// One buffer that both APIs address.
+///
+/// Before it is dropped, the Vulkan queue and the CUDA stream that use it must be idle.
+pub struct SharedBuffer {
+    // CUDA lets go before Vulkan frees.
+    mapped: MappedMemory,
+    exported: ExportedBuffer,
+}
+
+impl SharedBuffer {
+    /// Allocates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
+    pub fn new(
+        device: &Device,
+        context: &Arc<Context>,
+        size: u64,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<Self> {
+        let exported = ExportedBuffer::new(device, size, usage)?;
+        let mapped = MappedMemory::import(
+            context,
+            exported.export()?,
+            exported.allocation_size(),
+            size,
+        )?;
+        Ok(Self { mapped, exported })
+    }
+
+    /// Vulkan's side.
+    pub fn vulkan(&self) -> vk::Buffer {
+        self.exported.raw()
+    }
+
+    /// CUDA's side.
+    pub fn cuda(&self) -> sys::CUdeviceptr {
+        self.mapped.pointer()
+    }
+}

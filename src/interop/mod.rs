@@ -1,0 +1,30 @@
+//! How CUDA and Vulkan share a GPU. Nothing here knows of waves or windows. Read in this order:
+//!
+//! 1. [`device`]: which CUDA device *is* this Vulkan device? Only the UUID says.
+//! 2. [`handle`]: what travels between the two APIs: file descriptors on Linux.
+//! 3. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
+//! 4. [`semaphore`]: a timeline semaphore that both signal and wait for, on the GPU.
+//! 5. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
+//! 6. [`ownership`]: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
+//!
+//! A frame then is, with [`ring::Ring::turn`] giving every number:
+//!
+//! ```text
+//! CUDA stream     wait free ≥ n+1-K ─ kernel writes slot n mod K ─ signal ready = n+1
+//!                                                                           │
+//! Vulkan queue                      wait ready ≥ n+1 at the stage that reads ┘ ─ acquire ─ draw ─ release ─ signal free = n+1
+//! ```
+//!
+//! The CPU enqueues both lines and waits for neither.
+
+pub mod device;
+pub mod handle;
+pub mod memory;
+pub mod ownership;
+pub mod ring;
+pub mod semaphore;
+
+pub use device::{DeviceUuid, Mismatch, find_twin};
+pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
+pub use ring::{Ring, Turn};
+pub use semaphore::SharedTimeline;

@@ -1,0 +1,153 @@
+//! Step 4: a timeline semaphore that both APIs wait for and signal, on the GPU.
+//!
+//! A timeline is a 64-bit counter that only grows. Waiting for a value that nobody has promised yet is allowed, so each
+//! side can enqueue its half of a frame without asking the other. One side signals, the other waits: with two signallers
+//! the values could not be strictly increasing (`VUID-VkSubmitInfo2-semaphore-03882`).
+
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::sys;
+
+use super::handle;
+use crate::Result;
+use crate::cuda::{Context, Stream};
+use crate::vulkan::Device;
+
+/// A timeline semaphore in exportable form.
+struct ExportedTimeline {
+    raw: vk::Semaphore,
+    device: Device,
+}
+
+impl ExportedTimeline {
+    /// The counter starts at 0.
+    fn new(device: &Device) -> Result<Self> {
+        let mut kind =
+            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(handle::SEMAPHORE);
+        let info = vk::SemaphoreCreateInfo::default()
+            .push_next(&mut kind)
+            .push_next(&mut export);
+        // SAFETY: a live device with timeline semaphores enabled, whose export was asked for and granted.
+        let raw = unsafe { device.raw().create_semaphore(&info, None) }
+            .map_err(device.failed("vkCreateSemaphore"))?;
+        Ok(Self {
+            raw,
+            device: device.clone(),
+        })
+    }
+}
+
+impl Drop for ExportedTimeline {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe { self.device.raw().destroy_semaphore(self.raw, None) };
+    }
+}
+
+/// The same timeline as CUDA sees it.
+struct ImportedTimeline {
+    raw: sys::CUexternalSemaphore,
+    context: Arc<Context>,
+}
+
+impl ImportedTimeline {
+    fn new(context: &Arc<Context>, handle: OwnedFd) -> Result<Self> {
+        let desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
+            type_: sys::CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
+            handle: sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 { fd: handle.as_raw_fd() },
+            flags: 0,
+            reserved: [0; 16],
+        };
+        let mut raw = std::ptr::null_mut();
+        context.bind()?;
+        // SAFETY: `desc` is filled as its type asks, and `handle` is open.
+        context.check("cuImportExternalSemaphore", unsafe {
+            sys::cuImportExternalSemaphore(&mut raw, &desc)
+        })?;
+        // The import succeeded, so the descriptor is CUDA's now. Had it failed, `handle` would have closed it.
+        let _ = handle.into_raw_fd();
+        Ok(Self {
+            raw,
+            context: context.clone(),
+        })
+    }
+}
+
+impl Drop for ImportedTimeline {
+    fn drop(&mut self) {
+        // SAFETY: imported above; the stream that used it is idle: whoever drops a shared timeline waits first.
+        self.context
+            .cleanup("cuDestroyExternalSemaphore", || unsafe {
+                sys::cuDestroyExternalSemaphore(self.raw)
+            });
+    }
+}
+
+/// One timeline that both APIs use.
+///
+/// Before it is dropped, the Vulkan queue and the CUDA stream that use it must be idle.
+pub struct SharedTimeline {
+    // CUDA lets go before Vulkan destroys.
+    imported: ImportedTimeline,
+    exported: ExportedTimeline,
+}
+
+impl SharedTimeline {
+    /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
+    pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        let exported = ExportedTimeline::new(device)?;
+        let imported =
+            ImportedTimeline::new(context, handle::export_semaphore(device, exported.raw)?)?;
+        Ok(Self { imported, exported })
+    }
+
+    /// Makes work that is enqueued on `stream` from now on wait, on the GPU, for the counter to reach `value`.
+    pub fn cuda_wait(&self, stream: &Stream, value: u64) -> Result<()> {
+        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
+        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
+        params.params.fence.value = value;
+        let context = stream.context();
+        context.bind()?;
+        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
+        context.check("cuWaitExternalSemaphoresAsync", unsafe {
+            sys::cuWaitExternalSemaphoresAsync(&self.imported.raw, &params, 1, stream.raw())
+        })
+    }
+
+    /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done.
+    pub fn cuda_signal(&self, stream: &Stream, value: u64) -> Result<()> {
+        // SAFETY: as in `cuda_wait`.
+        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
+        params.params.fence.value = value;
+        let context = stream.context();
+        context.bind()?;
+        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
+        context.check("cuSignalExternalSemaphoresAsync", unsafe {
+            sys::cuSignalExternalSemaphoresAsync(&self.imported.raw, &params, 1, stream.raw())
+        })
+    }
+
+    /// The same for a Vulkan submission: as a wait, `stage` is the first stage that must wait; as a signal, the last
+    /// stage whose work must be done.
+    pub fn vulkan(
+        &self,
+        value: u64,
+        stage: vk::PipelineStageFlags2,
+    ) -> vk::SemaphoreSubmitInfo<'static> {
+        vk::SemaphoreSubmitInfo::default()
+            .semaphore(self.exported.raw)
+            .value(value)
+            .stage_mask(stage)
+    }
+
+    /// The counter as it is now; does not wait.
+    pub fn value(&self) -> Result<u64> {
+        let device = &self.exported.device;
+        // SAFETY: a live timeline semaphore of this device.
+        unsafe { device.raw().get_semaphore_counter_value(self.exported.raw) }
+            .map_err(device.failed("vkGetSemaphoreCounterValue"))
+    }
+}

@@ -1,0 +1,101 @@
+//! CPU threads fill the slot, in memory that both the CPU and the GPU can address.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use rayon::prelude::*;
+
+use super::{Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
+use crate::interop::Ring;
+use crate::interop::ownership::Owner;
+use crate::vulkan::{Buffer, BufferDesc, Device};
+use crate::wave::{self, Grid, Vertex};
+use crate::{Error, Result};
+
+/// Fills slots on the CPU, one row a task.
+pub struct HostProducer {
+    buffers: Vec<Buffer>,
+    slots: Vec<vk::Buffer>,
+    grid: Grid,
+    device: Device,
+}
+
+impl HostProducer {
+    /// Works on every Vulkan device.
+    pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
+        check_grid(device, grid)?;
+        let buffers = (0..ring.depth())
+            .map(|_| {
+                Buffer::new(
+                    device,
+                    &BufferDesc {
+                        label: "a slot of the ring",
+                        size: grid.bytes(),
+                        usage: SLOT_USAGE,
+                        location: MemoryLocation::CpuToGpu,
+                    },
+                )
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            slots: buffers.iter().map(Buffer::raw).collect(),
+            buffers,
+            grid,
+            device: device.clone(),
+        })
+    }
+}
+
+impl Producer for HostProducer {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    /// No more than the ring has slots: then the frame that last used this slot is done before `produce` begins.
+    fn max_in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<()> {
+        let (grid, turn) = (self.grid, wave::turn(frame.time) as f32);
+        let slot = self.slot_of(frame.index);
+        let bytes = self.buffers[slot].bytes_mut().ok_or_else(|| {
+            Error::Unsupported(format!(
+                "{} has no memory that the CPU can write",
+                self.device.info().name
+            ))
+        })?;
+        // Mapped memory starts at a multiple of 64 bytes at least, so the cast holds.
+        let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
+        vertices
+            .par_chunks_mut(grid.cols as usize)
+            .enumerate()
+            .for_each(|(row, vertices)| {
+                for (col, vertex) in vertices.iter_mut().enumerate() {
+                    *vertex = wave::vertex(grid, col as u32, row as u32, turn);
+                }
+            });
+        Ok(())
+    }
+
+    fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {
+        // A submission makes the host's earlier writes visible by itself ("Host Write Ordering Guarantees").
+    }
+
+    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
+
+    fn sync(&self, _frame: &Frame) -> FrameSync {
+        FrameSync::default()
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::Queue
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

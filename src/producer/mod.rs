@@ -1,0 +1,169 @@
+//! Who fills a slot with vertices: [`cuda`](self::CudaProducer), a Vulkan compute shader ([`ComputeProducer`]) or CPU
+//! threads ([`HostProducer`]).
+//!
+//! A producer owns the ring's slots, because what a slot *is* differs: memory shared with CUDA, memory of Vulkan alone,
+//! or memory that the CPU can write. It also owns the hand-off, so the renderer asks four things of it a frame and
+//! never learns which one it has:
+//!
+//! 1. [`Producer::produce`]: enqueue or do the work, before anything is submitted to Vulkan;
+//! 2. [`Producer::record_before_draw`] and 3. [`Producer::record_after_draw`]: commands around the draw;
+//! 4. [`Producer::sync`]: what the submission waits for and signals.
+
+mod compute;
+mod cuda;
+mod host;
+
+use ash::vk;
+
+use crate::interop::ownership::{Access, Owner};
+use crate::vulkan::{Device, Queue, read_buffer};
+use crate::wave::{Grid, Vertex};
+use crate::{Error, Result};
+
+pub use compute::ComputeProducer;
+pub use cuda::CudaProducer;
+pub use host::HostProducer;
+
+/// One frame's input.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Counts the frames that were produced, from 0, without gaps.
+    pub index: u64,
+    /// Seconds since the start.
+    pub time: f64,
+}
+
+/// What a frame's submission waits for and signals on the producer's behalf.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameSync {
+    /// Before the slot is read.
+    pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
+    /// After it was read.
+    pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+/// How the draw reads a slot: as a storage buffer in the vertex shader.
+pub const DRAW_READS: Access = Access {
+    stage: vk::PipelineStageFlags2::VERTEX_SHADER,
+    access: vk::AccessFlags2::SHADER_STORAGE_READ,
+};
+
+/// What every slot's buffer may be used for: drawing, and read-back for tests.
+pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw() | vk::BufferUsageFlags::TRANSFER_SRC.as_raw(),
+);
+
+/// Fills the slots of a ring. See the [module](self) for the order of calls.
+///
+/// Before it is dropped, [`Producer::wait_idle`] must have returned and the Vulkan queue must be idle.
+pub trait Producer {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The slots that the renderer may read, in ring order.
+    fn slots(&self) -> &[vk::Buffer];
+
+    /// The slot of a frame.
+    fn slot_of(&self, frame: u64) -> usize {
+        (frame % self.slots().len() as u64) as usize
+    }
+
+    /// How many frames the CPU may have in flight with it.
+    fn max_in_flight(&self) -> usize {
+        // Two at least, so that the CPU can prepare a frame while the GPU draws another.
+        self.slots().len().max(2)
+    }
+
+    /// Fills the frame's slot, or enqueues that. The CPU must not wait here.
+    fn produce(&mut self, frame: &Frame) -> Result<()>;
+
+    /// Records what makes the slot readable for [`DRAW_READS`]. Outside a render pass.
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame);
+
+    /// Records what gives the slot back. Outside a render pass.
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame);
+
+    /// What the frame's submission waits for and signals.
+    fn sync(&self, frame: &Frame) -> FrameSync;
+
+    /// Who owns a slot between frames.
+    fn owner(&self) -> Owner;
+
+    /// Blocks until nothing of its own is running (what runs on the Vulkan queue is the queue's affair).
+    fn wait_idle(&mut self) -> Result<()>;
+}
+
+/// Refuses a field that one slot cannot hold, before anything is allocated.
+///
+/// # Errors
+/// Names the limit and the largest square grid that fits.
+pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
+    let (limit, name) = device.info().largest_buffer;
+    if grid.bytes() <= limit {
+        return Ok(());
+    }
+    Err(Error::Unsupported(too_large(
+        grid,
+        limit,
+        name,
+        &device.info().name,
+    )))
+}
+
+fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
+    let side = (limit / size_of::<Vertex>() as u64).isqrt();
+    format!(
+        "a field of {}x{} vertices needs {} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
+         the largest square --grid is {side}x{side}",
+        grid.cols,
+        grid.rows,
+        grid.bytes()
+    )
+}
+
+/// Reads a slot back to the CPU. Waits for both APIs; for tests, and for checking results.
+pub fn read_slot(
+    producer: &mut dyn Producer,
+    queue: &mut Queue,
+    slot: usize,
+    grid: Grid,
+) -> Result<Vec<Vertex>> {
+    producer.wait_idle()?;
+    queue.wait_idle()?;
+    let bytes = read_buffer(
+        queue,
+        producer.slots()[slot],
+        grid.bytes(),
+        producer.owner(),
+    )?;
+    Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_does_not_fit_says_what_would() {
+        let text = too_large(
+            Grid {
+                cols: 20_000,
+                rows: 20_000,
+            },
+            0xffe0_0000,
+            "maxMemoryAllocationSize",
+            "Toy GPU",
+        );
+        for part in [
+            "20000x20000",
+            "6400000000",
+            "4292870144",
+            "maxMemoryAllocationSize",
+            "Toy GPU",
+            "16379x16379",
+        ] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert!(16379u64.pow(2) * 16 <= 0xffe0_0000 && 16380u64.pow(2) * 16 > 0xffe0_0000);
+    }
+}

@@ -1,0 +1,101 @@
+//! A camera that circles the field.
+
+use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
+use glam::{Mat4, Vec3};
+
+/// Looks at the middle of the field from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Camera {
+    /// Around the vertical, 0 looks along -z.
+    pub azimuth: f32,
+    /// Above the horizon.
+    pub elevation: f32,
+    /// From the middle.
+    pub distance: f32,
+}
+
+impl Default for Camera {
+    fn default() -> Self {
+        Self {
+            azimuth: 0.62,
+            elevation: 0.50,
+            distance: 2.75,
+        }
+    }
+}
+
+/// Vertical field of view.
+const FIELD_OF_VIEW: f32 = 0.72;
+const NEAR: f32 = 0.05;
+
+impl Camera {
+    /// Where the eye is.
+    pub fn eye(&self) -> Vec3 {
+        let (sin_a, cos_a) = self.azimuth.sin_cos();
+        let (sin_e, cos_e) = self.elevation.sin_cos();
+        TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
+    }
+
+    /// World to Vulkan's clip space (Y down), with reversed depth: 1 at the near plane, 0 infinitely far, which keeps precision even.
+    pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
+        let aspect = width.max(1) as f32 / height.max(1) as f32;
+        // In a narrow picture the width is what must fit.
+        let fov = if aspect < 1.2 {
+            2.0 * ((FIELD_OF_VIEW / 2.0).tan() * 1.2 / aspect).atan()
+        } else {
+            FIELD_OF_VIEW
+        };
+        perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), TARGET, Vec3::Y)
+    }
+
+    /// Turns by a drag of the pointer, in pixels.
+    pub fn orbit(&mut self, right: f32, down: f32) {
+        const PER_PIXEL: f32 = 0.006;
+        self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
+        self.elevation = (self.elevation + down * PER_PIXEL).clamp(-1.5, 1.5);
+    }
+
+    /// Comes nearer (positive) or goes away, in notches of a wheel.
+    pub fn zoom(&mut self, notches: f32) {
+        self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
+    }
+}
+
+/// A little below the middle, so that the crests have room.
+const TARGET: Vec3 = Vec3::new(0.0, -0.06, 0.0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_field_is_in_the_picture() {
+        for (width, height) in [(1280, 720), (640, 480), (500, 900), (3000, 400)] {
+            let matrix = Camera::default().view_projection(width, height);
+            for (x, y, z) in [
+                (-1.0, 0.3, -1.0),
+                (1.0, -0.3, -1.0),
+                (-1.0, -0.3, 1.0),
+                (1.0, 0.3, 1.0),
+            ] {
+                let clip = matrix * glam::vec4(x, y, z, 1.0);
+                let at = clip / clip.w;
+                assert!(
+                    at.x.abs() <= 1.0 && at.y.abs() <= 1.0,
+                    "{width}x{height}: {at}"
+                );
+                assert!(at.z > 0.0 && at.z < 1.0, "reversed depth: {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_never_turns_over_or_leaves() {
+        let mut camera = Camera::default();
+        camera.orbit(100_000.0, 100_000.0);
+        camera.zoom(1e6);
+        assert!(camera.elevation < std::f32::consts::FRAC_PI_2 && camera.distance >= 0.4);
+        camera.zoom(-1e6);
+        assert!(camera.distance <= 20.0 && camera.view_projection(0, 0).is_finite());
+    }
+}

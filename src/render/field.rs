@@ -1,0 +1,622 @@
+//! Draws a slot: background first, then the field as an indexed surface, multisampled, into a picture.
+
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::{Mat4, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use super::targets::{Attachments, DEPTH_FORMAT, SAMPLES};
+use super::{Camera, ColorMap, mesh};
+use crate::vulkan::{
+    Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier,
+    pipeline_barrier,
+};
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// How to make a [`FieldRenderer`].
+pub struct FieldRendererDesc<'a> {
+    /// The pictures' format.
+    pub format: vk::Format,
+    /// Frames in flight: each has uniforms of its own.
+    pub flights: usize,
+    /// The ring's slots.
+    pub slots: &'a [vk::Buffer],
+    /// What a slot holds.
+    pub grid: Grid,
+    /// The colours.
+    pub color_map: ColorMap,
+}
+
+/// What to draw on.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture {
+    /// The image, of the renderer's format.
+    pub image: vk::Image,
+    /// A view of it.
+    pub view: vk::ImageView,
+    /// Its size.
+    pub extent: vk::Extent2D,
+    /// The layout that it is left in.
+    pub final_layout: vk::ImageLayout,
+}
+
+/// As in `shaders/field.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Globals {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 4],
+}
+
+/// The pipelines and everything that they read besides the slots.
+pub struct FieldRenderer {
+    pipelines: Pipelines,
+    uniforms: Vec<Buffer>,
+    indices: Buffer,
+    index_count: u32,
+    palette: Image,
+    attachments: Option<Attachments>,
+    format: vk::Format,
+    grid: Grid,
+    device: Device,
+}
+
+const PALETTE_TEXELS: u32 = 256;
+
+impl FieldRenderer {
+    /// Makes pipelines and buffers, and uploads the colour map; waits for the queue.
+    pub fn new(queue: &mut Queue, desc: &FieldRendererDesc<'_>) -> Result<Self> {
+        let device = queue.device().clone();
+        let uniforms = (0..desc.flights)
+            .map(|_| {
+                Buffer::new(
+                    &device,
+                    &BufferDesc {
+                        label: "uniforms",
+                        size: size_of::<Globals>() as u64,
+                        usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
+                        location: MemoryLocation::CpuToGpu,
+                    },
+                )
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let tile = mesh::tile_indices();
+        let indices = uploaded(
+            &device,
+            "indices",
+            bytemuck::cast_slice(&tile),
+            vk::BufferUsageFlags::INDEX_BUFFER,
+        )?;
+        let palette = Image::new(
+            &device,
+            &ImageDesc {
+                label: "colour map",
+                extent: vk::Extent2D {
+                    width: PALETTE_TEXELS,
+                    height: 1,
+                },
+                format: vk::Format::R8G8B8A8_SRGB,
+                samples: vk::SampleCountFlags::TYPE_1,
+                usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST,
+                aspect: vk::ImageAspectFlags::COLOR,
+            },
+        )?;
+        let pipelines = Pipelines::new(&device, desc, &uniforms, &palette)?;
+        let renderer = Self {
+            pipelines,
+            uniforms,
+            indices,
+            index_count: tile.len() as u32,
+            palette,
+            attachments: None,
+            format: desc.format,
+            grid: desc.grid,
+            device,
+        };
+        renderer.set_color_map(queue, desc.color_map)?;
+        Ok(renderer)
+    }
+
+    /// Uploads other colours; waits for the queue.
+    pub fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        let texels = map.texels(PALETTE_TEXELS as usize);
+        let bytes = bytemuck::cast_slice(&texels);
+        let staging = uploaded(
+            &self.device,
+            "colour map upload",
+            bytes,
+            vk::BufferUsageFlags::TRANSFER_SRC,
+        )?;
+        let aspect = vk::ImageAspectFlags::COLOR;
+        let sampled = (
+            vk::PipelineStageFlags2::FRAGMENT_SHADER,
+            vk::AccessFlags2::SHADER_SAMPLED_READ,
+        );
+        let written = (
+            vk::PipelineStageFlags2::ALL_TRANSFER,
+            vk::AccessFlags2::TRANSFER_WRITE,
+        );
+        let before = image_barrier(
+            self.palette.raw(),
+            aspect,
+            (
+                vk::ImageLayout::UNDEFINED,
+                (sampled.0, vk::AccessFlags2::NONE),
+            ),
+            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
+        );
+        let after = image_barrier(
+            self.palette.raw(),
+            aspect,
+            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
+            (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, sampled),
+        );
+        let region = [vk::BufferImageCopy::default()
+            .image_subresource(
+                vk::ImageSubresourceLayers::default()
+                    .aspect_mask(aspect)
+                    .layer_count(1),
+            )
+            .image_extent(vk::Extent3D {
+                width: PALETTE_TEXELS,
+                height: 1,
+                depth: 1,
+            })];
+        crate::vulkan::one_shot(queue, |commands| {
+            // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
+            unsafe {
+                pipeline_barrier(&self.device, commands, &[], &[before]);
+                self.device.raw().cmd_copy_buffer_to_image(
+                    commands,
+                    staging.raw(),
+                    self.palette.raw(),
+                    vk::ImageLayout::TRANSFER_DST_OPTIMAL,
+                    &region,
+                );
+                pipeline_barrier(&self.device, commands, &[], &[after]);
+            }
+        })
+    }
+
+    /// Whether [`FieldRenderer::resize`] must be called before a picture of this size.
+    pub fn needs_resize(&self, extent: vk::Extent2D) -> bool {
+        self.attachments
+            .as_ref()
+            .is_none_or(|a| a.extent() != extent)
+    }
+
+    /// Remakes the multisampled colour and depth. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        // The old ones first, so that both are never held at once.
+        self.attachments = None;
+        self.attachments = Some(Attachments::new(&self.device, extent, self.format)?);
+        Ok(())
+    }
+
+    /// Records the draw of `slot` into `picture`.
+    ///
+    /// # Errors
+    /// [`FieldRenderer::resize`] was not called for this size.
+    ///
+    /// # Safety
+    /// `commands` is recording; the flight's previous frame is done; the slot is readable for
+    /// [`crate::producer::DRAW_READS`]; the picture is of the renderer's format, alive, and its previous contents and
+    /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        slot: usize,
+        camera: &Camera,
+        picture: &Picture,
+    ) -> Result<()> {
+        let extent = picture.extent;
+        let tiles = mesh::tile_count(self.grid);
+        let globals = Globals {
+            view_projection: camera.view_projection(extent.width, extent.height),
+            eye: camera.eye().extend(1.0),
+            grid: [self.grid.cols, self.grid.rows, tiles.0, 0],
+        };
+        if let Some(bytes) = self.uniforms[flight].bytes_mut() {
+            bytes.copy_from_slice(bytemuck::bytes_of(&globals));
+        }
+        let Some(attachments) = self.attachments.as_ref().filter(|a| a.extent() == extent) else {
+            return Err(Error::Unsupported(
+                "the renderer was not resized to the picture".into(),
+            ));
+        };
+
+        let color_writes = (
+            vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
+            vk::AccessFlags2::COLOR_ATTACHMENT_WRITE,
+        );
+        let depth_writes = (
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS
+                | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+        );
+        let color = vk::ImageAspectFlags::COLOR;
+        // What the picture was used for last: drawn on, presented (the acquire semaphore waits at this same stage), or
+        // read back.
+        let picture_before = (
+            color_writes.0 | vk::PipelineStageFlags2::ALL_TRANSFER,
+            color_writes.1,
+        );
+        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, color_writes);
+        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        let begin = [
+            image_barrier(
+                attachments.color.raw(),
+                color,
+                undefined(color_writes),
+                drawable,
+            ),
+            image_barrier(
+                attachments.depth.raw(),
+                vk::ImageAspectFlags::DEPTH,
+                undefined(depth_writes),
+                (
+                    vk::ImageLayout::DEPTH_ATTACHMENT_OPTIMAL,
+                    (
+                        depth_writes.0,
+                        depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ,
+                    ),
+                ),
+            ),
+            image_barrier(picture.image, color, undefined(picture_before), drawable),
+        ];
+        let next_use = match picture.final_layout {
+            // The present's semaphore orders what follows.
+            vk::ImageLayout::PRESENT_SRC_KHR => {
+                (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE)
+            }
+            _ => (
+                vk::PipelineStageFlags2::ALL_TRANSFER,
+                vk::AccessFlags2::TRANSFER_READ,
+            ),
+        };
+        let end = [image_barrier(
+            picture.image,
+            color,
+            (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, color_writes),
+            (picture.final_layout, next_use),
+        )];
+
+        let colors = [vk::RenderingAttachmentInfo::default()
+            .image_view(attachments.color.view())
+            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+            .resolve_image_view(picture.view)
+            .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            // The background covers every pixel, and only the resolved picture is kept.
+            .load_op(vk::AttachmentLoadOp::DONT_CARE)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE)];
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(attachments.depth.view())
+            .image_layout(vk::ImageLayout::DEPTH_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE)
+            .clear_value(vk::ClearValue {
+                // Reversed depth: 0 is the farthest.
+                depth_stencil: vk::ClearDepthStencilValue {
+                    depth: 0.0,
+                    stencil: 0,
+                },
+            });
+        let area = vk::Rect2D {
+            offset: vk::Offset2D::default(),
+            extent,
+        };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        let viewport = vk::Viewport {
+            width: extent.width as f32,
+            height: extent.height as f32,
+            max_depth: 1.0,
+            ..Default::default()
+        };
+        let sets = [
+            self.pipelines.frame_sets[flight],
+            self.pipelines.slot_sets[slot],
+        ];
+        let vk = self.device.raw();
+        // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
+        unsafe {
+            pipeline_barrier(&self.device, commands, &[], &begin);
+            vk.cmd_begin_rendering(commands, &rendering);
+            vk.cmd_set_viewport(commands, 0, &[viewport]);
+            vk.cmd_set_scissor(commands, 0, &[area]);
+            vk.cmd_bind_pipeline(
+                commands,
+                vk::PipelineBindPoint::GRAPHICS,
+                self.pipelines.background,
+            );
+            vk.cmd_draw(commands, 3, 1, 0, 0);
+            vk.cmd_bind_pipeline(
+                commands,
+                vk::PipelineBindPoint::GRAPHICS,
+                self.pipelines.field,
+            );
+            vk.cmd_bind_descriptor_sets(
+                commands,
+                vk::PipelineBindPoint::GRAPHICS,
+                self.pipelines.layout,
+                0,
+                &sets,
+                &[],
+            );
+            vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
+            vk.cmd_draw_indexed(commands, self.index_count, tiles.0 * tiles.1, 0, 0, 0);
+            vk.cmd_end_rendering(commands);
+            pipeline_barrier(&self.device, commands, &[], &end);
+        }
+        Ok(())
+    }
+}
+
+/// A small buffer in memory that the CPU can write, filled.
+fn uploaded(
+    device: &Device,
+    label: &'static str,
+    bytes: &[u8],
+    usage: vk::BufferUsageFlags,
+) -> Result<Buffer> {
+    let desc = BufferDesc {
+        label,
+        size: bytes.len() as u64,
+        usage,
+        location: MemoryLocation::CpuToGpu,
+    };
+    let mut buffer = Buffer::new(device, &desc)?;
+    let mapped = buffer.bytes_mut();
+    mapped
+        .ok_or_else(|| {
+            Error::Unsupported(format!(
+                "{} has no memory that the CPU can write",
+                device.info().name
+            ))
+        })?
+        .copy_from_slice(bytes);
+    Ok(buffer)
+}
+
+/// The two pipelines, their layout and their descriptor sets.
+struct Pipelines {
+    background: vk::Pipeline,
+    field: vk::Pipeline,
+    layout: vk::PipelineLayout,
+    /// Uniforms, colour map, sampler; and one slot.
+    set_layouts: [vk::DescriptorSetLayout; 2],
+    sampler: vk::Sampler,
+    pool: vk::DescriptorPool,
+    frame_sets: Vec<vk::DescriptorSet>,
+    slot_sets: Vec<vk::DescriptorSet>,
+    device: Device,
+}
+
+impl Pipelines {
+    fn new(
+        device: &Device,
+        desc: &FieldRendererDesc<'_>,
+        uniforms: &[Buffer],
+        palette: &Image,
+    ) -> Result<Self> {
+        // Null handles are skipped by Drop, so each step can simply fail.
+        let mut made = Self {
+            background: vk::Pipeline::null(),
+            field: vk::Pipeline::null(),
+            layout: vk::PipelineLayout::null(),
+            set_layouts: [vk::DescriptorSetLayout::null(); 2],
+            sampler: vk::Sampler::null(),
+            pool: vk::DescriptorPool::null(),
+            frame_sets: Vec::new(),
+            slot_sets: Vec::new(),
+            device: device.clone(),
+        };
+        made.make_layouts()?;
+        made.make_sets(desc.slots, uniforms, palette)?;
+        let background = include_bytes!(concat!(env!("OUT_DIR"), "/background.spv"));
+        let field = include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"));
+        made.background = made.make_pipeline(background, desc.format, false)?;
+        made.field = made.make_pipeline(field, desc.format, true)?;
+        Ok(made)
+    }
+
+    fn make_layouts(&mut self) -> Result<()> {
+        let device = &self.device;
+        let vk = device.raw();
+        let binding = |index, kind, stages| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(index)
+                .descriptor_type(kind)
+                .descriptor_count(1)
+                .stage_flags(stages)
+        };
+        let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
+        let frame = [
+            binding(0, vk::DescriptorType::UNIFORM_BUFFER, vertex | fragment),
+            binding(1, vk::DescriptorType::SAMPLED_IMAGE, fragment),
+            binding(2, vk::DescriptorType::SAMPLER, fragment),
+        ];
+        let slot = [binding(0, vk::DescriptorType::STORAGE_BUFFER, vertex)];
+        for (made, bindings) in self.set_layouts.iter_mut().zip([&frame[..], &slot[..]]) {
+            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(bindings);
+            // SAFETY (all calls here): a live device, and descriptions that point to locals.
+            *made = unsafe { vk.create_descriptor_set_layout(&info, None) }
+                .map_err(device.failed("vkCreateDescriptorSetLayout"))?;
+        }
+        let info = vk::PipelineLayoutCreateInfo::default().set_layouts(&self.set_layouts);
+        // SAFETY: as above.
+        self.layout = unsafe { vk.create_pipeline_layout(&info, None) }
+            .map_err(device.failed("vkCreatePipelineLayout"))?;
+        let info = vk::SamplerCreateInfo::default()
+            .mag_filter(vk::Filter::LINEAR)
+            .min_filter(vk::Filter::LINEAR)
+            .address_mode_u(vk::SamplerAddressMode::CLAMP_TO_EDGE)
+            .address_mode_v(vk::SamplerAddressMode::CLAMP_TO_EDGE);
+        // SAFETY: as above.
+        self.sampler =
+            unsafe { vk.create_sampler(&info, None) }.map_err(device.failed("vkCreateSampler"))?;
+        Ok(())
+    }
+
+    fn make_sets(
+        &mut self,
+        slots: &[vk::Buffer],
+        uniforms: &[Buffer],
+        palette: &Image,
+    ) -> Result<()> {
+        let device = &self.device;
+        let vk = device.raw();
+        let (frames, slot_count) = (uniforms.len() as u32, slots.len() as u32);
+        let size = |kind, count| {
+            vk::DescriptorPoolSize::default()
+                .ty(kind)
+                .descriptor_count(count)
+        };
+        let sizes = [
+            size(vk::DescriptorType::UNIFORM_BUFFER, frames),
+            size(vk::DescriptorType::SAMPLED_IMAGE, frames),
+            size(vk::DescriptorType::SAMPLER, frames),
+            size(vk::DescriptorType::STORAGE_BUFFER, slot_count),
+        ];
+        let info = vk::DescriptorPoolCreateInfo::default()
+            .max_sets(frames + slot_count)
+            .pool_sizes(&sizes);
+        // SAFETY (all calls here): a live device, and descriptions that point to locals.
+        self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
+            .map_err(device.failed("vkCreateDescriptorPool"))?;
+        let allocate = |layout, count: usize| {
+            let layouts = vec![layout; count];
+            let info = vk::DescriptorSetAllocateInfo::default()
+                .descriptor_pool(self.pool)
+                .set_layouts(&layouts);
+            // SAFETY: as above; the pool was sized for this.
+            unsafe { vk.allocate_descriptor_sets(&info) }
+                .map_err(device.failed("vkAllocateDescriptorSets"))
+        };
+        self.frame_sets = allocate(self.set_layouts[0], uniforms.len())?;
+        self.slot_sets = allocate(self.set_layouts[1], slots.len())?;
+
+        let whole = |buffer| {
+            [vk::DescriptorBufferInfo::default()
+                .buffer(buffer)
+                .range(vk::WHOLE_SIZE)]
+        };
+        let image = [vk::DescriptorImageInfo::default()
+            .image_view(palette.view())
+            .image_layout(vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL)];
+        let sampler = [vk::DescriptorImageInfo::default().sampler(self.sampler)];
+        for (&set, uniform) in self.frame_sets.iter().zip(uniforms) {
+            let write = |index, kind| {
+                vk::WriteDescriptorSet::default()
+                    .dst_set(set)
+                    .dst_binding(index)
+                    .descriptor_type(kind)
+            };
+            let uniform = whole(uniform.raw());
+            let writes = [
+                write(0, vk::DescriptorType::UNIFORM_BUFFER).buffer_info(&uniform),
+                write(1, vk::DescriptorType::SAMPLED_IMAGE).image_info(&image),
+                write(2, vk::DescriptorType::SAMPLER).image_info(&sampler),
+            ];
+            // SAFETY: as above; no set is in use yet.
+            unsafe { vk.update_descriptor_sets(&writes, &[]) };
+        }
+        for (&set, &slot) in self.slot_sets.iter().zip(slots) {
+            let buffer = whole(slot);
+            let write = [vk::WriteDescriptorSet::default()
+                .dst_set(set)
+                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .buffer_info(&buffer)];
+            // SAFETY: as above.
+            unsafe { vk.update_descriptor_sets(&write, &[]) };
+        }
+        Ok(())
+    }
+
+    /// `depth` is whether the pipeline tests and writes it; the background does not.
+    fn make_pipeline(&self, spirv: &[u8], format: vk::Format, depth: bool) -> Result<vk::Pipeline> {
+        let device = &self.device;
+        let module = ShaderModule::new(device, spirv)?;
+        let stage = |stage, name| {
+            vk::PipelineShaderStageCreateInfo::default()
+                .stage(stage)
+                .module(module.raw())
+                .name(name)
+        };
+        let stages = [
+            stage(vk::ShaderStageFlags::VERTEX, c"vertex_main"),
+            stage(vk::ShaderStageFlags::FRAGMENT, c"fragment_main"),
+        ];
+        let vertex_input = vk::PipelineVertexInputStateCreateInfo::default();
+        let assembly = vk::PipelineInputAssemblyStateCreateInfo::default()
+            .topology(vk::PrimitiveTopology::TRIANGLE_LIST);
+        let viewport = vk::PipelineViewportStateCreateInfo::default()
+            .viewport_count(1)
+            .scissor_count(1);
+        let raster = vk::PipelineRasterizationStateCreateInfo::default()
+            .polygon_mode(vk::PolygonMode::FILL)
+            // Both sides show: from a low camera the underside of a crest is in the picture.
+            .cull_mode(vk::CullModeFlags::NONE)
+            .front_face(vk::FrontFace::COUNTER_CLOCKWISE)
+            .line_width(1.0);
+        let multisample =
+            vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(SAMPLES);
+        let depth_stencil = vk::PipelineDepthStencilStateCreateInfo::default()
+            .depth_test_enable(depth)
+            .depth_write_enable(depth)
+            .depth_compare_op(vk::CompareOp::GREATER);
+        let blend = [vk::PipelineColorBlendAttachmentState::default()
+            .color_write_mask(vk::ColorComponentFlags::RGBA)];
+        let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
+        let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
+        let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
+        let formats = [format];
+        let mut rendering = vk::PipelineRenderingCreateInfo::default()
+            .color_attachment_formats(&formats)
+            .depth_attachment_format(DEPTH_FORMAT);
+        let info = [vk::GraphicsPipelineCreateInfo::default()
+            .stages(&stages)
+            .vertex_input_state(&vertex_input)
+            .input_assembly_state(&assembly)
+            .viewport_state(&viewport)
+            .rasterization_state(&raster)
+            .multisample_state(&multisample)
+            .depth_stencil_state(&depth_stencil)
+            .color_blend_state(&blend)
+            .dynamic_state(&dynamic)
+            .layout(self.layout)
+            .push_next(&mut rendering)];
+        // SAFETY: the description points to locals; on failure there is nothing to destroy with one pipeline.
+        let pipelines = unsafe {
+            device
+                .raw()
+                .create_graphics_pipelines(vk::PipelineCache::null(), &info, None)
+        }
+        .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
+        Ok(pipelines[0])
+    }
+}
+
+impl Drop for Pipelines {
+    fn drop(&mut self) {
+        let vk = self.device.raw();
+        // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
+        unsafe {
+            vk.destroy_descriptor_pool(self.pool, None);
+            vk.destroy_pipeline(self.background, None);
+            vk.destroy_pipeline(self.field, None);
+            vk.destroy_pipeline_layout(self.layout, None);
+            vk.destroy_sampler(self.sampler, None);
+            for layout in self.set_layouts {
+                vk.destroy_descriptor_set_layout(layout, None);
+            }
+        }
+    }
+}

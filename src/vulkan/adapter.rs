@@ -1,0 +1,310 @@
+//! A Vulkan physical device: what it is, what it can do, what it can export.
+
+use ash::vk;
+
+use super::{Device, DeviceDesc, Instance, Queue, Surface};
+use crate::interop::{DeviceUuid, handle};
+use crate::{Error, Result};
+
+/// A Vulkan physical device (wgpu calls it an adapter).
+#[derive(Clone)]
+pub struct Adapter {
+    instance: Instance,
+    raw: vk::PhysicalDevice,
+    info: AdapterInfo,
+}
+
+/// What an [`Adapter`] says of itself.
+#[derive(Clone, Debug)]
+pub struct AdapterInfo {
+    /// `VkPhysicalDeviceProperties::deviceName`.
+    pub name: String,
+    /// The identity that CUDA reports for the same device.
+    pub uuid: DeviceUuid,
+    /// Discrete, integrated, virtual or CPU.
+    pub kind: vk::PhysicalDeviceType,
+    /// The driver's name and version, as the driver words them.
+    pub driver: String,
+    /// The Vulkan version that the device has, packed.
+    pub api_version: u32,
+    /// How many physical devices share its device group; 1 for a device of its own.
+    pub group_size: usize,
+    /// What it can export to CUDA.
+    pub exports: Exports,
+    /// Timeline semaphores, synchronization2 and dynamic rendering: those that are missing.
+    pub missing_features: Vec<&'static str>,
+    /// The first queue family with graphics and compute.
+    pub queue_family: Option<u32>,
+    /// The most bytes that one buffer, bound whole as a storage buffer, may have, and which limit says so.
+    pub largest_buffer: (u64, &'static str),
+    /// The most pixels that a picture may have each way.
+    pub largest_picture: u32,
+}
+
+/// What a device can export as this platform's handle type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// A storage buffer's memory (`vkGetPhysicalDeviceExternalBufferProperties`).
+    pub buffer: bool,
+    /// A timeline semaphore (`vkGetPhysicalDeviceExternalSemaphoreProperties`).
+    pub timeline: bool,
+    /// The device extensions that hand the handles out.
+    pub extensions: bool,
+}
+
+impl Adapter {
+    pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
+        let failed = |call| {
+            move |result| Error::Vulkan {
+                call,
+                device: "the Vulkan instance".into(),
+                result,
+            }
+        };
+        let vk = instance.raw();
+        // SAFETY: a live instance.
+        let devices = unsafe { vk.enumerate_physical_devices() }
+            .map_err(failed("vkEnumeratePhysicalDevices"))?;
+        let groups = device_groups(vk).map_err(failed("vkEnumeratePhysicalDeviceGroups"))?;
+        devices
+            .into_iter()
+            .map(|raw| {
+                let group_size = groups
+                    .iter()
+                    .find(|group| group.contains(&raw))
+                    .map_or(1, |group| group.len());
+                let info = AdapterInfo::query(vk, raw, group_size)?;
+                Ok(Self {
+                    instance: instance.clone(),
+                    raw,
+                    info,
+                })
+            })
+            .collect()
+    }
+
+    /// What the device says of itself.
+    pub fn info(&self) -> &AdapterInfo {
+        &self.info
+    }
+
+    /// The instance that listed it.
+    pub fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    /// The raw handle.
+    pub fn raw(&self) -> vk::PhysicalDevice {
+        self.raw
+    }
+
+    /// Whether this device can run the renderer (and present to `surface`), else the reason in words.
+    pub fn can_draw(&self, surface: Option<&Surface>) -> Result<(), String> {
+        let info = &self.info;
+        if info.api_version < super::API_VERSION {
+            return Err(format!(
+                "has Vulkan {}, 1.3 is needed",
+                super::version(info.api_version)
+            ));
+        }
+        if !info.missing_features.is_empty() {
+            return Err(format!("lacks {}", info.missing_features.join(", ")));
+        }
+        let Some(family) = info.queue_family else {
+            return Err("has no queue that draws and computes".into());
+        };
+        match surface {
+            Some(surface) if !surface.supported_by(self, family) => {
+                Err("cannot present to this window".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the logical device and its one queue.
+    ///
+    /// # Errors
+    /// Where [`Adapter::can_draw`] is an error, or the driver refuses.
+    pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
+        Device::new(self, desc)
+    }
+}
+
+impl AdapterInfo {
+    fn query(vk: &ash::Instance, raw: vk::PhysicalDevice, group_size: usize) -> Result<Self> {
+        // SAFETY (all queries below): `raw` was enumerated from this live instance.
+        let base = unsafe { vk.get_physical_device_properties(raw) };
+        let name = base
+            .device_name_as_c_str()
+            .map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
+
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        let mut driver = vk::PhysicalDeviceDriverProperties::default();
+        let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
+        let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default()
+            .push_next(&mut id)
+            .push_next(&mut maintenance3);
+        // Structures that came with a later version must not be chained on an older device.
+        if base.api_version >= vk::API_VERSION_1_2 {
+            properties = properties.push_next(&mut driver);
+        }
+        if base.api_version >= vk::API_VERSION_1_3 {
+            properties = properties.push_next(&mut maintenance4);
+        }
+        // SAFETY: as above; the chain is of local structures.
+        unsafe { vk.get_physical_device_properties2(raw, &mut properties) };
+
+        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default();
+        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default();
+        let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default();
+        if base.api_version >= vk::API_VERSION_1_3 {
+            let mut features = vk::PhysicalDeviceFeatures2::default()
+                .push_next(&mut timeline)
+                .push_next(&mut sync2)
+                .push_next(&mut rendering);
+            // SAFETY: as above.
+            unsafe { vk.get_physical_device_features2(raw, &mut features) };
+        }
+        let missing_features = [
+            (timeline.timeline_semaphore, "timeline semaphores"),
+            (sync2.synchronization2, "synchronization2"),
+            (rendering.dynamic_rendering, "dynamic rendering"),
+        ]
+        .into_iter()
+        .filter_map(|(has, name)| (has == vk::FALSE).then_some(name))
+        .collect();
+
+        // SAFETY: as above.
+        let families = unsafe { vk.get_physical_device_queue_family_properties(raw) };
+        let queue_family = families
+            .iter()
+            .position(|f| {
+                f.queue_flags
+                    .contains(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE)
+            })
+            .map(|index| index as u32);
+
+        // SAFETY: as above.
+        let extensions =
+            unsafe { vk.enumerate_device_extension_properties(raw) }.map_err(|result| {
+                Error::Vulkan {
+                    call: "vkEnumerateDeviceExtensionProperties",
+                    device: name.clone(),
+                    result,
+                }
+            })?;
+        let has = |wanted| {
+            extensions
+                .iter()
+                .any(|e| e.extension_name_as_c_str() == Ok(wanted))
+        };
+
+        let mut limits = vec![
+            (
+                u64::from(base.limits.max_storage_buffer_range),
+                "maxStorageBufferRange",
+            ),
+            (
+                maintenance3.max_memory_allocation_size,
+                "maxMemoryAllocationSize",
+            ),
+        ];
+        if base.api_version >= vk::API_VERSION_1_3 {
+            limits.push((maintenance4.max_buffer_size, "maxBufferSize"));
+        }
+        let largest_buffer = limits
+            .into_iter()
+            .min_by_key(|(bytes, _)| *bytes)
+            .unwrap_or((0, "none"));
+
+        Ok(Self {
+            uuid: DeviceUuid(id.device_uuid),
+            kind: base.device_type,
+            driver: driver_words(&driver, base.driver_version),
+            api_version: base.api_version,
+            group_size,
+            exports: Exports {
+                buffer: exports_buffer(vk, raw),
+                // The type query needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
+                timeline: base.api_version >= vk::API_VERSION_1_2 && exports_timeline(vk, raw),
+                extensions: handle::DEVICE_EXTENSIONS.iter().all(|&name| has(name)),
+            },
+            missing_features,
+            queue_family,
+            largest_buffer,
+            largest_picture: base
+                .limits
+                .max_image_dimension2_d
+                .min(base.limits.max_framebuffer_width),
+            name,
+        })
+    }
+
+    /// A word for the kind of device.
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",
+            vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated",
+            vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
+            vk::PhysicalDeviceType::CPU => "software",
+            _ => "other",
+        }
+    }
+}
+
+fn driver_words(driver: &vk::PhysicalDeviceDriverProperties, version: u32) -> String {
+    let text = |field: Result<&std::ffi::CStr, _>| {
+        field.map_or(String::new(), |text| text.to_string_lossy().into_owned())
+    };
+    let words = format!(
+        "{} {}",
+        text(driver.driver_name_as_c_str()),
+        text(driver.driver_info_as_c_str())
+    );
+    match words.trim() {
+        "" => format!("driver {version:#x}"),
+        words => words.to_owned(),
+    }
+}
+
+fn device_groups(vk: &ash::Instance) -> Result<Vec<Vec<vk::PhysicalDevice>>, vk::Result> {
+    // SAFETY: a live instance.
+    let count = unsafe { vk.enumerate_physical_device_groups_len() }?;
+    let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
+    // SAFETY: as above; the slice has the length that was just asked.
+    unsafe { vk.enumerate_physical_device_groups(&mut groups) }?;
+    Ok(groups
+        .iter()
+        .map(|group| group.physical_devices[..group.physical_device_count as usize].to_vec())
+        .collect())
+}
+
+/// The same usage that the ring's buffers have: the answer may depend on it.
+fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default()
+        .usage(vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC)
+        .handle_type(handle::MEMORY);
+    let mut answer = vk::ExternalBufferProperties::default();
+    // SAFETY: `raw` was enumerated from this live instance.
+    unsafe { vk.get_physical_device_external_buffer_properties(raw, &info, &mut answer) };
+    answer
+        .external_memory_properties
+        .external_memory_features
+        .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
+}
+
+/// Without `VkSemaphoreTypeCreateInfo` in the chain the driver would answer for *binary* semaphores.
+fn exports_timeline(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
+    let mut kind =
+        vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+    let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
+        .handle_type(handle::SEMAPHORE)
+        .push_next(&mut kind);
+    let mut answer = vk::ExternalSemaphoreProperties::default();
+    // SAFETY: `raw` was enumerated from this live instance.
+    unsafe { vk.get_physical_device_external_semaphore_properties(raw, &info, &mut answer) };
+    answer
+        .external_semaphore_features
+        .contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
+}

@@ -1,0 +1,109 @@
+//! A buffer that stays on the Vulkan side, in memory from gpu-allocator.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+
+use super::Device;
+use crate::{Error, Result};
+
+/// What a [`Buffer`] is for.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferDesc {
+    /// For errors and debuggers.
+    pub label: &'static str,
+    /// Bytes; not 0.
+    pub size: u64,
+    /// What the GPU does with it.
+    pub usage: vk::BufferUsageFlags,
+    /// Device, upload (`CpuToGpu`) or read-back (`GpuToCpu`) memory.
+    pub location: MemoryLocation,
+}
+
+/// A buffer and its memory. Nothing of it is shared with CUDA: see [`crate::interop::SharedBuffer`] for that.
+pub struct Buffer {
+    raw: vk::Buffer,
+    // None only while it is being dropped.
+    allocation: Option<Allocation>,
+    size: u64,
+    device: Device,
+}
+
+impl Buffer {
+    /// Makes a buffer with memory bound to it.
+    pub fn new(device: &Device, desc: &BufferDesc) -> Result<Self> {
+        let info = vk::BufferCreateInfo::default()
+            .size(desc.size)
+            .usage(desc.usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { device.raw().create_buffer(&info, None) }
+            .map_err(device.failed("vkCreateBuffer"))?;
+        // From here on Drop cleans up.
+        let mut buffer = Self {
+            raw,
+            allocation: None,
+            size: desc.size,
+            device: device.clone(),
+        };
+        // SAFETY: made above.
+        let requirements = unsafe { device.raw().get_buffer_memory_requirements(raw) };
+        let allocation = device
+            .allocator()
+            .allocate(&AllocationCreateDesc {
+                name: desc.label,
+                requirements,
+                location: desc.location,
+                linear: true,
+                allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+            })
+            .map_err(|source| Error::Allocation {
+                what: desc.label,
+                bytes: requirements.size,
+                device: device.info().name.clone(),
+                source,
+            })?;
+        let allocation = buffer.allocation.insert(allocation);
+        // SAFETY: the memory was allocated for this buffer's requirements and is bound once.
+        unsafe {
+            device
+                .raw()
+                .bind_buffer_memory(raw, allocation.memory(), allocation.offset())
+        }
+        .map_err(device.failed("vkBindBufferMemory"))?;
+        Ok(buffer)
+    }
+
+    /// The raw handle.
+    pub fn raw(&self) -> vk::Buffer {
+        self.raw
+    }
+
+    /// Its size in bytes, as asked.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The bytes, where the memory is mapped (upload and read-back memory is).
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let bytes = self.allocation.as_ref()?.mapped_slice()?;
+        bytes.get(..self.size as usize)
+    }
+
+    /// The bytes for writing, where the memory is mapped.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let bytes = self.allocation.as_mut()?.mapped_slice_mut()?;
+        bytes.get_mut(..self.size as usize)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe { self.device.raw().destroy_buffer(self.raw, None) };
+        if let Some(allocation) = self.allocation.take() {
+            // The only error is a block that the allocator does not know, and this one is its own.
+            let _ = self.device.allocator().free(allocation);
+        }
+    }
+}

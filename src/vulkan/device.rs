@@ -1,0 +1,269 @@
+//! The logical device, its one queue, and the allocator that serves everything that is not shared.
+
+use std::ffi::c_char;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ash::{khr, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+
+use super::{Adapter, AdapterInfo, Instance};
+use crate::interop::handle;
+use crate::{Error, Result};
+
+/// What a [`Device`] is to be used for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceDesc {
+    /// Draws to a window: enables `VK_KHR_swapchain`.
+    pub present: bool,
+    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions.
+    pub interop: bool,
+}
+
+/// A logical device. Cheap to clone; every object that it makes keeps a clone.
+#[derive(Clone)]
+pub struct Device(Arc<Shared>);
+
+struct Shared {
+    // Dropped by hand, first: its Drop frees VkDeviceMemory.
+    allocator: ManuallyDrop<Mutex<Allocator>>,
+    raw: ash::Device,
+    swapchain: Option<khr::swapchain::Device>,
+    memory_handles: Option<handle::MemoryFns>,
+    semaphore_handles: Option<handle::SemaphoreFns>,
+    adapter: Adapter,
+}
+
+impl Device {
+    pub(super) fn new(adapter: &Adapter, desc: &DeviceDesc) -> Result<(Self, Queue)> {
+        let info = adapter.info();
+        adapter
+            .can_draw(None)
+            .map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
+        let family = info.queue_family.unwrap_or(0);
+        let failed = |call| {
+            let device = info.name.clone();
+            move |result| Error::Vulkan {
+                call,
+                device,
+                result,
+            }
+        };
+
+        let mut extensions: Vec<*const c_char> = Vec::new();
+        if desc.present {
+            extensions.push(khr::swapchain::NAME.as_ptr());
+        }
+        if desc.interop {
+            extensions.extend(handle::DEVICE_EXTENSIONS.iter().map(|name| name.as_ptr()));
+        }
+        let priorities = [1.0];
+        let queues = [vk::DeviceQueueCreateInfo::default()
+            .queue_family_index(family)
+            .queue_priorities(&priorities)];
+        let mut timeline =
+            vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+        let mut sync2 =
+            vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+        let mut rendering =
+            vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
+        let create = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&extensions)
+            .push_next(&mut timeline)
+            .push_next(&mut sync2)
+            .push_next(&mut rendering);
+        let instance = adapter.instance().raw();
+        // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
+        let raw = unsafe { instance.create_device(adapter.raw(), &create, None) }
+            .map_err(failed("vkCreateDevice"))?;
+
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.clone(),
+            device: raw.clone(),
+            physical_device: adapter.raw(),
+            debug_settings: Default::default(),
+            buffer_device_address: false,
+            allocation_sizes: Default::default(),
+        });
+        let allocator = match allocator {
+            Ok(allocator) => ManuallyDrop::new(Mutex::new(allocator)),
+            Err(source) => {
+                // SAFETY: nothing was made from the device yet.
+                unsafe { raw.destroy_device(None) };
+                return Err(Error::Allocation {
+                    what: "the allocator itself",
+                    bytes: 0,
+                    device: info.name.clone(),
+                    source,
+                });
+            }
+        };
+        let device = Self(Arc::new(Shared {
+            allocator,
+            swapchain: desc
+                .present
+                .then(|| khr::swapchain::Device::new(instance, &raw)),
+            memory_handles: desc.interop.then(|| handle::MemoryFns::new(instance, &raw)),
+            semaphore_handles: desc
+                .interop
+                .then(|| handle::SemaphoreFns::new(instance, &raw)),
+            raw,
+            adapter: adapter.clone(),
+        }));
+        // SAFETY: one queue of this family was asked for above.
+        let raw = unsafe { device.raw().get_device_queue(family, 0) };
+        let queue = Queue {
+            device: device.clone(),
+            raw,
+            family,
+        };
+        Ok((device, queue))
+    }
+
+    /// ash's device.
+    pub fn raw(&self) -> &ash::Device {
+        &self.0.raw
+    }
+
+    /// The physical device that it was made from.
+    pub fn adapter(&self) -> &Adapter {
+        &self.0.adapter
+    }
+
+    /// What that physical device says of itself.
+    pub fn info(&self) -> &AdapterInfo {
+        self.0.adapter.info()
+    }
+
+    /// The instance below it.
+    pub fn instance(&self) -> &Instance {
+        self.0.adapter.instance()
+    }
+
+    /// The allocator of everything that is not exported.
+    pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        // A poisoned lock only says that another thread panicked; the allocator itself is still whole.
+        self.0
+            .allocator
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Swapchain functions; an error on a device that was made without `present`.
+    pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
+        self.0
+            .swapchain
+            .as_ref()
+            .ok_or_else(|| self.made_without("present"))
+    }
+
+    /// The function that exports memory; an error on a device that was made without `interop`.
+    pub(crate) fn memory_handles(&self) -> Result<&handle::MemoryFns> {
+        self.0
+            .memory_handles
+            .as_ref()
+            .ok_or_else(|| self.made_without("interop"))
+    }
+
+    /// The function that exports semaphores; an error on a device that was made without `interop`.
+    pub(crate) fn semaphore_handles(&self) -> Result<&handle::SemaphoreFns> {
+        self.0
+            .semaphore_handles
+            .as_ref()
+            .ok_or_else(|| self.made_without("interop"))
+    }
+
+    fn made_without(&self, what: &str) -> Error {
+        Error::Unsupported(format!(
+            "the device on {} was made without `{what}`",
+            self.info().name
+        ))
+    }
+
+    /// For `map_err`: names the call and this device in the error.
+    pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
+        move |result| Error::Vulkan {
+            call,
+            device: self.info().name.clone(),
+            result,
+        }
+    }
+
+    /// The index of a memory type of `allowed` with all of `wanted`.
+    pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
+        // SAFETY: a live physical device.
+        let memory = unsafe {
+            self.instance()
+                .raw()
+                .get_physical_device_memory_properties(self.adapter().raw())
+        };
+        memory
+            .memory_types_as_slice()
+            .iter()
+            .enumerate()
+            .find(|(index, kind)| {
+                allowed & (1 << index) != 0 && kind.property_flags.contains(wanted)
+            })
+            .map(|(index, _)| index as u32)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: every object made from the device holds a clone of it, so none is left; the allocator goes
+        // before the device because it frees its blocks through it, and is not touched again.
+        unsafe {
+            ManuallyDrop::drop(&mut self.allocator);
+            self.raw.destroy_device(None);
+        }
+    }
+}
+
+/// The device's queue. Not `Clone`, and used through `&mut`: Vulkan demands that its use is externally synchronized.
+pub struct Queue {
+    device: Device,
+    raw: vk::Queue,
+    family: u32,
+}
+
+impl Queue {
+    /// Its family.
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The raw handle, for presenting.
+    pub(super) fn raw(&mut self) -> vk::Queue {
+        self.raw
+    }
+
+    /// Submits one batch.
+    ///
+    /// # Safety
+    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
+    /// or the semaphores name lives until the GPU is done with it.
+    pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
+        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
+        unsafe {
+            self.device.raw().queue_submit2(
+                self.raw,
+                std::slice::from_ref(batch),
+                vk::Fence::null(),
+            )
+        }
+        .map_err(self.device.failed("vkQueueSubmit2"))
+    }
+
+    /// Blocks until everything submitted, presents included, is done.
+    pub fn wait_idle(&mut self) -> Result<()> {
+        // SAFETY: `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }
+            .map_err(self.device.failed("vkQueueWaitIdle"))
+    }
+}

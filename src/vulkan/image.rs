@@ -1,0 +1,144 @@
+//! A two-dimensional image with its view, in memory from gpu-allocator.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+
+use super::Device;
+use crate::{Error, Result};
+
+/// What an [`Image`] is for.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageDesc {
+    /// For errors and debuggers.
+    pub label: &'static str,
+    /// Width and height in pixels.
+    pub extent: vk::Extent2D,
+    /// The pixel format.
+    pub format: vk::Format,
+    /// Samples a pixel.
+    pub samples: vk::SampleCountFlags,
+    /// What the GPU does with it.
+    pub usage: vk::ImageUsageFlags,
+    /// Colour or depth.
+    pub aspect: vk::ImageAspectFlags,
+}
+
+/// An image, its memory and a view of the whole of it.
+pub struct Image {
+    view: vk::ImageView,
+    raw: vk::Image,
+    allocation: Option<Allocation>,
+    desc: ImageDesc,
+    device: Device,
+}
+
+impl Image {
+    /// Makes an image in device memory; its layout is undefined.
+    pub fn new(device: &Device, desc: &ImageDesc) -> Result<Self> {
+        let info = vk::ImageCreateInfo::default()
+            .image_type(vk::ImageType::TYPE_2D)
+            .format(desc.format)
+            .extent(vk::Extent3D {
+                width: desc.extent.width,
+                height: desc.extent.height,
+                depth: 1,
+            })
+            .mip_levels(1)
+            .array_layers(1)
+            .samples(desc.samples)
+            .tiling(vk::ImageTiling::OPTIMAL)
+            .usage(desc.usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .initial_layout(vk::ImageLayout::UNDEFINED);
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { device.raw().create_image(&info, None) }
+            .map_err(device.failed("vkCreateImage"))?;
+        // From here on Drop cleans up; destroying a null view is allowed and does nothing.
+        let mut image = Self {
+            view: vk::ImageView::null(),
+            raw,
+            allocation: None,
+            desc: *desc,
+            device: device.clone(),
+        };
+        // SAFETY: made above.
+        let requirements = unsafe { device.raw().get_image_memory_requirements(raw) };
+        let allocation = device
+            .allocator()
+            .allocate(&AllocationCreateDesc {
+                name: desc.label,
+                requirements,
+                location: MemoryLocation::GpuOnly,
+                linear: false,
+                allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+            })
+            .map_err(|source| Error::Allocation {
+                what: desc.label,
+                bytes: requirements.size,
+                device: device.info().name.clone(),
+                source,
+            })?;
+        let allocation = image.allocation.insert(allocation);
+        // SAFETY: the memory was allocated for this image's requirements and is bound once.
+        unsafe {
+            device
+                .raw()
+                .bind_image_memory(raw, allocation.memory(), allocation.offset())
+        }
+        .map_err(device.failed("vkBindImageMemory"))?;
+        image.view = create_view(device, raw, desc.format, desc.aspect)?;
+        Ok(image)
+    }
+
+    /// The raw handle.
+    pub fn raw(&self) -> vk::Image {
+        self.raw
+    }
+
+    /// A view of the whole image.
+    pub fn view(&self) -> vk::ImageView {
+        self.view
+    }
+
+    /// Width and height in pixels.
+    pub fn extent(&self) -> vk::Extent2D {
+        self.desc.extent
+    }
+}
+
+/// A view of mip level 0, layer 0.
+pub(super) fn create_view(
+    device: &Device,
+    image: vk::Image,
+    format: vk::Format,
+    aspect: vk::ImageAspectFlags,
+) -> Result<vk::ImageView> {
+    let info = vk::ImageViewCreateInfo::default()
+        .image(image)
+        .view_type(vk::ImageViewType::TYPE_2D)
+        .format(format)
+        .subresource_range(
+            vk::ImageSubresourceRange::default()
+                .aspect_mask(aspect)
+                .level_count(1)
+                .layer_count(1),
+        );
+    // SAFETY: a live device; the image has this format and aspect.
+    unsafe { device.raw().create_image_view(&info, None) }
+        .map_err(device.failed("vkCreateImageView"))
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe {
+            self.device.raw().destroy_image_view(self.view, None);
+            self.device.raw().destroy_image(self.raw, None);
+        }
+        if let Some(allocation) = self.allocation.take() {
+            // The only error is a block that the allocator does not know, and this one is its own.
+            let _ = self.device.allocator().free(allocation);
+        }
+    }
+}

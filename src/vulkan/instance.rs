@@ -1,0 +1,216 @@
+//! The Vulkan loader and instance: the entrance to everything else.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Arc;
+
+use ash::vk;
+use winit::raw_window_handle::RawDisplayHandle;
+
+use super::validation::{self, Messenger, Validation, ValidationLog};
+use super::{Adapter, Surface};
+use crate::{Error, Result};
+
+/// The Vulkan version that this crate needs: timeline semaphores, synchronization2 and dynamic rendering are core in it.
+pub const API_VERSION: u32 = vk::API_VERSION_1_3;
+
+/// How to make an [`Instance`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InstanceDesc {
+    /// Whether to load the validation layer, with synchronization validation.
+    pub validation: Validation,
+    /// The display whose windows are to be drawn on; `None` for headless.
+    pub display: Option<RawDisplayHandle>,
+}
+
+/// The connection to the Vulkan loader. Cheap to clone; the last clone destroys it.
+#[derive(Clone)]
+pub struct Instance(Arc<Shared>);
+
+struct Shared {
+    raw: ash::Instance,
+    entry: ash::Entry,
+    messenger: Option<Messenger>,
+    log: Arc<ValidationLog>,
+}
+
+impl Instance {
+    /// Opens the Vulkan loader and makes an instance.
+    ///
+    /// # Errors
+    /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a missing
+    /// validation layer where it is [`Validation::Required`].
+    pub fn new(desc: &InstanceDesc) -> Result<Self> {
+        // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
+        let entry = unsafe { ash::Entry::load() }.map_err(|error| Error::Missing {
+            what: "the Vulkan loader",
+            reason: error.to_string(),
+            hint: "install it (Debian and Ubuntu: libvulkan1) together with the GPU's driver, \
+                   or mesa-vulkan-drivers for a software device",
+        })?;
+        let failed = |call| {
+            move |result| Error::Vulkan {
+                call,
+                device: "the Vulkan loader".into(),
+                result,
+            }
+        };
+        // SAFETY: no preconditions.
+        let version = unsafe { entry.try_enumerate_instance_version() }
+            .map_err(failed("vkEnumerateInstanceVersion"))?
+            .unwrap_or(vk::API_VERSION_1_0);
+        if version < API_VERSION {
+            return Err(Error::Missing {
+                what: "Vulkan 1.3",
+                reason: format!("the loader has {}", super::version(version)),
+                hint: "update the Vulkan loader",
+            });
+        }
+
+        let with_layer = match desc.validation {
+            Validation::Off => false,
+            wish => {
+                let installed = layer_installed(&entry)?;
+                if !installed && wish == Validation::Required {
+                    return Err(Error::Missing {
+                        what: "the validation layer",
+                        reason: format!("{} is not installed", validation::LAYER.to_string_lossy()),
+                        hint: "install it (Debian and Ubuntu: vulkan-validationlayers), or run without --validation",
+                    });
+                }
+                if !installed {
+                    crate::note!(
+                        "note: validation is off, its layer is not installed (vulkan-validationlayers)"
+                    );
+                }
+                installed
+            }
+        };
+
+        let mut extensions: Vec<*const c_char> = match desc.display {
+            Some(display) => ash_window::enumerate_required_extensions(display)
+                .map_err(failed("choosing the surface extension"))?
+                .to_vec(),
+            None => Vec::new(),
+        };
+        let mut layers = Vec::new();
+        if with_layer {
+            layers.push(validation::LAYER.as_ptr());
+            extensions.push(ash::ext::debug_utils::NAME.as_ptr());
+        }
+        require_extensions(&entry, &extensions)?;
+
+        let log = Arc::new(ValidationLog::default());
+        let app = vk::ApplicationInfo::default()
+            .application_name(c"wavefield")
+            .api_version(API_VERSION);
+        let mut info = vk::InstanceCreateInfo::default()
+            .application_info(&app)
+            .enabled_layer_names(&layers)
+            .enabled_extension_names(&extensions);
+        let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features =
+            vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
+        // The messenger in pNext hears what vkCreateInstance and vkDestroyInstance have to say.
+        let mut early = validation::messenger_info(&log);
+        if with_layer {
+            info = info.push_next(&mut features).push_next(&mut early);
+        }
+        // SAFETY: every pointer in `info` is to a local that lives past the call; `log` outlives the instance.
+        let raw =
+            unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance"))?;
+        let mut shared = Shared {
+            raw,
+            entry,
+            messenger: None,
+            log,
+        };
+        if with_layer {
+            shared.messenger = Some(Messenger::new(
+                &shared.entry,
+                &shared.raw,
+                shared.log.clone(),
+            )?);
+        }
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Every Vulkan device of this machine, in the loader's order.
+    pub fn adapters(&self) -> Result<Vec<Adapter>> {
+        Adapter::enumerate(self)
+    }
+
+    /// What the validation layer has said so far; empty where it is not loaded.
+    pub fn validation_log(&self) -> &Arc<ValidationLog> {
+        &self.0.log
+    }
+
+    /// Whether the validation layer is loaded.
+    pub fn validates(&self) -> bool {
+        self.0.messenger.is_some()
+    }
+
+    /// A surface of `window`, which must outlive it: see [`Surface::new`].
+    pub fn create_surface(&self, window: Arc<winit::window::Window>) -> Result<Surface> {
+        Surface::new(self, window)
+    }
+
+    /// The loader's entry points.
+    pub fn entry(&self) -> &ash::Entry {
+        &self.0.entry
+    }
+
+    /// ash's instance.
+    pub fn raw(&self) -> &ash::Instance {
+        &self.0.raw
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.messenger = None;
+        // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
+        unsafe { self.raw.destroy_instance(None) };
+    }
+}
+
+fn layer_installed(entry: &ash::Entry) -> Result<bool> {
+    // SAFETY: no preconditions.
+    let layers =
+        unsafe { entry.enumerate_instance_layer_properties() }.map_err(|result| Error::Vulkan {
+            call: "vkEnumerateInstanceLayerProperties",
+            device: "the Vulkan loader".into(),
+            result,
+        })?;
+    Ok(layers
+        .iter()
+        .any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
+}
+
+/// vkCreateInstance would only say that *some* extension is missing; this says which.
+fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
+    // SAFETY: no preconditions.
+    let present =
+        unsafe { entry.enumerate_instance_extension_properties(None) }.map_err(|result| {
+            Error::Vulkan {
+                call: "vkEnumerateInstanceExtensionProperties",
+                device: "the Vulkan loader".into(),
+                result,
+            }
+        })?;
+    for &name in wanted {
+        // SAFETY: ash and ash-window give static, terminated names.
+        let name = unsafe { CStr::from_ptr(name) };
+        let from_layer = name == ash::ext::debug_utils::NAME;
+        if !from_layer
+            && !present
+                .iter()
+                .any(|e| e.extension_name_as_c_str() == Ok(name))
+        {
+            return Err(Error::Unsupported(format!(
+                "no Vulkan driver here can draw on this display ({} is missing): use --headless",
+                name.to_string_lossy()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Vulkan in wgpu's order: [`Instance`] → [`Adapter`] → [`Device`] and [`Queue`] → [`Surface`] and [`Swapchain`].
+//!
+//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so it may be
+//! dropped in any order. What an object cannot know is whether the GPU still uses it: who drops one waits first
+//! ([`Queue::wait_idle`]), as Vulkan's "valid usage" of every `vkDestroy…` asks.
+
+mod adapter;
+mod buffer;
+mod device;
+mod image;
+mod instance;
+mod pacer;
+mod readback;
+mod shader;
+mod surface;
+mod swapchain;
+mod sync;
+mod validation;
+
+pub use adapter::{Adapter, AdapterInfo, Exports};
+pub use buffer::{Buffer, BufferDesc};
+pub use device::{Device, DeviceDesc, Queue};
+pub use image::{Image, ImageDesc};
+pub use instance::{API_VERSION, Instance, InstanceDesc};
+pub use pacer::{Flight, Pacer};
+pub(crate) use readback::one_shot;
+pub use readback::{read_buffer, read_image};
+pub use shader::ShaderModule;
+pub use surface::Surface;
+pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};
+pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
+pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
+
+/// A Vulkan version number as people write it.
+pub fn version(packed: u32) -> String {
+    use ash::vk;
+    format!(
+        "{}.{}.{}",
+        vk::api_version_major(packed),
+        vk::api_version_minor(packed),
+        vk::api_version_patch(packed)
+    )
+}

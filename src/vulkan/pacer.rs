@@ -1,0 +1,181 @@
+//! How far the CPU may run ahead: a few command buffers, and one timeline that says which are free again.
+
+use ash::vk;
+
+use super::{Device, Queue};
+use crate::Result;
+
+/// What one frame in flight owns until the GPU is done with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    /// Its index, below [`Pacer::depth`].
+    pub index: usize,
+    /// Its command buffer, ready to be begun.
+    pub commands: vk::CommandBuffer,
+    /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
+    pub acquired: vk::Semaphore,
+}
+
+struct Slot {
+    pool: vk::CommandPool,
+    commands: vk::CommandBuffer,
+    acquired: vk::Semaphore,
+}
+
+/// Bounds the frames in flight.
+///
+/// The CPU waits here and nowhere else, and only on a value that *Vulkan* signals: such a wait returns at once,
+/// where a host wait on a value that CUDA signals was seen to return up to 10 ms late.
+pub struct Pacer {
+    device: Device,
+    slots: Vec<Slot>,
+    done: vk::Semaphore,
+    submitted: u64,
+    blocking_waits: u64,
+}
+
+impl Pacer {
+    /// `depth` frames may be in flight; at least 1.
+    pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
+        let device = queue.device().clone();
+        let mut kind =
+            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let done = unsafe { device.raw().create_semaphore(&info, None) }
+            .map_err(device.failed("vkCreateSemaphore"))?;
+        // From here on Drop cleans up what was made.
+        let mut pacer = Self {
+            device,
+            slots: Vec::new(),
+            done,
+            submitted: 0,
+            blocking_waits: 0,
+        };
+        for _ in 0..depth.max(1) {
+            pacer.add_slot(queue.family())?;
+        }
+        Ok(pacer)
+    }
+
+    fn add_slot(&mut self, family: u32) -> Result<()> {
+        let device = &self.device;
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::TRANSIENT)
+            .queue_family_index(family);
+        // SAFETY: a live device and a family of its queue.
+        let pool = unsafe { device.raw().create_command_pool(&info, None) }
+            .map_err(device.failed("vkCreateCommandPool"))?;
+        // Kept at once, so that Drop finds the pool if one of the next calls fails; null handles are skipped there.
+        self.slots.push(Slot {
+            pool,
+            commands: vk::CommandBuffer::null(),
+            acquired: vk::Semaphore::null(),
+        });
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(pool)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(1);
+        // SAFETY: the pool was made above.
+        let commands = unsafe { device.raw().allocate_command_buffers(&info) }
+            .map_err(device.failed("vkAllocateCommandBuffers"))?;
+        // SAFETY: a live device.
+        let acquired = unsafe {
+            device
+                .raw()
+                .create_semaphore(&vk::SemaphoreCreateInfo::default(), None)
+        }
+        .map_err(device.failed("vkCreateSemaphore"))?;
+        if let Some(slot) = self.slots.last_mut() {
+            slot.commands = commands[0];
+            slot.acquired = acquired;
+        }
+        Ok(())
+    }
+
+    /// Frames that may be in flight.
+    pub fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Frames submitted so far.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// How often the CPU really had to wait.
+    pub fn blocking_waits(&self) -> u64 {
+        self.blocking_waits
+    }
+
+    /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
+    pub fn begin(&mut self) -> Result<Flight> {
+        let depth = self.slots.len() as u64;
+        // The frame that used this flight before was number `submitted - depth`, which signals that number plus 1.
+        if self.submitted >= depth {
+            self.wait_for(self.submitted - depth + 1)?;
+        }
+        let index = (self.submitted % depth) as usize;
+        let slot = &self.slots[index];
+        // SAFETY: the GPU is done with the frame that used this pool.
+        unsafe {
+            self.device
+                .raw()
+                .reset_command_pool(slot.pool, vk::CommandPoolResetFlags::empty())
+        }
+        .map_err(self.device.failed("vkResetCommandPool"))?;
+        Ok(Flight {
+            index,
+            commands: slot.commands,
+            acquired: slot.acquired,
+        })
+    }
+
+    /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
+    pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
+        vk::SemaphoreSubmitInfo::default()
+            .semaphore(self.done)
+            .value(self.submitted + 1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+    }
+
+    /// Call after the submission that carries [`Pacer::signal`].
+    pub fn end(&mut self) {
+        self.submitted += 1;
+    }
+
+    /// Waits until every submitted frame is done.
+    pub fn wait_all(&mut self) -> Result<()> {
+        self.wait_for(self.submitted)
+    }
+
+    fn wait_for(&mut self, value: u64) -> Result<()> {
+        // SAFETY: a live timeline semaphore of this device.
+        let reached = unsafe { self.device.raw().get_semaphore_counter_value(self.done) }
+            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))?;
+        if reached >= value {
+            return Ok(());
+        }
+        self.blocking_waits += 1;
+        let (semaphores, values) = ([self.done], [value]);
+        let info = vk::SemaphoreWaitInfo::default()
+            .semaphores(&semaphores)
+            .values(&values);
+        // SAFETY: as above; the value is one that a submission will signal.
+        unsafe { self.device.raw().wait_semaphores(&info, u64::MAX) }
+            .map_err(self.device.failed("vkWaitSemaphores"))
+    }
+}
+
+impl Drop for Pacer {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
+        unsafe {
+            for slot in &self.slots {
+                self.device.raw().destroy_semaphore(slot.acquired, None);
+                self.device.raw().destroy_command_pool(slot.pool, None);
+            }
+            self.device.raw().destroy_semaphore(self.done, None);
+        }
+    }
+}

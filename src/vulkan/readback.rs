@@ -1,0 +1,174 @@
+//! Bytes from the GPU to the CPU, once: for pictures and for tests. This is the slow road that interop avoids.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use super::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, image_barrier};
+use crate::Result;
+use crate::interop::ownership::{Access, Owner};
+
+/// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
+///
+/// `owner` is who owns the buffer now; it owns it afterwards too. CUDA, if it is the owner, must be idle.
+pub fn read_buffer(
+    queue: &mut Queue,
+    buffer: vk::Buffer,
+    size: u64,
+    owner: Owner,
+) -> Result<Vec<u8>> {
+    let device = queue.device().clone();
+    let staging = staging(&device, "buffer read-back", size)?;
+    let access = Access {
+        stage: vk::PipelineStageFlags2::ALL_TRANSFER,
+        access: vk::AccessFlags2::TRANSFER_READ,
+    };
+    let family = queue.family();
+    one_shot(queue, |cmd| {
+        let vk = device.raw();
+        let acquire = owner.acquire(buffer, family, access);
+        let release = owner.release(buffer, family, access);
+        let copy = [vk::BufferCopy::default().size(size)];
+        // SAFETY: `cmd` is recording; both buffers live until `one_shot` has waited for the queue.
+        unsafe {
+            vk.cmd_pipeline_barrier2(
+                cmd,
+                &vk::DependencyInfo::default().buffer_memory_barriers(&[acquire]),
+            );
+            vk.cmd_copy_buffer(cmd, buffer, staging.raw(), &copy);
+            vk.cmd_pipeline_barrier2(
+                cmd,
+                &vk::DependencyInfo::default()
+                    .buffer_memory_barriers(&[release, to_host(&staging)]),
+            );
+        }
+    })?;
+    Ok(staging.bytes().unwrap_or_default().to_vec())
+}
+
+/// Copies a 4-byte-a-pixel colour image that is in the layout `TRANSFER_SRC_OPTIMAL` to the CPU, row by row,
+/// without padding. Waits for the queue to be idle.
+pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
+    let device = queue.device().clone();
+    let extent = image.extent();
+    let size = u64::from(extent.width) * u64::from(extent.height) * 4;
+    let staging = staging(&device, "picture read-back", size)?;
+    one_shot(queue, |cmd| {
+        let region = [vk::BufferImageCopy::default()
+            .image_subresource(
+                vk::ImageSubresourceLayers::default()
+                    .aspect_mask(vk::ImageAspectFlags::COLOR)
+                    .layer_count(1),
+            )
+            .image_extent(vk::Extent3D {
+                width: extent.width,
+                height: extent.height,
+                depth: 1,
+            })];
+        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let written = (
+            vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
+            vk::AccessFlags2::COLOR_ATTACHMENT_WRITE,
+        );
+        let read = (
+            vk::PipelineStageFlags2::ALL_TRANSFER,
+            vk::AccessFlags2::TRANSFER_READ,
+        );
+        let visible = image_barrier(
+            image.raw(),
+            vk::ImageAspectFlags::COLOR,
+            (layout, written),
+            (layout, read),
+        );
+        let vk = device.raw();
+        // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
+        unsafe {
+            vk.cmd_pipeline_barrier2(
+                cmd,
+                &vk::DependencyInfo::default().image_memory_barriers(&[visible]),
+            );
+            vk.cmd_copy_image_to_buffer(cmd, image.raw(), layout, staging.raw(), &region);
+            vk.cmd_pipeline_barrier2(
+                cmd,
+                &vk::DependencyInfo::default().buffer_memory_barriers(&[to_host(&staging)]),
+            );
+        }
+    })?;
+    Ok(staging.bytes().unwrap_or_default().to_vec())
+}
+
+fn staging(device: &Device, label: &'static str, size: u64) -> Result<Buffer> {
+    Buffer::new(
+        device,
+        &BufferDesc {
+            label,
+            size,
+            usage: vk::BufferUsageFlags::TRANSFER_DST,
+            location: MemoryLocation::GpuToCpu,
+        },
+    )
+}
+
+/// Waiting for a queue does not make its writes visible to the host; this barrier does.
+fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
+    buffer_barrier(
+        staging.raw(),
+        (
+            vk::PipelineStageFlags2::ALL_TRANSFER,
+            vk::AccessFlags2::TRANSFER_WRITE,
+        ),
+        (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
+    )
+}
+
+/// Records with `record`, submits and waits until the queue is idle.
+pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
+    let device = queue.device().clone();
+    let pool = TransientPool::new(&device, queue.family())?;
+    let info = vk::CommandBufferAllocateInfo::default()
+        .command_pool(pool.raw)
+        .level(vk::CommandBufferLevel::PRIMARY)
+        .command_buffer_count(1);
+    // SAFETY: the pool was just made.
+    let cmd = unsafe { device.raw().allocate_command_buffers(&info) }
+        .map_err(device.failed("vkAllocateCommandBuffers"))?[0];
+    let begin =
+        vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+    // SAFETY: a fresh command buffer.
+    unsafe { device.raw().begin_command_buffer(cmd, &begin) }
+        .map_err(device.failed("vkBeginCommandBuffer"))?;
+    record(cmd);
+    // SAFETY: recording.
+    unsafe { device.raw().end_command_buffer(cmd) }.map_err(device.failed("vkEndCommandBuffer"))?;
+    let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
+    let batch = vk::SubmitInfo2::default().command_buffer_infos(&commands);
+    // SAFETY: recorded, not pending, and what it names lives until the wait below.
+    unsafe { queue.submit(&batch) }?;
+    queue.wait_idle()
+}
+
+struct TransientPool {
+    raw: vk::CommandPool,
+    device: Device,
+}
+
+impl TransientPool {
+    fn new(device: &Device, family: u32) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::TRANSIENT)
+            .queue_family_index(family);
+        // SAFETY: a live device and a family of its queue.
+        let raw = unsafe { device.raw().create_command_pool(&info, None) }
+            .map_err(device.failed("vkCreateCommandPool"))?;
+        Ok(Self {
+            raw,
+            device: device.clone(),
+        })
+    }
+}
+
+impl Drop for TransientPool {
+    fn drop(&mut self) {
+        // SAFETY: `one_shot` waits for the queue before it lets go, and without a submit there is nothing to wait for.
+        unsafe { self.device.raw().destroy_command_pool(self.raw, None) };
+    }
+}

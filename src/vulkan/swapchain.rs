@@ -1,0 +1,425 @@
+//! The window's images, remade whenever the window changes.
+
+use ash::vk;
+
+use super::image::create_view;
+use super::{Device, Queue, Surface};
+use crate::Result;
+
+/// How frames reach the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PresentMode {
+    /// In order, at the display's pace; never tears; always available.
+    #[default]
+    Fifo,
+    /// The newest frame at each refresh; never tears.
+    Mailbox,
+    /// At once; may tear.
+    Immediate,
+}
+
+impl PresentMode {
+    fn raw(self) -> vk::PresentModeKHR {
+        match self {
+            Self::Fifo => vk::PresentModeKHR::FIFO,
+            Self::Mailbox => vk::PresentModeKHR::MAILBOX,
+            Self::Immediate => vk::PresentModeKHR::IMMEDIATE,
+        }
+    }
+}
+
+/// One acquired image.
+#[derive(Clone, Copy, Debug)]
+pub struct SwapchainImage {
+    index: u32,
+    /// The image, in an undefined layout.
+    pub image: vk::Image,
+    /// A view of it.
+    pub view: vk::ImageView,
+    /// Its size.
+    pub extent: vk::Extent2D,
+    /// What the frame's submission must signal for the present to wait on.
+    pub rendered: vk::Semaphore,
+}
+
+/// What [`Swapchain::acquire`] found.
+#[derive(Clone, Copy, Debug)]
+pub enum Acquired {
+    /// Draw here, then present.
+    Image(SwapchainImage),
+    /// Nothing to draw on just now (minimised, mid-resize, occluded): skip the frame, keep every semaphore as it is.
+    NotReady,
+}
+
+/// The swapchain of a surface.
+pub struct Swapchain {
+    raw: vk::SwapchainKHR,
+    images: Vec<Target>,
+    extent: vk::Extent2D,
+    format: vk::SurfaceFormatKHR,
+    mode: PresentMode,
+    stale: bool,
+    rebuilds: u64,
+    surface: Surface,
+    device: Device,
+}
+
+struct Target {
+    image: vk::Image,
+    view: vk::ImageView,
+    // One for each image: a semaphore that a present waits on is free again only when its image is acquired again.
+    rendered: vk::Semaphore,
+}
+
+/// How long [`Swapchain::acquire`] waits before it says `NotReady`: a hidden window may never get an image, and the
+/// event loop must go on.
+const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
+
+impl Swapchain {
+    /// Chooses format and present mode; the images come with the first [`Swapchain::acquire`].
+    pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
+        let adapter = device.adapter().raw();
+        // SAFETY (both): surface and physical device belong to the same instance.
+        let formats = unsafe {
+            surface
+                .ext()
+                .get_physical_device_surface_formats(adapter, surface.raw())
+        }
+        .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
+        // SAFETY: as above.
+        let modes = unsafe {
+            surface
+                .ext()
+                .get_physical_device_surface_present_modes(adapter, surface.raw())
+        }
+        .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
+        let mode = if modes.contains(&wish.raw()) {
+            wish
+        } else {
+            PresentMode::Fifo
+        };
+        if mode != wish {
+            crate::note!("note: this window does not offer {wish:?} presentation, using Fifo");
+        }
+        Ok(Self {
+            raw: vk::SwapchainKHR::null(),
+            images: Vec::new(),
+            extent: vk::Extent2D::default(),
+            format: choose_format(&formats),
+            mode,
+            stale: true,
+            rebuilds: 0,
+            surface: surface.clone(),
+            device: device.clone(),
+        })
+    }
+
+    /// The images' format.
+    pub fn format(&self) -> vk::Format {
+        self.format.format
+    }
+
+    /// How frames reach the screen.
+    pub fn mode(&self) -> PresentMode {
+        self.mode
+    }
+
+    /// How often the images were made, the first time included.
+    pub fn rebuilds(&self) -> u64 {
+        self.rebuilds
+    }
+
+    /// Says that the window changed; the next acquire remakes the images.
+    pub fn invalidate(&mut self) {
+        self.stale = true;
+    }
+
+    /// The next image, for drawing on once `acquired` is signalled.
+    ///
+    /// Comes before anything else of the frame, so that a frame that is skipped leaves no semaphore half used.
+    pub fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
+        // Twice, because the window may change between the rebuild and the acquire; then the next redraw tries again.
+        for _ in 0..2 {
+            if self.stale && !self.rebuild(queue)? {
+                return Ok(Acquired::NotReady);
+            }
+            // SAFETY: a live swapchain; `acquired` is unsignalled and nobody waits on it.
+            let result = unsafe {
+                self.device.swapchain()?.acquire_next_image(
+                    self.raw,
+                    ACQUIRE_TIMEOUT_NS,
+                    acquired,
+                    vk::Fence::null(),
+                )
+            };
+            match result {
+                Ok((index, suboptimal)) => {
+                    // A suboptimal image is still to be drawn on: its semaphore will be signalled.
+                    self.stale = suboptimal;
+                    let target = &self.images[index as usize];
+                    return Ok(Acquired::Image(SwapchainImage {
+                        index,
+                        image: target.image,
+                        view: target.view,
+                        extent: self.extent,
+                        rendered: target.rendered,
+                    }));
+                }
+                Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
+                Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => break,
+                Err(result) => return Err(self.device.failed("vkAcquireNextImageKHR")(result)),
+            }
+        }
+        Ok(Acquired::NotReady)
+    }
+
+    /// Shows an acquired image once its `rendered` semaphore is signalled.
+    pub fn present(&mut self, queue: &mut Queue, image: &SwapchainImage) -> Result<()> {
+        let (swapchains, indices, waits) = ([self.raw], [image.index], [image.rendered]);
+        let info = vk::PresentInfoKHR::default()
+            .swapchains(&swapchains)
+            .image_indices(&indices)
+            .wait_semaphores(&waits);
+        // SAFETY: the image was acquired from this swapchain and a submission signals its semaphore.
+        match unsafe { self.device.swapchain()?.queue_present(queue.raw(), &info) } {
+            Ok(suboptimal) => self.stale |= suboptimal,
+            // The wait on `rendered` happens all the same; only the picture is lost.
+            Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
+            Err(result) => return Err(self.device.failed("vkQueuePresentKHR")(result)),
+        }
+        Ok(())
+    }
+
+    /// Remakes the images for the window's present size; false where it has none.
+    fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
+        let device = self.device.clone();
+        let adapter = device.adapter().raw();
+        // SAFETY: surface and physical device belong to the same instance.
+        let caps = unsafe {
+            self.surface
+                .ext()
+                .get_physical_device_surface_capabilities(adapter, self.surface.raw())
+        }
+        .map_err(device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
+        let window = self.surface.window().inner_size();
+        let extent = choose_extent(
+            &caps,
+            vk::Extent2D {
+                width: window.width,
+                height: window.height,
+            },
+        );
+        if extent.width == 0 || extent.height == 0 {
+            return Ok(false);
+        }
+        // Presents of the old images are not covered by any semaphore or fence of ours.
+        queue.wait_idle()?;
+        let alpha = [
+            vk::CompositeAlphaFlagsKHR::OPAQUE,
+            vk::CompositeAlphaFlagsKHR::INHERIT,
+            vk::CompositeAlphaFlagsKHR::PRE_MULTIPLIED,
+        ]
+        .into_iter()
+        .find(|&alpha| caps.supported_composite_alpha.contains(alpha))
+        .unwrap_or(vk::CompositeAlphaFlagsKHR::OPAQUE);
+        let info = vk::SwapchainCreateInfoKHR::default()
+            .surface(self.surface.raw())
+            .min_image_count(choose_image_count(&caps))
+            .image_format(self.format.format)
+            .image_color_space(self.format.color_space)
+            .image_extent(extent)
+            .image_array_layers(1)
+            .image_usage(vk::ImageUsageFlags::COLOR_ATTACHMENT)
+            .image_sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .pre_transform(caps.current_transform)
+            .composite_alpha(alpha)
+            .present_mode(self.mode.raw())
+            .clipped(true)
+            .old_swapchain(self.raw);
+        // SAFETY: the surface supports this device's queue; the old swapchain is retired by this call.
+        let made = unsafe { device.swapchain()?.create_swapchain(&info, None) };
+        self.destroy_images();
+        self.raw = made.map_err(device.failed("vkCreateSwapchainKHR"))?;
+        self.extent = extent;
+        // SAFETY: a live swapchain.
+        let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
+            .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
+        for image in images {
+            let view = create_view(
+                &device,
+                image,
+                self.format.format,
+                vk::ImageAspectFlags::COLOR,
+            )?;
+            self.images.push(Target {
+                image,
+                view,
+                rendered: vk::Semaphore::null(),
+            });
+            // SAFETY: a live device.
+            let rendered = unsafe {
+                device
+                    .raw()
+                    .create_semaphore(&vk::SemaphoreCreateInfo::default(), None)
+            }
+            .map_err(device.failed("vkCreateSemaphore"))?;
+            if let Some(target) = self.images.last_mut() {
+                target.rendered = rendered;
+            }
+        }
+        self.stale = false;
+        self.rebuilds += 1;
+        Ok(true)
+    }
+
+    /// The queue must be idle.
+    fn destroy_images(&mut self) {
+        let vk = self.device.raw();
+        for target in self.images.drain(..) {
+            // SAFETY: the queue is idle, so nothing uses view and semaphore; null handles are allowed.
+            unsafe {
+                vk.destroy_image_view(target.view, None);
+                vk.destroy_semaphore(target.rendered, None);
+            }
+        }
+        if let Ok(ext) = self.device.swapchain() {
+            // SAFETY: as above; its images are gone with it.
+            unsafe { ext.destroy_swapchain(self.raw, None) };
+        }
+        self.raw = vk::SwapchainKHR::null();
+    }
+}
+
+impl Drop for Swapchain {
+    fn drop(&mut self) {
+        // Whoever drops a resource waits for the queue first (see the module `vulkan`).
+        self.destroy_images();
+    }
+}
+
+/// The shaders write linear light, so an sRGB format is what makes the picture right.
+fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
+    let srgb = |format: &&vk::SurfaceFormatKHR| {
+        matches!(
+            format.format,
+            vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB
+        ) && format.color_space == vk::ColorSpaceKHR::SRGB_NONLINEAR
+    };
+    let fallback = vk::SurfaceFormatKHR {
+        format: vk::Format::B8G8R8A8_SRGB,
+        color_space: vk::ColorSpaceKHR::SRGB_NONLINEAR,
+    };
+    formats
+        .iter()
+        .find(srgb)
+        .or(formats.first())
+        .copied()
+        .unwrap_or(fallback)
+}
+
+/// The surface's own size, or the window's where the surface leaves the choice to us (Wayland).
+fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D) -> vk::Extent2D {
+    if caps.current_extent.width != u32::MAX {
+        return caps.current_extent;
+    }
+    let clamp = |value: u32, min: u32, max: u32| {
+        if value == 0 {
+            0
+        } else {
+            value.max(min).min(max)
+        }
+    };
+    vk::Extent2D {
+        width: clamp(
+            window.width,
+            caps.min_image_extent.width,
+            caps.max_image_extent.width,
+        ),
+        height: clamp(
+            window.height,
+            caps.min_image_extent.height,
+            caps.max_image_extent.height,
+        ),
+    }
+}
+
+/// One more than the least, so that acquiring does not wait for the compositor; a maximum of 0 means none.
+fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
+    match caps.max_image_count {
+        0 => caps.min_image_count + 1,
+        max => (caps.min_image_count + 1).min(max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caps(current: u32) -> vk::SurfaceCapabilitiesKHR {
+        vk::SurfaceCapabilitiesKHR {
+            min_image_count: 2,
+            max_image_count: 2,
+            current_extent: vk::Extent2D {
+                width: current,
+                height: current,
+            },
+            min_image_extent: vk::Extent2D {
+                width: 1,
+                height: 1,
+            },
+            max_image_extent: vk::Extent2D {
+                width: 4096,
+                height: 4096,
+            },
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_surface_decides_the_size_where_it_can() {
+        let window = vk::Extent2D {
+            width: 640,
+            height: 5000,
+        };
+        assert_eq!(choose_extent(&caps(300), window).width, 300);
+        assert_eq!(
+            choose_extent(&caps(u32::MAX), window),
+            vk::Extent2D {
+                width: 640,
+                height: 4096
+            }
+        );
+        let minimised = vk::Extent2D {
+            width: 0,
+            height: 0,
+        };
+        assert_eq!(choose_extent(&caps(u32::MAX), minimised), minimised);
+    }
+
+    #[test]
+    fn the_image_count_keeps_to_the_maximum() {
+        assert_eq!(choose_image_count(&caps(1)), 2);
+        let unbounded = vk::SurfaceCapabilitiesKHR {
+            max_image_count: 0,
+            ..caps(1)
+        };
+        assert_eq!(choose_image_count(&unbounded), 3);
+    }
+
+    #[test]
+    fn an_srgb_format_wins() {
+        let format = |format| vk::SurfaceFormatKHR {
+            format,
+            color_space: vk::ColorSpaceKHR::SRGB_NONLINEAR,
+        };
+        let offered = [
+            format(vk::Format::B8G8R8A8_UNORM),
+            format(vk::Format::R8G8B8A8_SRGB),
+        ];
+        assert_eq!(choose_format(&offered).format, vk::Format::R8G8B8A8_SRGB);
+        assert_eq!(
+            choose_format(&offered[..1]).format,
+            vk::Format::B8G8R8A8_UNORM
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! What the validation layer says, counted and shown.
+
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ash::{ext::debug_utils, vk};
+
+use crate::{Error, Result};
+
+/// The Khronos layer's name.
+pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+/// Whether to load the validation layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Validation {
+    /// Never.
+    #[default]
+    Off,
+    /// Where it is installed; a missing layer is mentioned and otherwise ignored.
+    IfInstalled,
+    /// A missing layer is an error.
+    Required,
+}
+
+/// Counts the layer's messages for one instance. It outlives the instance, so that what is said while the
+/// last object is destroyed still counts.
+#[derive(Debug, Default)]
+pub struct ValidationLog {
+    errors: AtomicU64,
+    warnings: AtomicU64,
+}
+
+impl ValidationLog {
+    /// Errors so far.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    /// Warnings so far.
+    pub fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::Relaxed)
+    }
+
+    /// An error if the layer has reported one.
+    pub fn verdict(&self) -> Result<()> {
+        match self.errors() {
+            0 => Ok(()),
+            count => Err(Error::Validation(count)),
+        }
+    }
+}
+
+/// How the messenger is made; `log` must outlive it.
+pub(super) fn messenger_info(
+    log: &Arc<ValidationLog>,
+) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+    vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(
+            vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
+                | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+        )
+        .message_type(
+            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
+                | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+        )
+        .pfn_user_callback(Some(on_message))
+        .user_data(Arc::as_ptr(log) as *mut c_void)
+}
+
+/// The messenger of an instance, destroyed with it.
+pub(super) struct Messenger {
+    ext: debug_utils::Instance,
+    raw: vk::DebugUtilsMessengerEXT,
+    _log: Arc<ValidationLog>,
+}
+
+impl Messenger {
+    pub(super) fn new(
+        entry: &ash::Entry,
+        instance: &ash::Instance,
+        log: Arc<ValidationLog>,
+    ) -> Result<Self> {
+        let ext = debug_utils::Instance::new(entry, instance);
+        // SAFETY: the instance was made with VK_EXT_debug_utils; the log is kept alive beside the messenger.
+        let raw = unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }
+            .map_err(|result| Error::Vulkan {
+                call: "vkCreateDebugUtilsMessengerEXT",
+                device: "the Vulkan loader".into(),
+                result,
+            })?;
+        Ok(Self {
+            ext,
+            raw,
+            _log: log,
+        })
+    }
+}
+
+impl Drop for Messenger {
+    fn drop(&mut self) {
+        // SAFETY: made from this instance, which is still alive: it owns this messenger.
+        unsafe { self.ext.destroy_debug_utils_messenger(self.raw, None) };
+    }
+}
+
+unsafe extern "system" fn on_message(
+    severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _kind: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    log: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: `log` is the Arc's pointee that `Messenger` keeps alive; it is only ever read through `&`.
+    let log = unsafe { &*(log as *const ValidationLog) };
+    // SAFETY: the layer passes a valid structure whose strings live for the call.
+    let text = unsafe { data.as_ref().and_then(|data| data.message_as_c_str()) };
+    let text = text.map(CStr::to_string_lossy).unwrap_or_default();
+    let kind = if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) {
+        log.errors.fetch_add(1, Ordering::Relaxed);
+        "error"
+    } else {
+        log.warnings.fetch_add(1, Ordering::Relaxed);
+        "warning"
+    };
+    crate::note!("validation {kind}: {text}");
+    // VK_FALSE: the call that caused the message goes on.
+    vk::FALSE
+}

@@ -1,0 +1,119 @@
+//! The PTX in kernels/: its form, which needs no tool, and what
+//! scripts/kernels.sh checks with clang and ptxas. Where one of those is missing
+//! the test says so and passes, unless WAVEFIELD_REQUIRE_TOOLS=1.
+
+use std::path::Path;
+use std::process::Command;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The newest PTX that a driver of CUDA 11.2 loads. That is the oldest driver on
+/// which CUDA takes Vulkan's timeline semaphores.
+const NEWEST: (u32, u32) = (7, 2);
+
+/// vertices, cols, rows, frame, time
+const PARAMETERS: [&str; 5] = [".u64", ".u32", ".u32", ".u64", ".f64"];
+
+fn read(name: &str) -> String {
+    let path = Path::new(ROOT).join("kernels").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What follows `directive` on its line.
+fn directive<'a>(ptx: &'a str, directive: &str) -> &'a str {
+    let value = ptx.lines().find_map(|line| line.strip_prefix(directive));
+    value.unwrap_or_else(|| panic!("no {directive}")).trim()
+}
+
+/// The type of each parameter of the entry point `name`.
+fn parameters<'a>(ptx: &'a str, name: &str) -> Vec<&'a str> {
+    let (_, after) = ptx
+        .split_once(&format!(".visible .entry {name}("))
+        .unwrap_or_else(|| panic!("no entry point {name}"));
+    let (list, _) = after.split_once(')').expect("an end of the parameters");
+    list.split(',').map(parameter_type).collect()
+}
+
+fn parameter_type(parameter: &str) -> &str {
+    let words: Vec<_> = parameter.split_whitespace().collect();
+    match words[..] {
+        [".param", kind, _name] => kind,
+        _ => panic!("not a plain parameter: {parameter}"),
+    }
+}
+
+fn assert_form(file: &str, entry: &str) {
+    let ptx = read(file);
+    let (major, minor) = directive(&ptx, ".version")
+        .split_once('.')
+        .expect("major.minor");
+    let version = (major.parse().unwrap(), minor.parse().unwrap());
+    assert!(
+        version <= NEWEST,
+        "{file} is PTX {version:?}, newer than {NEWEST:?}"
+    );
+    assert_eq!(directive(&ptx, ".target"), "sm_50", "{file}");
+    assert_eq!(directive(&ptx, ".address_size"), "64", "{file}");
+    assert_eq!(parameters(&ptx, entry), PARAMETERS, "{file}");
+}
+
+/// Runs `scripts/kernels.sh check WHAT`.
+fn check(what: &str) {
+    let output = match Command::new("bash")
+        .args(["scripts/kernels.sh", "check", what])
+        .current_dir(ROOT)
+        .output()
+    {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return skip("no bash"),
+        Err(error) => panic!("bash: {error}"),
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => {}
+        Some(3) => skip(stderr.trim()),
+        _ => panic!(
+            "{}\n{}{stderr}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout)
+        ),
+    }
+}
+
+fn skip(reason: &str) {
+    let required = std::env::var("WAVEFIELD_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+    assert!(!required, "WAVEFIELD_REQUIRE_TOOLS=1, but {reason}");
+    println!("skipped: {reason}");
+}
+
+#[test]
+fn every_kernel_has_the_documented_signature() {
+    assert_form("wave.ptx", "wave");
+    assert_form("test/flat.ptx", "flat");
+    assert_form("test/broken.ptx", "broken");
+    assert_form("test/trap.ptx", "trap_kernel");
+    assert_form("test/spin.ptx", "spin");
+}
+
+/// One 16-byte store a thread, to global memory, is what makes the writes coalesce.
+#[test]
+fn a_vertex_is_written_in_one_store() {
+    let ptx = read("wave.ptx");
+    let stores: Vec<_> = ptx
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("st."))
+        .collect();
+    assert_eq!(stores.len(), 1, "{stores:?}");
+    assert!(stores[0].starts_with("st.global.v4.f32"), "{stores:?}");
+}
+
+#[test]
+fn the_ptx_is_what_the_source_gives() {
+    check("source");
+}
+
+#[test]
+fn the_ptx_assembles_for_every_architecture() {
+    check("assemble");
+}
