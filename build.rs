@@ -11,10 +11,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for entry in fs::read_dir("shaders").expect("the folder shaders is part of the package") {
         let path = entry.expect("a readable folder").path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "wgsl")
-        {
+        if path.extension().is_some_and(|extension| extension == "wgsl") {
             let spirv = compile(&path);
             let name = path.with_extension("spv");
             let name = name.file_name().expect("a shader has a name");
@@ -41,7 +38,7 @@ fn compile(path: &Path) -> Vec<u8> {
         flags: spv::WriterFlags::empty(),
         ..Default::default()
     };
-    let words = spv::write_vec(&module, &info, &options, None)
-        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let words =
+        spv::write_vec(&module, &info, &options, None).unwrap_or_else(|error| panic!("{name}: {error}"));
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

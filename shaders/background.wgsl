@@ -16,8 +16,8 @@ fn vertex_main(@builtin(vertex_index) corner: u32) -> Point {
     return point;
 }
 
-const TOP: vec3f = vec3f(0.010, 0.013, 0.024);
-const GLOW: vec3f = vec3f(0.050, 0.062, 0.100);
+const TOP: vec3f = vec3f(0.0035, 0.0050, 0.0090);
+const GLOW: vec3f = vec3f(0.018, 0.025, 0.043);
 
 @fragment
 fn fragment_main(point: Point) -> @location(0) vec4f {

@@ -24,6 +24,8 @@ struct Point {
     @location(0) position: vec3f,
     @location(1) normal: vec3f,
     @location(2) value: f32,
+    // Where in the grid, 0 to 1 each way.
+    @location(3) uv: vec2f,
 }
 
 fn vertex_at(col: u32, row: u32) -> vec4f {
@@ -50,7 +52,18 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
     point.clip = globals.view_projection * vec4f(here.xyz, 1.0);
     point.normal = select(vec3f(0.0, 1.0, 0.0), up / size, size > 0.0);
     point.value = here.w;
+    point.uv = vec2f(at) / vec2f(last);
     return point;
+}
+
+// Fine lines along the grid let the eye follow the surface. 1 on a line, 0 between two; one pixel wide at any distance.
+fn lines(uv: vec2f) -> f32 {
+    let at = uv * 32.0;
+    let width = fwidth(at);
+    let distance = abs(fract(at - 0.5) - 0.5) / max(width, vec2f(1e-6));
+    let line = 1.0 - smoothstep(0.4, 1.4, min(distance.x, distance.y));
+    // Far away, where lines would touch, they fade out.
+    return line * (1.0 - smoothstep(0.15, 0.45, max(width.x, width.y)));
 }
 
 const KEY_LIGHT: vec3f = vec3f(-0.46, 0.74, 0.49);
@@ -77,5 +90,5 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let rim = pow(1.0 - max(dot(normal, to_eye), 0.0), 4.0) * 0.22;
 
     let lit = base * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
-    return vec4f(lit, 1.0);
+    return vec4f(lit * (1.0 - 0.16 * lines(point.uv)), 1.0);
 }

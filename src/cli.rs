@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use wavefield::app::{
-    Config, DeviceTable, EventLoop, ProducerKind, Stop, run_headless, run_windowed,
-};
+use wavefield::app::{Config, DeviceTable, EventLoop, ProducerKind, Stop, run_headless, run_windowed};
 use wavefield::cuda::KernelSource;
 use wavefield::interop::Ring;
 use wavefield::render::ColorMap;
@@ -139,11 +137,7 @@ impl RunArgs {
         Ok(Config {
             device: self.device.device,
             producer: self.device.producer,
-            kernel: self
-                .kernel
-                .as_deref()
-                .map(KernelSource::from_argument)
-                .transpose()?,
+            kernel: self.kernel.as_deref().map(KernelSource::from_argument).transpose()?,
             grid: self.grid,
             ring: self.ring,
             size: self.size,
@@ -164,12 +158,8 @@ impl RunArgs {
 
 /// Two numbers with an `x` between them.
 fn parse_pair(text: &str) -> Result<(u32, u32), String> {
-    let pair = text
-        .split_once(['x', 'X'])
-        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    pair.ok_or_else(|| {
-        format!("`{text}` is not two whole numbers with an x between, like 1280x720")
-    })
+    let pair = text.split_once(['x', 'X']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    pair.ok_or_else(|| format!("`{text}` is not two whole numbers with an x between, like 1280x720"))
 }
 
 fn parse_grid(text: &str) -> Result<Grid, String> {
@@ -198,10 +188,7 @@ fn parse_size(text: &str) -> Result<vk::Extent2D, String> {
 fn parse_ring(text: &str) -> Result<Ring, String> {
     let depth = text.parse().ok().and_then(Ring::new);
     depth.ok_or_else(|| {
-        format!(
-            "`{text}` is not a whole number from 1 to {}",
-            wavefield::interop::ring::MAX_DEPTH
-        )
+        format!("`{text}` is not a whole number from 1 to {}", wavefield::interop::ring::MAX_DEPTH)
     })
 }
 

@@ -127,9 +127,7 @@ fn vulkan_hint(result: vk::Result) -> &'static str {
         vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => {
             "; ask for a smaller --grid or --ring, or close what else uses this GPU"
         }
-        vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
-            "; close other programs, or ask for a smaller --grid"
-        }
+        vk::Result::ERROR_OUT_OF_HOST_MEMORY => "; close other programs, or ask for a smaller --grid",
         vk::Result::ERROR_DEVICE_LOST => {
             "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation"
         }
@@ -147,20 +145,14 @@ fn cuda_hint(call: &str, code: u32) -> &'static str {
     match code {
         2 => "; ask for a smaller --grid or --ring, or close what else uses this GPU",
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
-        222 => {
-            "; the PTX is newer than the driver: build it for an older PTX version, or update the driver"
-        }
+        222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
         }
-        700 | 715 | 717 | 718 | 719 => {
-            "; the kernel did this: run it under compute-sanitizer to see where"
-        }
+        700 | 715 | 717 | 718 | 719 => "; the kernel did this: run it under compute-sanitizer to see where",
         802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
-        804 => {
-            "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH"
-        }
+        804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",
         999 => {
             "; often the driver's kernel module is not loaded or was updated under way: try nvidia-smi, then reboot"
         }
@@ -180,13 +172,7 @@ mod tests {
             result: vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
         };
         let text = error.to_string();
-        for part in [
-            "vkAllocateMemory",
-            "Toy GPU",
-            "memory",
-            "ERROR_OUT_OF_DEVICE_MEMORY",
-            "--grid",
-        ] {
+        for part in ["vkAllocateMemory", "Toy GPU", "memory", "ERROR_OUT_OF_DEVICE_MEMORY", "--grid"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
         assert_eq!(error.exit_code(), 1);

@@ -59,12 +59,7 @@ pub fn vertex(grid: Grid, col: u32, row: u32, turn: f32) -> Vertex {
         + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
         + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
         + 0.14 * sine(2.25 * (x * x + z * z).sqrt() - 8.0 * turn);
-    Vertex {
-        x,
-        y: HEIGHT as f32 * sum,
-        z,
-        w: 0.5 + 0.5 * sum,
-    }
+    Vertex { x, y: HEIGHT as f32 * sum, z, w: 0.5 + 0.5 * sum }
 }
 
 /// The same in double precision, written from the formula and not from the code above: `[x, y, z, w]`.
@@ -100,11 +95,7 @@ pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
         let want = reference(grid, col, row, time);
         for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
             let error = (f64::from(got) - want).abs() / HEIGHT;
-            worst = if error.is_nan() {
-                f64::INFINITY
-            } else {
-                worst.max(error)
-            };
+            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
         }
     }
     worst
@@ -116,18 +107,13 @@ mod tests {
 
     fn field(grid: Grid, time: f64) -> Vec<Vertex> {
         let turn = turn(time) as f32;
-        (0..grid.rows)
-            .flat_map(|row| (0..grid.cols).map(move |col| vertex(grid, col, row, turn)))
-            .collect()
+        (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| vertex(grid, col, row, turn))).collect()
     }
 
     #[test]
     fn single_precision_keeps_to_the_reference() {
         for time in [0.0, 1.0 / 60.0, 7.3, 19.999, 86_400.0 * 30.0 + 0.4] {
-            let grid = Grid {
-                cols: 257,
-                rows: 100,
-            };
+            let grid = Grid { cols: 257, rows: 100 };
             let worst = worst_error(grid, &field(grid, time), time);
             assert!(worst < 1e-5, "{worst:e} at {time} s");
         }
@@ -148,10 +134,7 @@ mod tests {
     fn the_wave_loops_and_stays_within_its_height() {
         let grid = Grid { cols: 64, rows: 64 };
         for time in [0.0, 3.3, 11.1] {
-            let (now, later) = (
-                reference(grid, 3, 50, time),
-                reference(grid, 3, 50, time + LOOP),
-            );
+            let (now, later) = (reference(grid, 3, 50, time), reference(grid, 3, 50, time + LOOP));
             assert!((now[1] - later[1]).abs() < 1e-12);
             for vertex in field(grid, time) {
                 assert!(f64::from(vertex.y.abs()) <= HEIGHT && (0.0..=1.0).contains(&vertex.w));

@@ -44,14 +44,9 @@ fn parameter_type(parameter: &str) -> &str {
 
 fn assert_form(file: &str, entry: &str) {
     let ptx = read(file);
-    let (major, minor) = directive(&ptx, ".version")
-        .split_once('.')
-        .expect("major.minor");
+    let (major, minor) = directive(&ptx, ".version").split_once('.').expect("major.minor");
     let version = (major.parse().unwrap(), minor.parse().unwrap());
-    assert!(
-        version <= NEWEST,
-        "{file} is PTX {version:?}, newer than {NEWEST:?}"
-    );
+    assert!(version <= NEWEST, "{file} is PTX {version:?}, newer than {NEWEST:?}");
     assert_eq!(directive(&ptx, ".target"), "sm_50", "{file}");
     assert_eq!(directive(&ptx, ".address_size"), "64", "{file}");
     assert_eq!(parameters(&ptx, entry), PARAMETERS, "{file}");
@@ -59,24 +54,17 @@ fn assert_form(file: &str, entry: &str) {
 
 /// Runs `scripts/kernels.sh check WHAT`.
 fn check(what: &str) {
-    let output = match Command::new("bash")
-        .args(["scripts/kernels.sh", "check", what])
-        .current_dir(ROOT)
-        .output()
-    {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return skip("no bash"),
-        Err(error) => panic!("bash: {error}"),
-    };
+    let output =
+        match Command::new("bash").args(["scripts/kernels.sh", "check", what]).current_dir(ROOT).output() {
+            Ok(output) => output,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return skip("no bash"),
+            Err(error) => panic!("bash: {error}"),
+        };
     let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
         Some(3) => skip(stderr.trim()),
-        _ => panic!(
-            "{}\n{}{stderr}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout)
-        ),
+        _ => panic!("{}\n{}{stderr}", output.status, String::from_utf8_lossy(&output.stdout)),
     }
 }
 
@@ -99,11 +87,7 @@ fn every_kernel_has_the_documented_signature() {
 #[test]
 fn a_vertex_is_written_in_one_store() {
     let ptx = read("wave.ptx");
-    let stores: Vec<_> = ptx
-        .lines()
-        .map(str::trim)
-        .filter(|line| line.starts_with("st."))
-        .collect();
+    let stores: Vec<_> = ptx.lines().map(str::trim).filter(|line| line.starts_with("st.")).collect();
     assert_eq!(stores.len(), 1, "{stores:?}");
     assert!(stores[0].starts_with("st.global.v4.f32"), "{stores:?}");
 }

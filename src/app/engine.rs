@@ -31,23 +31,13 @@ pub struct PresentSync {
 
 impl Engine {
     /// Makes the producer that `config` asks for, and a renderer for pictures of `format`.
-    pub fn new(
-        mut queue: Queue,
-        choice: &Choice,
-        config: &Config,
-        format: vk::Format,
-    ) -> Result<Self> {
+    pub fn new(mut queue: Queue, choice: &Choice, config: &Config, format: vk::Format) -> Result<Self> {
         if config.kernel.is_some()
             && (choice.cuda.is_none()
                 || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
         {
-            let reason = choice
-                .fallback
-                .as_deref()
-                .unwrap_or("--producer asks for another");
-            return Err(Error::Unsupported(format!(
-                "--kernel needs the CUDA producer: {reason}"
-            )));
+            let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
+            return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
         let producer = make_producer(&queue, choice, config)?;
         let pacer = Pacer::new(&queue, producer.max_in_flight())?;
@@ -61,13 +51,7 @@ impl Engine {
                 color_map: config.color_map,
             },
         )?;
-        Ok(Self {
-            renderer,
-            producer,
-            pacer,
-            queue,
-            grid: config.grid,
-        })
+        Ok(Self { renderer, producer, pacer, queue, grid: config.grid })
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
@@ -92,10 +76,7 @@ impl Engine {
         picture: &Picture,
         present: Option<PresentSync>,
     ) -> Result<()> {
-        let frame = Frame {
-            index: self.pacer.submitted(),
-            time,
-        };
+        let frame = Frame { index: self.pacer.submitted(), time };
         if self.renderer.needs_resize(picture.extent) {
             self.pacer.wait_all()?;
             self.renderer.resize(picture.extent)?;
@@ -104,28 +85,16 @@ impl Engine {
         self.record(flight, &frame, camera, picture)?;
 
         let sync = self.producer.sync(&frame);
-        let semaphore = |raw, stage| {
-            vk::SemaphoreSubmitInfo::default()
-                .semaphore(raw)
-                .stage_mask(stage)
-        };
+        let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
         let mut waits = Batch::new();
         let mut signals = Batch::new();
         if let Some(present) = present {
             // Only writing to the picture waits for the window system; everything before may go ahead.
-            waits.push(semaphore(
-                present.acquired,
-                vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
-            ));
-            signals.push(semaphore(
-                present.rendered,
-                vk::PipelineStageFlags2::ALL_COMMANDS,
-            ));
+            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
+            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
         }
         sync.wait.into_iter().for_each(|wait| waits.push(wait));
-        sync.signal
-            .into_iter()
-            .for_each(|signal| signals.push(signal));
+        sync.signal.into_iter().for_each(|signal| signals.push(signal));
         signals.push(self.pacer.signal());
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
         let batch = vk::SubmitInfo2::default()
@@ -138,17 +107,10 @@ impl Engine {
         Ok(())
     }
 
-    fn record(
-        &mut self,
-        flight: &Flight,
-        frame: &Frame,
-        camera: &Camera,
-        picture: &Picture,
-    ) -> Result<()> {
+    fn record(&mut self, flight: &Flight, frame: &Frame, camera: &Camera, picture: &Picture) -> Result<()> {
         let device = self.queue.device().clone();
         let commands = flight.commands;
-        let begin = vk::CommandBufferBeginInfo::default()
-            .flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
         unsafe { device.raw().begin_command_buffer(commands, &begin) }
             .map_err(device.failed("vkBeginCommandBuffer"))?;
@@ -156,14 +118,10 @@ impl Engine {
         let slot = self.producer.slot_of(frame.index);
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
         // picture is the caller's to draw on.
-        unsafe {
-            self.renderer
-                .record(commands, flight.index, slot, camera, picture)
-        }?;
+        unsafe { self.renderer.record(commands, flight.index, slot, camera, picture) }?;
         self.producer.record_after_draw(commands, frame);
         // SAFETY: recording.
-        unsafe { device.raw().end_command_buffer(commands) }
-            .map_err(device.failed("vkEndCommandBuffer"))
+        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
     }
 
     /// Waits until every frame is drawn.
@@ -234,19 +192,10 @@ fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<
             let context = Context::new(*driver, info)?;
             let built_in = KernelSource::built_in();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            Box::new(CudaProducer::new(
-                queue,
-                &context,
-                kernel,
-                config.grid,
-                config.ring,
-            )?)
+            Box::new(CudaProducer::new(queue, &context, kernel, config.grid, config.ring)?)
         }
         (ProducerKind::Cuda, None) => {
-            return Err(Error::Unsupported(format!(
-                "CUDA cannot share {}",
-                device.info().name
-            )));
+            return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
             Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
@@ -263,10 +212,7 @@ struct Batch {
 
 impl Batch {
     fn new() -> Self {
-        Self {
-            infos: [vk::SemaphoreSubmitInfo::default(); 3],
-            count: 0,
-        }
+        Self { infos: [vk::SemaphoreSubmitInfo::default(); 3], count: 0 }
     }
 
     fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {

@@ -25,10 +25,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
     if let Some(path) = &config.output {
         check_writable(path)?;
     }
-    let instance = Instance::new(&InstanceDesc {
-        validation: config.validation,
-        display: None,
-    })?;
+    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
     let summary = draw(instance, config, stop)?;
     // Everything is destroyed now; what the layer had to say of that counts too.
@@ -37,8 +34,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
 }
 
 fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
-    let choice =
-        DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
+    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
     drop(instance);
     let frames = config.frames.unwrap_or(DEFAULT_FRAMES);
@@ -54,6 +50,7 @@ fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
         last = now;
     }
     run.engine.finish()?;
+    times.finish(last.elapsed());
     if run.engine.next_frame() < frames && config.output.is_some() {
         return Err(Error::Stopped(format!(
             "stopped after frame {} of {frames}, so no picture was written",
@@ -77,10 +74,8 @@ impl Headless {
     /// Makes both.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
         announce(choice);
-        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: false,
-            interop: choice.cuda.is_some(),
-        })?;
+        let (device, queue) =
+            choice.adapter.request_device(&DeviceDesc { present: false, interop: choice.cuda.is_some() })?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {
             return Err(Error::Unsupported(format!(
@@ -106,8 +101,7 @@ impl Headless {
             extent: image.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         };
-        self.engine
-            .draw(&flight, time, &Camera::default(), &picture, None)
+        self.engine.draw(&flight, time, &Camera::default(), &picture, None)
     }
 
     /// The engine, for reading slots.
@@ -131,10 +125,7 @@ impl Headless {
 pub(super) fn announce(choice: &Choice) {
     let info = choice.adapter.info();
     if let Some(reason) = &choice.fallback {
-        crate::note!(
-            "note: no CUDA on {} ({reason}); a Vulkan compute shader fills the field",
-            info.name
-        );
+        crate::note!("note: no CUDA on {} ({reason}); a Vulkan compute shader fills the field", info.name);
     }
     if info.kind == vk::PhysicalDeviceType::CPU {
         crate::note!(

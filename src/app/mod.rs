@@ -75,15 +75,9 @@ impl Default for Config {
             device: None,
             producer: ProducerKind::Auto,
             kernel: None,
-            grid: Grid {
-                cols: 1024,
-                rows: 1024,
-            },
+            grid: Grid { cols: 1024, rows: 1024 },
             ring: Ring::default(),
-            size: vk::Extent2D {
-                width: 1280,
-                height: 720,
-            },
+            size: vk::Extent2D { width: 1280, height: 720 },
             frames: None,
             output: None,
             present: PresentMode::Fifo,

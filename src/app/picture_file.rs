@@ -12,10 +12,7 @@ use crate::{Error, Result};
 /// Tries whether `path` can be written, before minutes are spent on what goes there. Leaves nothing behind.
 pub fn check_writable(path: &Path) -> Result<()> {
     if path.is_dir() {
-        return Err(cannot_write(
-            path,
-            std::io::Error::from(std::io::ErrorKind::IsADirectory),
-        ));
+        return Err(cannot_write(path, std::io::Error::from(std::io::ErrorKind::IsADirectory)));
     }
     beside(path).map(drop)
 }
@@ -53,29 +50,17 @@ fn encode(file: &mut File, extent: vk::Extent2D, rgba: &[u8]) -> Result<(), png:
 /// # Errors
 /// A file that cannot be read, is not a PNG, or has another pixel format.
 pub fn read_png(path: &Path) -> Result<(vk::Extent2D, Vec<u8>)> {
-    let failed = |source| Error::Io {
-        action: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     let decode = |error: png::DecodingError| failed(std::io::Error::other(error));
-    let mut reader = png::Decoder::new(BufReader::new(file))
-        .read_info()
-        .map_err(decode)?;
+    let mut reader = png::Decoder::new(BufReader::new(file)).read_info().map_err(decode)?;
     let size = reader.output_buffer_size().unwrap_or(0);
     let mut pixels = vec![0; size];
     let info = reader.next_frame(&mut pixels).map_err(decode)?;
     if (info.color_type, info.bit_depth) != (png::ColorType::Rgba, png::BitDepth::Eight) {
         return Err(failed(std::io::Error::other("not 8-bit RGBA")));
     }
-    Ok((
-        vk::Extent2D {
-            width: info.width,
-            height: info.height,
-        },
-        pixels,
-    ))
+    Ok((vk::Extent2D { width: info.width, height: info.height }, pixels))
 }
 
 /// A new file in the same folder, so that the rename stays within one file system. Removed unless it is persisted.
@@ -92,27 +77,18 @@ fn beside(path: &Path) -> Result<NamedTempFile> {
         // What a new file usually gets; the process's umask still applies.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder
-        .tempfile_in(folder)
-        .map_err(|error| cannot_write(path, error))
+    builder.tempfile_in(folder).map_err(|error| cannot_write(path, error))
 }
 
 fn cannot_write(path: &Path, source: std::io::Error) -> Error {
-    Error::Io {
-        action: "write",
-        path: path.to_owned(),
-        source,
-    }
+    Error::Io { action: "write", path: path.to_owned(), source }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SIZE: vk::Extent2D = vk::Extent2D {
-        width: 3,
-        height: 2,
-    };
+    const SIZE: vk::Extent2D = vk::Extent2D { width: 3, height: 2 };
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -139,10 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(check_writable(&folder.path().join("no/such/folder.png")).is_err());
         let text = check_writable(folder.path()).unwrap_err().to_string();
-        assert!(
-            text.contains("cannot write") && text.contains("directory"),
-            "{text}"
-        );
+        assert!(text.contains("cannot write") && text.contains("directory"), "{text}");
         assert!(check_writable(&folder.path().join("fine.png")).is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

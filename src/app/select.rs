@@ -72,17 +72,10 @@ impl DeviceTable {
                 shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
             };
             let cuda = cuda.iter().find(|device| device.uuid == info.uuid).cloned();
-            rows.push(Row {
-                adapter: Some(adapter),
-                cuda,
-                facts,
-            });
+            rows.push(Row { adapter: Some(adapter), cuda, facts });
         }
         let vulkan: Vec<_> = rows.iter().map(|row| row.facts.uuid).collect();
-        for device in cuda
-            .into_iter()
-            .filter(|device| !vulkan.contains(&device.uuid))
-        {
+        for device in cuda.into_iter().filter(|device| !vulkan.contains(&device.uuid)) {
             let facts = Facts {
                 name: device.name.clone(),
                 uuid: device.uuid,
@@ -90,11 +83,7 @@ impl DeviceTable {
                 draws: Err("no Vulkan device has its UUID".into()),
                 shares: Err("no Vulkan device has its UUID".into()),
             };
-            rows.push(Row {
-                adapter: None,
-                cuda: Some(device),
-                facts,
-            });
+            rows.push(Row { adapter: None, cuda: Some(device), facts });
         }
         Ok(Self { rows, driver })
     }
@@ -108,31 +97,22 @@ impl DeviceTable {
         let (index, fallback) = choose(&facts, wish, producer)?;
         let row = &self.rows[index];
         let adapter = row.adapter.clone();
-        let adapter = adapter
-            .ok_or_else(|| Error::Unsupported(format!("{} is no Vulkan device", row.facts.name)))?;
-        let shares =
-            row.facts.shares.is_ok() && matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let adapter =
+            adapter.ok_or_else(|| Error::Unsupported(format!("{} is no Vulkan device", row.facts.name)))?;
+        let shares = row.facts.shares.is_ok() && matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
         let cuda = match (&self.driver, &row.cuda) {
             (Ok(driver), Some(device)) if shares => Some((*driver, device.clone())),
             _ => None,
         };
-        Ok(Choice {
-            adapter,
-            cuda,
-            fallback,
-        })
+        Ok(Choice { adapter, cuda, fallback })
     }
 
     /// The table, with the device that `choose` would take marked.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind) -> String {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
         let chosen = choose(&facts, wish, producer).map(|(index, _)| index);
-        let mut table = vec![
-            [
-                "", "#", "device", "APIs", "UUID", "driver", "exports", "verdict",
-            ]
-            .map(String::from),
-        ];
+        let mut table =
+            vec![["", "#", "device", "APIs", "UUID", "driver", "exports", "verdict"].map(String::from)];
         for (index, row) in self.rows.iter().enumerate() {
             table.push(row.cells(index, chosen.as_ref().is_ok_and(|&chosen| chosen == index)));
         }
@@ -143,7 +123,9 @@ impl DeviceTable {
         };
         text.push_str(&format!("\n{cuda}\n"));
         match chosen {
-            Ok(_) => text.push_str("> marks the device that would be used; --device takes #, part of a name, or a UUID"),
+            Ok(_) => text.push_str(
+                "> marks the device that would be used; --device takes #, part of a name, or a UUID",
+            ),
             Err(error) => text.push_str(&format!("none would be used: {error}")),
         }
         text
@@ -155,26 +137,21 @@ impl Row {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
         let apis = match (info, &self.cuda) {
             (Some(info), Some(cuda)) => {
-                format!(
-                    "Vulkan {} + CUDA {}",
-                    crate::vulkan::version(info.api_version),
-                    cuda.ordinal
-                )
+                format!("Vulkan {} + CUDA {}", crate::vulkan::version(info.api_version), cuda.ordinal)
             }
             (Some(info), None) => format!("Vulkan {}", crate::vulkan::version(info.api_version)),
             (None, Some(cuda)) => format!("CUDA {}", cuda.ordinal),
             (None, None) => String::new(),
         };
         let exports = match info.map(|info| info.exports) {
-            Some(exports) => match (
-                exports.buffer && exports.extensions,
-                exports.timeline && exports.extensions,
-            ) {
-                (true, true) => "buffer, timeline",
-                (true, false) => "buffer",
-                (false, true) => "timeline",
-                (false, false) => "nothing",
-            },
+            Some(exports) => {
+                match (exports.buffer && exports.extensions, exports.timeline && exports.extensions) {
+                    (true, true) => "buffer, timeline",
+                    (true, false) => "buffer",
+                    (false, true) => "timeline",
+                    (false, false) => "nothing",
+                }
+            }
             None => "-",
         };
         let verdict = match (&self.facts.draws, &self.facts.shares) {
@@ -189,11 +166,7 @@ impl Row {
             format!(
                 "{} {}",
                 self.facts.name,
-                if kind.is_empty() {
-                    String::new()
-                } else {
-                    format!("({kind})")
-                }
+                if kind.is_empty() { String::new() } else { format!("({kind})") }
             )
             .trim_end()
             .to_owned(),
@@ -208,13 +181,7 @@ impl Row {
 
 /// Left-aligned columns, two spaces apart; the last one is as long as it likes.
 fn columns(table: &[[String; 8]]) -> String {
-    let width = |column: usize| {
-        table
-            .iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..7).map(width).collect();
     table
         .iter()
@@ -230,11 +197,7 @@ fn columns(table: &[[String; 8]]) -> String {
 }
 
 /// The row to use, and why `auto` does without CUDA.
-fn choose(
-    rows: &[Facts],
-    wish: Option<&str>,
-    producer: ProducerKind,
-) -> Result<(usize, Option<String>)> {
+fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
     let candidates = match wish {
         Some(wish) => vec![named(rows, wish)?],
         None => (0..rows.len()).collect(),
@@ -260,57 +223,36 @@ fn choose(
         ))),
         (ProducerKind::Auto, None, Some(&index)) => Ok((index, rows[index].shares.clone().err())),
         (_, _, Some(&index)) => Ok((index, None)),
-        (_, _, None) => Err(Error::Unsupported(format!(
-            "no Vulkan device here can draw: {}",
-            reasons()
-        ))),
+        (_, _, None) => Err(Error::Unsupported(format!("no Vulkan device here can draw: {}", reasons()))),
     }
 }
 
 /// The row that `--device` names.
 fn named(rows: &[Facts], wish: &str) -> Result<usize> {
     let known = || {
-        let names: Vec<_> = rows
-            .iter()
-            .enumerate()
-            .map(|(i, row)| format!("{i}: {}", row.name))
-            .collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
+        let names: Vec<_> = rows.iter().enumerate().map(|(i, row)| format!("{i}: {}", row.name)).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     if let Ok(index) = wish.parse::<usize>()
         && wish.len() < 4
     {
         return match index < rows.len() {
             true => Ok(index),
-            false => Err(Error::Unsupported(format!(
-                "there is no device {index}; there is {}",
-                known()
-            ))),
+            false => Err(Error::Unsupported(format!("there is no device {index}; there is {}", known()))),
         };
     }
     if let Some(uuid) = DeviceUuid::parse(wish) {
         let found = rows.iter().position(|row| row.uuid == uuid);
         return found.ok_or_else(|| {
-            Error::Unsupported(format!(
-                "no device has the UUID {uuid}; there is {}",
-                known()
-            ))
+            Error::Unsupported(format!("no device has the UUID {uuid}; there is {}", known()))
         });
     }
     let lower = wish.to_lowercase();
-    let found: Vec<_> = (0..rows.len())
-        .filter(|&index| rows[index].name.to_lowercase().contains(&lower))
-        .collect();
+    let found: Vec<_> =
+        (0..rows.len()).filter(|&index| rows[index].name.to_lowercase().contains(&lower)).collect();
     match found.as_slice() {
         [index] => Ok(*index),
-        [] => Err(Error::Unsupported(format!(
-            "no device is called `{wish}`; there is {}",
-            known()
-        ))),
+        [] => Err(Error::Unsupported(format!("no device is called `{wish}`; there is {}", known()))),
         _ => Err(Error::Unsupported(format!(
             "several devices are called `{wish}`, take a number: {}",
             known()
@@ -329,12 +271,7 @@ impl fmt::Display for Reasons<'_> {
         for (index, row) in self.0.iter().enumerate() {
             let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
             let separator = if index > 0 { "; " } else { "" };
-            write!(
-                f,
-                "{separator}{}: {}",
-                row.name,
-                reason.map_or("fine", |reason| reason)
-            )?;
+            write!(f, "{separator}{}: {}", row.name, reason.map_or("fine", |reason| reason))?;
         }
         Ok(())
     }
@@ -345,20 +282,11 @@ mod tests {
     use super::*;
 
     fn row(name: &str, id: u8, kind: Kind) -> Facts {
-        Facts {
-            name: name.into(),
-            uuid: DeviceUuid([id; 16]),
-            kind,
-            draws: Ok(()),
-            shares: Ok(()),
-        }
+        Facts { name: name.into(), uuid: DeviceUuid([id; 16]), kind, draws: Ok(()), shares: Ok(()) }
     }
 
     fn without_cuda(row: Facts) -> Facts {
-        Facts {
-            shares: Err("no CUDA device has its UUID".into()),
-            ..row
-        }
+        Facts { shares: Err("no CUDA device has its UUID".into()), ..row }
     }
 
     fn rows() -> Vec<Facts> {
@@ -383,20 +311,11 @@ mod tests {
 
     #[test]
     fn cuda_is_an_error_where_it_is_not_to_be_had() {
-        let error = choose(&rows()[..2], None, ProducerKind::Cuda)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("llvmpipe: no CUDA device") && error.contains("Radeon"),
-            "{error}"
-        );
-        let error = choose(&rows(), Some("Radeon"), ProducerKind::Cuda)
-            .unwrap_err()
-            .to_string();
+        let error = choose(&rows()[..2], None, ProducerKind::Cuda).unwrap_err().to_string();
+        assert!(error.contains("llvmpipe: no CUDA device") && error.contains("Radeon"), "{error}");
+        let error = choose(&rows(), Some("Radeon"), ProducerKind::Cuda).unwrap_err().to_string();
         assert!(!error.contains("llvmpipe"), "{error}");
-        let error = choose(&[], None, ProducerKind::Auto)
-            .unwrap_err()
-            .to_string();
+        let error = choose(&[], None, ProducerKind::Auto).unwrap_err().to_string();
         assert!(error.contains("no device at all"), "{error}");
     }
 
@@ -415,10 +334,7 @@ mod tests {
             (&"ff".repeat(16), "UUID"),
         ] {
             let error = named(&rows, wish).unwrap_err().to_string();
-            assert!(
-                error.contains(part) && error.contains("0: llvmpipe"),
-                "{error}"
-            );
+            assert!(error.contains(part) && error.contains("0: llvmpipe"), "{error}");
         }
     }
 
@@ -427,9 +343,7 @@ mod tests {
         let mut rows = rows();
         rows[2].draws = Err("cannot present to this window".into());
         assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 3);
-        let error = choose(&rows, Some("2"), ProducerKind::Compute)
-            .unwrap_err()
-            .to_string();
+        let error = choose(&rows, Some("2"), ProducerKind::Compute).unwrap_err().to_string();
         assert!(error.contains("cannot present"), "{error}");
     }
 }

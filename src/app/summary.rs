@@ -25,8 +25,12 @@ impl Default for FrameTimes {
 impl FrameTimes {
     /// Adds the time from one frame to the next.
     pub fn add(&mut self, time: Duration) {
-        self.nanoseconds
-            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.nanoseconds.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.total += time;
+    }
+
+    /// Adds the time until the last frame was really done, which belongs to no frame but to the rate.
+    pub fn finish(&mut self, time: Duration) {
         self.total += time;
     }
 

@@ -31,10 +31,7 @@ impl EventLoop {
     /// # Errors
     /// No display, or the libraries that speak to it are not installed.
     pub fn new() -> Result<Self> {
-        let failed = |reason| Error::Window {
-            what: "no display",
-            reason,
-        };
+        let failed = |reason| Error::Window { what: "no display", reason };
         // winit panics where one of the X11 libraries that it opens at run time is missing; that is an error here.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
@@ -47,10 +44,7 @@ impl EventLoop {
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied());
-                Err(failed(
-                    text.unwrap_or("the window system's libraries are incomplete")
-                        .to_owned(),
-                ))
+                Err(failed(text.unwrap_or("the window system's libraries are incomplete").to_owned()))
             }
         }
     }
@@ -61,24 +55,14 @@ impl EventLoop {
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included.
 pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
-    let mut app = App {
-        config,
-        stop,
-        state: None,
-        outcome: None,
-    };
+    let mut app = App { config, stop, state: None, outcome: None };
     let ran = event_loop.0.run_app_on_demand(&mut app);
     let outcome = app.outcome.take();
     // Destroys everything; what the layer had to say of that counts too.
     let log = app.state.take().map(|state| state.log());
     match (outcome, ran) {
-        (Some(Err(error)), _) => return Err(error),
-        (_, Err(error)) => {
-            return Err(Error::Window {
-                what: "the event loop ended",
-                reason: error.to_string(),
-            });
-        }
+        (Some(Err(error)), _) => Err(error),
+        (_, Err(error)) => Err(Error::Window { what: "the event loop ended", reason: error.to_string() }),
         (Some(Ok(summary)), Ok(())) => {
             log.map_or(Ok(()), |log| log.verdict())?;
             Ok(summary)
@@ -99,11 +83,7 @@ struct App<'a> {
 
 impl App<'_> {
     /// Runs a step; its error ends the program.
-    fn attempt(
-        &mut self,
-        event_loop: &ActiveEventLoop,
-        step: impl FnOnce(&mut Self) -> Result<()>,
-    ) {
+    fn attempt(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut Self) -> Result<()>) {
         if self.outcome.is_some() {
             return;
         }
@@ -126,10 +106,7 @@ impl App<'_> {
     }
 
     fn is_done(&self) -> bool {
-        let drawn = self
-            .state
-            .as_ref()
-            .map_or(0, |state| state.engine.next_frame());
+        let drawn = self.state.as_ref().map_or(0, |state| state.engine.next_frame());
         self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
     }
 }
@@ -150,12 +127,7 @@ impl ApplicationHandler for App<'_> {
         }
     }
 
-    fn window_event(
-        &mut self,
-        event_loop: &ActiveEventLoop,
-        _window: WindowId,
-        event: WindowEvent,
-    ) {
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
         let escape = |key: &winit::event::KeyEvent| {
             key.state == ElementState::Pressed && key.logical_key == Key::Named(NamedKey::Escape)
         };
@@ -220,28 +192,21 @@ impl State {
             what: "asking the display for its handle",
             reason: error.to_string(),
         })?;
-        let instance = Instance::new(&InstanceDesc {
-            validation: config.validation,
-            display: Some(display.as_raw()),
-        })?;
+        let instance =
+            Instance::new(&InstanceDesc { validation: config.validation, display: Some(display.as_raw()) })?;
         let attributes = Window::default_attributes()
             .with_title("wavefield")
             .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
         let window = event_loop
             .create_window(attributes)
-            .map_err(|error| Error::Window {
-                what: "opening a window",
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
         let surface = instance.create_surface(window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface))?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: true,
-            interop: choice.cuda.is_some(),
-        })?;
+        let (device, queue) =
+            choice.adapter.request_device(&DeviceDesc { present: true, interop: choice.cuda.is_some() })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let engine = Engine::new(queue, &choice, config, swapchain.format())?;
         Ok(Self {
@@ -252,11 +217,7 @@ impl State {
             instance,
             camera: Camera::default(),
             color_map: config.color_map,
-            clock: Clock {
-                time: 0.0,
-                speed: config.speed,
-                paused: false,
-            },
+            clock: Clock { time: 0.0, speed: config.speed, paused: false },
             times: FrameTimes::default(),
             last_frame: None,
             visible: true,
@@ -275,10 +236,7 @@ impl State {
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     fn redraw(&mut self) -> Result<()> {
         let flight = self.engine.begin()?;
-        let image = match self
-            .swapchain
-            .acquire(self.engine.queue(), flight.acquired)?
-        {
+        let image = match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
             Acquired::Image(image) => image,
             Acquired::NotReady => {
                 self.drawing = false;
@@ -300,17 +258,8 @@ impl State {
             extent: image.extent,
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
-        let present = PresentSync {
-            acquired: flight.acquired,
-            rendered: image.rendered,
-        };
-        self.engine.draw(
-            &flight,
-            self.clock.time,
-            &self.camera,
-            &picture,
-            Some(present),
-        )?;
+        let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
+        self.engine.draw(&flight, self.clock.time, &self.camera, &picture, Some(present))?;
         self.window.pre_present_notify();
         self.swapchain.present(self.engine.queue(), &image)?;
         self.title.frame(&self.window, now);
@@ -325,11 +274,7 @@ impl State {
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
             WindowEvent::Occluded(occluded) => self.visible = !occluded,
-            WindowEvent::MouseInput {
-                state,
-                button: MouseButton::Left,
-                ..
-            } => {
+            WindowEvent::MouseInput { state, button: MouseButton::Left, .. } => {
                 self.dragging = state == ElementState::Pressed;
             }
             WindowEvent::CursorMoved { position, .. } => {

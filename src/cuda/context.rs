@@ -26,19 +26,13 @@ impl Context {
     pub fn new(_driver: Driver, info: &DeviceInfo) -> Result<Arc<Self>> {
         let mut device = 0;
         // SAFETY: writes one handle.
-        check("cuDeviceGet", &info.name, unsafe {
-            sys::cuDeviceGet(&mut device, info.ordinal)
-        })?;
+        check("cuDeviceGet", &info.name, unsafe { sys::cuDeviceGet(&mut device, info.ordinal) })?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle.
         check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
             sys::cuDevicePrimaryCtxRetain(&mut raw, device)
         })?;
-        let context = Arc::new(Self {
-            raw,
-            device,
-            info: info.clone(),
-        });
+        let context = Arc::new(Self { raw, device, info: info.clone() });
         context.bind()?;
         Ok(context)
     }
@@ -96,10 +90,7 @@ impl Stream {
         context.check("cuStreamCreate", unsafe {
             sys::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
         })?;
-        Ok(Self {
-            raw,
-            context: context.clone(),
-        })
+        Ok(Self { raw, context: context.clone() })
     }
 
     /// The raw handle.
@@ -116,18 +107,14 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        self.context.check("cuStreamSynchronize", unsafe {
-            sys::cuStreamSynchronize(self.raw)
-        })
+        self.context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: created above; destroying a stream with work left is allowed, the work goes on.
-        self.context.cleanup("cuStreamDestroy", || unsafe {
-            sys::cuStreamDestroy_v2(self.raw)
-        });
+        self.context.cleanup("cuStreamDestroy", || unsafe { sys::cuStreamDestroy_v2(self.raw) });
     }
 }
 
@@ -149,19 +136,14 @@ impl Event {
         context.check("cuEventCreate", unsafe {
             sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
         })?;
-        Ok(Self {
-            raw,
-            context: context.clone(),
-        })
+        Ok(Self { raw, context: context.clone() })
     }
 
     /// Marks the end of what is enqueued on `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.bind()?;
         // SAFETY: event and stream are alive and of one context.
-        self.context.check("cuEventRecord", unsafe {
-            sys::cuEventRecord(self.raw, stream.raw())
-        })
+        self.context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream.raw()) })
     }
 
     /// Milliseconds from `self` to `end`; both recorded and done, else an error (600, `NOT_READY`).
@@ -179,8 +161,6 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created above.
-        self.context.cleanup("cuEventDestroy", || unsafe {
-            sys::cuEventDestroy_v2(self.raw)
-        });
+        self.context.cleanup("cuEventDestroy", || unsafe { sys::cuEventDestroy_v2(self.raw) });
     }
 }

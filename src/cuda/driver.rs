@@ -95,9 +95,7 @@ impl Driver {
         check("cuInit", before, unsafe { sys::cuInit(0) })?;
         let mut version = 0;
         // SAFETY: writes one integer.
-        check("cuDriverGetVersion", before, unsafe {
-            sys::cuDriverGetVersion(&mut version)
-        })?;
+        check("cuDriverGetVersion", before, unsafe { sys::cuDriverGetVersion(&mut version) })?;
         if version < FIRST_WITH_TIMELINES {
             return Err(Error::Missing {
                 what: "the CUDA driver",
@@ -117,9 +115,7 @@ impl Driver {
     pub fn devices(self) -> Result<Vec<DeviceInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
-        check("cuDeviceGetCount", "the CUDA driver", unsafe {
-            sys::cuDeviceGetCount(&mut count)
-        })?;
+        check("cuDeviceGetCount", "the CUDA driver", unsafe { sys::cuDeviceGetCount(&mut count) })?;
         (0..count).map(DeviceInfo::query).collect()
     }
 }
@@ -129,18 +125,14 @@ impl DeviceInfo {
         let label = format!("CUDA device {ordinal}");
         let mut device = 0;
         // SAFETY: writes one handle.
-        check("cuDeviceGet", &label, unsafe {
-            sys::cuDeviceGet(&mut device, ordinal)
-        })?;
+        check("cuDeviceGet", &label, unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
         let mut name = [0 as c_char; 256];
         // SAFETY: the length is the array's.
         check("cuDeviceGetName", &label, unsafe {
             sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)
         })?;
         // SAFETY: the driver terminates the name within the length that it was given.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) }
-            .to_string_lossy()
-            .into_owned();
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let attribute = |which| {
             let mut value = 0;
             // SAFETY: writes one integer.
@@ -149,9 +141,8 @@ impl DeviceInfo {
         };
         let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        let timeline = attribute(
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED,
-        )?;
+        let timeline =
+            attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED)?;
         Ok(Self {
             ordinal,
             uuid: uuid(device, &name)?,
@@ -167,14 +158,10 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
     if has_symbol("cuDeviceGetUuid_v2") {
         // SAFETY: writes 16 bytes; present, checked above.
-        check("cuDeviceGetUuid_v2", name, unsafe {
-            sys::cuDeviceGetUuid_v2(&mut uuid, device)
-        })?;
+        check("cuDeviceGetUuid_v2", name, unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })?;
     } else {
         // SAFETY: writes 16 bytes; present, it is one of `SYMBOLS`.
-        check("cuDeviceGetUuid", name, unsafe {
-            sys::cuDeviceGetUuid(&mut uuid, device)
-        })?;
+        check("cuDeviceGetUuid", name, unsafe { sys::cuDeviceGetUuid(&mut uuid, device) })?;
     }
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
@@ -199,9 +186,7 @@ pub(crate) fn check(call: &'static str, device: &str, code: CUresult) -> Result<
         let answer = unsafe { ask(code, &mut text) };
         match answer == CUresult::CUDA_SUCCESS && !text.is_null() {
             // SAFETY: a static, terminated string of the driver.
-            true => unsafe { CStr::from_ptr(text) }
-                .to_string_lossy()
-                .into_owned(),
+            true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
             false => "unknown".into(),
         }
     };

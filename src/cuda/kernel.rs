@@ -42,25 +42,18 @@ impl KernelSource {
             source,
         })?;
         let name = path.display().to_string();
-        let problem = |problem| Error::Kernel {
-            kernel: name.clone(),
-            problem,
-        };
+        let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
         let entries = entries(&ptx);
         let listed = entries.join(", ");
         let entry = match (entry, entries.as_slice()) {
             (_, []) => return Err(problem("no .entry in it: is this PTX text?".into())),
-            (Some(entry), _) if entries.iter().any(|e| *e == entry) => entry,
+            (Some(entry), _) if entries.contains(&entry) => entry,
             (Some(entry), _) => {
-                return Err(problem(format!(
-                    "it has no entry `{entry}`; it has: {listed}"
-                )));
+                return Err(problem(format!("it has no entry `{entry}`; it has: {listed}")));
             }
             (None, [entry]) => entry.clone(),
             (None, _) => {
-                return Err(problem(format!(
-                    "it has several entries, name one as FILE.ptx:ENTRY: {listed}"
-                )));
+                return Err(problem(format!("it has several entries, name one as FILE.ptx:ENTRY: {listed}")));
             }
         };
         Ok(Self { name, ptx, entry })
@@ -70,9 +63,7 @@ impl KernelSource {
 /// A colon after the last `.ptx` or path separator parts the entry from the file, so that `C:\…` stays whole.
 fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     match argument.rsplit_once(':') {
-        Some((path, entry))
-            if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) =>
-        {
+        Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
             (Path::new(path).into(), Some(entry.into()))
         }
         _ => (Path::new(argument).into(), None),
@@ -114,20 +105,15 @@ impl Kernel {
     /// The compiler's log where it refuses; the driver's answer where the entry is missing.
     pub fn load(context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
         context.bind()?;
-        let problem = |problem| Error::Kernel {
-            kernel: source.name.clone(),
-            problem,
-        };
+        let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
         let ptx = CString::new(source.ptx.as_str())
             .map_err(|_| problem("it has a zero byte: is this PTX text?".into()))?;
-        let entry = CString::new(source.entry.as_str())
-            .map_err(|_| problem("its entry has a zero byte".into()))?;
+        let entry =
+            CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
 
         let mut log = vec![0u8; 16 * 1024];
-        let mut options = [
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
+        let mut options =
+            [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // The API passes integers in the pointers' place.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = std::ptr::null_mut();
@@ -144,26 +130,14 @@ impl Kernel {
         if code != CUresult::CUDA_SUCCESS {
             let log = String::from_utf8_lossy(&log);
             let log = log.trim_end_matches('\0').trim();
-            let answer = context
-                .check("cuModuleLoadDataEx", code)
-                .err()
-                .map(|error| error.to_string());
+            let answer = context.check("cuModuleLoadDataEx", code).err().map(|error| error.to_string());
             let answer = answer.unwrap_or_default();
-            return Err(problem(if log.is_empty() {
-                answer
-            } else {
-                format!("{answer}\n{log}")
-            }));
+            return Err(problem(if log.is_empty() { answer } else { format!("{answer}\n{log}") }));
         }
         // From here on Drop unloads.
-        let mut kernel = Self {
-            function: std::ptr::null_mut(),
-            module,
-            context: context.clone(),
-        };
+        let mut kernel = Self { function: std::ptr::null_mut(), module, context: context.clone() };
         // SAFETY: a loaded module and a terminated name.
-        let code =
-            unsafe { sys::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
+        let code = unsafe { sys::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
@@ -216,9 +190,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         // SAFETY: loaded above; the streams that ran it are idle: whoever drops a kernel waits first.
-        self.context.cleanup("cuModuleUnload", || unsafe {
-            sys::cuModuleUnload(self.module)
-        });
+        self.context.cleanup("cuModuleUnload", || unsafe { sys::cuModuleUnload(self.module) });
     }
 }
 
@@ -233,14 +205,8 @@ mod tests {
             (path.display().to_string(), entry)
         };
         assert_eq!(split("a.ptx"), ("a.ptx".into(), None));
-        assert_eq!(
-            split("dir/a.ptx:wave"),
-            ("dir/a.ptx".into(), Some("wave".into()))
-        );
-        assert_eq!(
-            split("C:\\kernels\\a.ptx"),
-            ("C:\\kernels\\a.ptx".into(), None)
-        );
+        assert_eq!(split("dir/a.ptx:wave"), ("dir/a.ptx".into(), Some("wave".into())));
+        assert_eq!(split("C:\\kernels\\a.ptx"), ("C:\\kernels\\a.ptx".into(), None));
         assert_eq!(split("a:b/c.ptx"), ("a:b/c.ptx".into(), None));
     }
 
@@ -253,19 +219,14 @@ mod tests {
 
     #[test]
     fn a_bad_file_says_what_is_wrong() {
-        let error = KernelSource::from_argument("/no/such/file.ptx")
-            .unwrap_err()
-            .to_string();
+        let error = KernelSource::from_argument("/no/such/file.ptx").unwrap_err().to_string();
         assert!(error.contains("cannot read /no/such/file.ptx"), "{error}");
         let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let error = KernelSource::from_argument(here).unwrap_err().to_string();
         assert!(error.contains("no .entry"), "{error}");
         let wave = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx:nothing");
         let error = KernelSource::from_argument(wave).unwrap_err().to_string();
-        assert!(
-            error.contains("no entry `nothing`") && error.contains("wave"),
-            "{error}"
-        );
+        assert!(error.contains("no entry `nothing`") && error.contains("wave"), "{error}");
     }
 
     #[test]

@@ -35,10 +35,7 @@ impl DeviceUuid {
     /// Reads what `Display` writes: hexadecimal with or without dashes, `GPU-` or `MIG-` in front, any case.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
-        let text = text
-            .strip_prefix("gpu-")
-            .or(text.strip_prefix("mig-"))
-            .unwrap_or(&text);
+        let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
         let digits: Vec<u8> = text
             .chars()
             .filter(|&c| c != '-')
@@ -77,15 +74,9 @@ impl fmt::Display for Mismatch {
         match self {
             Self::NoTwin => f.write_str("no CUDA device has its UUID"),
             Self::Group(size) => write!(f, "it is one of a device group of {size}"),
-            Self::NoExtensions => {
-                f.write_str("it lacks the extensions that export memory and semaphores")
-            }
+            Self::NoExtensions => f.write_str("it lacks the extensions that export memory and semaphores"),
             Self::Buffer => write!(f, "it cannot export a buffer as {}", super::handle::NAME),
-            Self::Timeline => write!(
-                f,
-                "it cannot export a timeline semaphore as {}",
-                super::handle::NAME
-            ),
+            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", super::handle::NAME),
             Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
         }
     }
@@ -99,10 +90,7 @@ pub fn find_twin<'a>(
     vulkan: &AdapterInfo,
     cuda: &'a [cuda::DeviceInfo],
 ) -> Result<&'a cuda::DeviceInfo, Mismatch> {
-    let twin = cuda
-        .iter()
-        .find(|device| device.uuid == vulkan.uuid)
-        .ok_or(Mismatch::NoTwin)?;
+    let twin = cuda.iter().find(|device| device.uuid == vulkan.uuid).ok_or(Mismatch::NoTwin)?;
     if vulkan.group_size > 1 {
         return Err(Mismatch::Group(vulkan.group_size));
     }
@@ -134,11 +122,7 @@ pub(crate) mod tests {
             driver: "driver".into(),
             api_version: ash::vk::API_VERSION_1_3,
             group_size: 1,
-            exports: Exports {
-                buffer: true,
-                timeline: true,
-                extensions: true,
-            },
+            exports: Exports { buffer: true, timeline: true, extensions: true },
             missing_features: Vec::new(),
             queue_family: Some(0),
             largest_buffer: (1 << 32, "maxBufferSize"),
@@ -159,16 +143,9 @@ pub(crate) mod tests {
     #[test]
     fn the_uuid_pairs_whatever_the_order() {
         for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
-            let cuda: Vec<_> = order
-                .iter()
-                .enumerate()
-                .map(|(i, &id)| cuda_device(i as i32, id))
-                .collect();
+            let cuda: Vec<_> = order.iter().enumerate().map(|(i, &id)| cuda_device(i as i32, id)).collect();
             for id in [1, 2, 3] {
-                assert_eq!(
-                    find_twin(&adapter(id), &cuda).map(|d| d.uuid),
-                    Ok(DeviceUuid([id; 16]))
-                );
+                assert_eq!(find_twin(&adapter(id), &cuda).map(|d| d.uuid), Ok(DeviceUuid([id; 16])));
             }
             assert_eq!(find_twin(&adapter(4), &cuda), Err(Mismatch::NoTwin));
         }
@@ -184,19 +161,10 @@ pub(crate) mod tests {
         };
         assert_eq!(verdict(|_| ()), Ok(0));
         assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
-        assert_eq!(
-            verdict(|i| i.exports.extensions = false),
-            Err(Mismatch::NoExtensions)
-        );
+        assert_eq!(verdict(|i| i.exports.extensions = false), Err(Mismatch::NoExtensions));
         assert_eq!(verdict(|i| i.exports.buffer = false), Err(Mismatch::Buffer));
-        assert_eq!(
-            verdict(|i| i.exports.timeline = false),
-            Err(Mismatch::Timeline)
-        );
-        let old = cuda::DeviceInfo {
-            timeline_interop: false,
-            ..cuda_device(0, 1)
-        };
+        assert_eq!(verdict(|i| i.exports.timeline = false), Err(Mismatch::Timeline));
+        let old = cuda::DeviceInfo { timeline_interop: false, ..cuda_device(0, 1) };
         assert_eq!(find_twin(&adapter(1), &[old]), Err(Mismatch::CudaTimeline));
     }
 
@@ -206,14 +174,8 @@ pub(crate) mod tests {
         let text = uuid.to_string();
         assert_eq!(text, "00112233-4455-6677-8899-aabbccddeeff");
         assert_eq!(DeviceUuid::parse(&text), Some(uuid));
-        assert_eq!(
-            DeviceUuid::parse(&format!("GPU-{}", text.to_uppercase())),
-            Some(uuid)
-        );
+        assert_eq!(DeviceUuid::parse(&format!("GPU-{}", text.to_uppercase())), Some(uuid));
         assert_eq!(DeviceUuid::parse("0011"), None);
-        assert_eq!(
-            DeviceUuid::parse("zz112233-4455-6677-8899-aabbccddeeff"),
-            None
-        );
+        assert_eq!(DeviceUuid::parse("zz112233-4455-6677-8899-aabbccddeeff"), None);
     }
 }

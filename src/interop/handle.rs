@@ -14,15 +14,11 @@ use crate::vulkan::Device;
 /// The handle type of exported memory.
 pub const MEMORY: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
 /// The handle type of exported semaphores.
-pub const SEMAPHORE: vk::ExternalSemaphoreHandleTypeFlags =
-    vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
+pub const SEMAPHORE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
 /// The name for people.
 pub const NAME: &str = "OPAQUE_FD";
 /// The device extensions that hand the handles out.
-pub const DEVICE_EXTENSIONS: [&CStr; 2] = [
-    khr::external_memory_fd::NAME,
-    khr::external_semaphore_fd::NAME,
-];
+pub const DEVICE_EXTENSIONS: [&CStr; 2] = [khr::external_memory_fd::NAME, khr::external_semaphore_fd::NAME];
 
 /// The functions of the extension that exports memory.
 pub(crate) type MemoryFns = khr::external_memory_fd::Device;
@@ -31,9 +27,7 @@ pub(crate) type SemaphoreFns = khr::external_semaphore_fd::Device;
 
 /// A new descriptor of `memory`, which was allocated with `VkExportMemoryAllocateInfo`.
 pub(super) fn export_memory(device: &Device, memory: vk::DeviceMemory) -> Result<OwnedFd> {
-    let info = vk::MemoryGetFdInfoKHR::default()
-        .memory(memory)
-        .handle_type(MEMORY);
+    let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(MEMORY);
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let fd = unsafe { device.memory_handles()?.get_memory_fd(&info) }
         .map_err(device.failed("vkGetMemoryFdKHR"))?;
@@ -43,9 +37,7 @@ pub(super) fn export_memory(device: &Device, memory: vk::DeviceMemory) -> Result
 
 /// A new descriptor of `semaphore`, which was created with `VkExportSemaphoreCreateInfo`.
 pub(super) fn export_semaphore(device: &Device, semaphore: vk::Semaphore) -> Result<OwnedFd> {
-    let info = vk::SemaphoreGetFdInfoKHR::default()
-        .semaphore(semaphore)
-        .handle_type(SEMAPHORE);
+    let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(semaphore).handle_type(SEMAPHORE);
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
     let fd = unsafe { device.semaphore_handles()?.get_semaphore_fd(&info) }
         .map_err(device.failed("vkGetSemaphoreFdKHR"))?;

@@ -36,16 +36,15 @@ impl ExportedBuffer {
     /// # Errors
     /// Out of memory, or a device that was made without `interop`.
     pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
-        let mut external =
-            vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle::MEMORY);
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle::MEMORY);
         let info = vk::BufferCreateInfo::default()
             .size(size)
             .usage(usage)
             .sharing_mode(vk::SharingMode::EXCLUSIVE)
             .push_next(&mut external);
         // SAFETY: a live device and a plain description.
-        let buffer = unsafe { device.raw().create_buffer(&info, None) }
-            .map_err(device.failed("vkCreateBuffer"))?;
+        let buffer =
+            unsafe { device.raw().create_buffer(&info, None) }.map_err(device.failed("vkCreateBuffer"))?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
         let mut exported = Self {
             buffer,
@@ -57,10 +56,7 @@ impl ExportedBuffer {
         // SAFETY: made above.
         let requirements = unsafe { device.raw().get_buffer_memory_requirements(buffer) };
         let memory_type = device
-            .memory_type(
-                requirements.memory_type_bits,
-                vk::MemoryPropertyFlags::DEVICE_LOCAL,
-            )
+            .memory_type(requirements.memory_type_bits, vk::MemoryPropertyFlags::DEVICE_LOCAL)
             // Every buffer has at least one memory type; without a device-local one any of them will do.
             .unwrap_or(requirements.memory_type_bits.trailing_zeros());
         let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(handle::MEMORY);
@@ -122,9 +118,7 @@ impl ImportedMemory {
     fn new(context: &Arc<Context>, handle: OwnedFd, size: u64) -> Result<Self> {
         let desc = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
             type_: sys::CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-            handle: sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
-                fd: handle.as_raw_fd(),
-            },
+            handle: sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 { fd: handle.as_raw_fd() },
             size,
             flags: sys::CUDA_EXTERNAL_MEMORY_DEDICATED,
             reserved: [0; 16],
@@ -132,24 +126,18 @@ impl ImportedMemory {
         let mut raw = std::ptr::null_mut();
         context.bind()?;
         // SAFETY: `desc` is filled as its type asks, and `handle` is open.
-        context.check("cuImportExternalMemory", unsafe {
-            sys::cuImportExternalMemory(&mut raw, &desc)
-        })?;
+        let code = unsafe { sys::cuImportExternalMemory(&mut raw, &desc) };
+        context.check("cuImportExternalMemory", code)?;
         // The import succeeded, so the descriptor is CUDA's now. Had it failed, `handle` would have closed it.
         let _ = handle.into_raw_fd();
-        Ok(Self {
-            raw,
-            context: context.clone(),
-        })
+        Ok(Self { raw, context: context.clone() })
     }
 }
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
         // SAFETY: imported above; its mapping was freed before (`MappedMemory`'s field order).
-        self.context.cleanup("cuDestroyExternalMemory", || unsafe {
-            sys::cuDestroyExternalMemory(self.raw)
-        });
+        self.context.cleanup("cuDestroyExternalMemory", || unsafe { sys::cuDestroyExternalMemory(self.raw) });
     }
 }
 
@@ -166,29 +154,15 @@ impl MappedMemory {
     ///
     /// # Errors
     /// 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
-    pub fn import(
-        context: &Arc<Context>,
-        handle: OwnedFd,
-        allocation_size: u64,
-        size: u64,
-    ) -> Result<Self> {
+    pub fn import(context: &Arc<Context>, handle: OwnedFd, allocation_size: u64, size: u64) -> Result<Self> {
         let imported = ImportedMemory::new(context, handle, allocation_size)?;
-        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
-            offset: 0,
-            size,
-            flags: 0,
-            reserved: [0; 16],
-        };
+        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.
         context.check("cuExternalMemoryGetMappedBuffer", unsafe {
             sys::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
         })?;
-        Ok(Self {
-            pointer,
-            size,
-            imported,
-        })
+        Ok(Self { pointer, size, imported })
     }
 
     /// The address in CUDA's address space.
@@ -205,9 +179,7 @@ impl MappedMemory {
 impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: mapped above; the stream that used it is idle: whoever drops shared memory waits first.
-        self.imported
-            .context
-            .cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+        self.imported.context.cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
     }
 }
 
@@ -229,12 +201,7 @@ impl SharedBuffer {
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
         let exported = ExportedBuffer::new(device, size, usage)?;
-        let mapped = MappedMemory::import(
-            context,
-            exported.export()?,
-            exported.allocation_size(),
-            size,
-        )?;
+        let mapped = MappedMemory::import(context, exported.export()?, exported.allocation_size(), size)?;
         Ok(Self { mapped, exported })
     }
 

@@ -26,15 +26,8 @@ pub enum Owner {
 
 impl Owner {
     /// Before Vulkan's first use in a frame.
-    pub fn acquire(
-        self,
-        buffer: vk::Buffer,
-        family: u32,
-        use_: Access,
-    ) -> vk::BufferMemoryBarrier2<'static> {
-        let barrier = whole(buffer)
-            .dst_stage_mask(use_.stage)
-            .dst_access_mask(use_.access);
+    pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
+        let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
             // The source stage is the one that the semaphore wait names: it chains the barrier behind the wait.
             // What CUDA wrote was made available by its signal, so there is no source access.
@@ -52,20 +45,13 @@ impl Owner {
     }
 
     /// After Vulkan's last use in a frame.
-    pub fn release(
-        self,
-        buffer: vk::Buffer,
-        family: u32,
-        use_: Access,
-    ) -> vk::BufferMemoryBarrier2<'static> {
-        let barrier = whole(buffer)
-            .src_stage_mask(use_.stage)
-            .src_access_mask(use_.access);
+    pub fn release(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
+        let barrier = whole(buffer).src_stage_mask(use_.stage).src_access_mask(use_.access);
         match self {
             // Who comes next is ordered by the semaphore that the submission signals.
-            Self::External => barrier
-                .src_queue_family_index(family)
-                .dst_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL),
+            Self::External => {
+                barrier.src_queue_family_index(family).dst_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
+            }
             Self::Queue => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
                 .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
@@ -75,9 +61,7 @@ impl Owner {
 }
 
 fn whole(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
-    vk::BufferMemoryBarrier2::default()
-        .buffer(buffer)
-        .size(vk::WHOLE_SIZE)
+    vk::BufferMemoryBarrier2::default().buffer(buffer).size(vk::WHOLE_SIZE)
 }
 
 #[cfg(test)]
@@ -113,10 +97,7 @@ mod tests {
             Owner::Queue.acquire(vk::Buffer::null(), 3, READ),
             Owner::Queue.release(vk::Buffer::null(), 3, READ),
         ] {
-            assert_eq!(
-                barrier.src_queue_family_index,
-                barrier.dst_queue_family_index
-            );
+            assert_eq!(barrier.src_queue_family_index, barrier.dst_queue_family_index);
         }
     }
 }

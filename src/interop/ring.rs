@@ -34,10 +34,7 @@ pub struct Turn {
 impl Ring {
     /// A ring of `depth` slots; `None` outside 1..=[`MAX_DEPTH`].
     pub fn new(depth: u32) -> Option<Self> {
-        (depth <= MAX_DEPTH)
-            .then(|| NonZeroU32::new(depth))
-            .flatten()
-            .map(|depth| Self { depth })
+        (depth <= MAX_DEPTH).then(|| NonZeroU32::new(depth)).flatten().map(|depth| Self { depth })
     }
 
     /// How many slots it has.
@@ -64,9 +61,7 @@ impl Ring {
 impl Default for Ring {
     /// Three slots: one being written, one being read, one in between.
     fn default() -> Self {
-        Self {
-            depth: NonZeroU32::MIN.saturating_add(2),
-        }
+        Self { depth: NonZeroU32::MIN.saturating_add(2) }
     }
 }
 
@@ -116,11 +111,8 @@ mod tests {
         let mut seen = HashSet::from([start.clone()]);
         let mut todo = vec![start];
         while let Some(state) = todo.pop() {
-            let next = [
-                step_cpu(&state, flights, plan),
-                step_cuda(&state, plan)?,
-                step_vulkan(&state, plan)?,
-            ];
+            let next =
+                [step_cpu(&state, flights, plan), step_cuda(&state, plan)?, step_vulkan(&state, plan)?];
             if state.vulkan < FRAMES * 4 && next.iter().all(Option::is_none) {
                 return Err(format!("deadlock in {state:?}"));
             }
@@ -137,10 +129,7 @@ mod tests {
     fn step_cpu(state: &State, flights: u64, plan: &dyn Fn(u64) -> Turn) -> Option<State> {
         let frame = state.enqueued / 2;
         let paced = frame < flights || state.free >= plan(frame - flights).signal_free;
-        (frame < FRAMES && paced).then(|| State {
-            enqueued: state.enqueued + 1,
-            ..state.clone()
-        })
+        (frame < FRAMES && paced).then(|| State { enqueued: state.enqueued + 1, ..state.clone() })
     }
 
     fn step_cuda(state: &State, plan: &dyn Fn(u64) -> Turn) -> Result<Option<State>, String> {
@@ -149,10 +138,7 @@ mod tests {
             return Ok(None);
         }
         let turn = plan(frame);
-        let mut next = State {
-            cuda: state.cuda + 1,
-            ..state.clone()
-        };
+        let mut next = State { cuda: state.cuda + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
             0 if turn.wait_free.is_some_and(|value| state.free < value) => return Ok(None),
@@ -176,10 +162,7 @@ mod tests {
             return Ok(None);
         }
         let turn = plan(frame);
-        let mut next = State {
-            vulkan: state.vulkan + 1,
-            ..state.clone()
-        };
+        let mut next = State { vulkan: state.vulkan + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
             0 if state.ready < turn.wait_ready => return Ok(None),
@@ -201,10 +184,7 @@ mod tests {
             for flights in 1..=6 {
                 let ring = Ring::new(depth).unwrap();
                 let states = explore(depth, flights, &|frame| ring.turn(frame));
-                assert!(
-                    states.as_ref().is_ok_and(|&n| n > 50),
-                    "K = {depth}, F = {flights}: {states:?}"
-                );
+                assert!(states.as_ref().is_ok_and(|&n| n > 50), "K = {depth}, F = {flights}: {states:?}");
             }
         }
     }
@@ -213,23 +193,12 @@ mod tests {
     #[test]
     fn the_simulation_finds_broken_plans() {
         let ring = Ring::new(2).unwrap();
-        let broken: [(&str, fn(Turn) -> Turn); 5] = [
-            ("no wait for free", |t| Turn {
-                wait_free: None,
-                ..t
-            }),
-            ("wait for the frame before", |t| Turn {
-                wait_free: t.wait_free.map(|v| v - 1),
-                ..t
-            }),
-            ("wait for a later frame", |t| Turn {
-                wait_free: t.wait_free.map(|v| v + 2),
-                ..t
-            }),
-            ("wait for an earlier ready", |t| Turn {
-                wait_ready: t.wait_ready - 1,
-                ..t
-            }),
+        type Change = fn(Turn) -> Turn;
+        let broken: [(&str, Change); 5] = [
+            ("no wait for free", |t| Turn { wait_free: None, ..t }),
+            ("wait for the frame before", |t| Turn { wait_free: t.wait_free.map(|v| v - 1), ..t }),
+            ("wait for a later frame", |t| Turn { wait_free: t.wait_free.map(|v| v + 2), ..t }),
+            ("wait for an earlier ready", |t| Turn { wait_ready: t.wait_ready - 1, ..t }),
             ("the other slot", |t| Turn { slot: 0, ..t }),
         ];
         for (what, change) in broken {

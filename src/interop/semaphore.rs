@@ -24,19 +24,13 @@ struct ExportedTimeline {
 impl ExportedTimeline {
     /// The counter starts at 0.
     fn new(device: &Device) -> Result<Self> {
-        let mut kind =
-            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(handle::SEMAPHORE);
-        let info = vk::SemaphoreCreateInfo::default()
-            .push_next(&mut kind)
-            .push_next(&mut export);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind).push_next(&mut export);
         // SAFETY: a live device with timeline semaphores enabled, whose export was asked for and granted.
         let raw = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
-        Ok(Self {
-            raw,
-            device: device.clone(),
-        })
+        Ok(Self { raw, device: device.clone() })
     }
 }
 
@@ -56,7 +50,8 @@ struct ImportedTimeline {
 impl ImportedTimeline {
     fn new(context: &Arc<Context>, handle: OwnedFd) -> Result<Self> {
         let desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
-            type_: sys::CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
+            type_:
+                sys::CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
             handle: sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 { fd: handle.as_raw_fd() },
             flags: 0,
             reserved: [0; 16],
@@ -64,15 +59,11 @@ impl ImportedTimeline {
         let mut raw = std::ptr::null_mut();
         context.bind()?;
         // SAFETY: `desc` is filled as its type asks, and `handle` is open.
-        context.check("cuImportExternalSemaphore", unsafe {
-            sys::cuImportExternalSemaphore(&mut raw, &desc)
-        })?;
+        let code = unsafe { sys::cuImportExternalSemaphore(&mut raw, &desc) };
+        context.check("cuImportExternalSemaphore", code)?;
         // The import succeeded, so the descriptor is CUDA's now. Had it failed, `handle` would have closed it.
         let _ = handle.into_raw_fd();
-        Ok(Self {
-            raw,
-            context: context.clone(),
-        })
+        Ok(Self { raw, context: context.clone() })
     }
 }
 
@@ -80,9 +71,7 @@ impl Drop for ImportedTimeline {
     fn drop(&mut self) {
         // SAFETY: imported above; the stream that used it is idle: whoever drops a shared timeline waits first.
         self.context
-            .cleanup("cuDestroyExternalSemaphore", || unsafe {
-                sys::cuDestroyExternalSemaphore(self.raw)
-            });
+            .cleanup("cuDestroyExternalSemaphore", || unsafe { sys::cuDestroyExternalSemaphore(self.raw) });
     }
 }
 
@@ -99,8 +88,7 @@ impl SharedTimeline {
     /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
     pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
         let exported = ExportedTimeline::new(device)?;
-        let imported =
-            ImportedTimeline::new(context, handle::export_semaphore(device, exported.raw)?)?;
+        let imported = ImportedTimeline::new(context, handle::export_semaphore(device, exported.raw)?)?;
         Ok(Self { imported, exported })
     }
 
@@ -132,15 +120,8 @@ impl SharedTimeline {
 
     /// The same for a Vulkan submission: as a wait, `stage` is the first stage that must wait; as a signal, the last
     /// stage whose work must be done.
-    pub fn vulkan(
-        &self,
-        value: u64,
-        stage: vk::PipelineStageFlags2,
-    ) -> vk::SemaphoreSubmitInfo<'static> {
-        vk::SemaphoreSubmitInfo::default()
-            .semaphore(self.exported.raw)
-            .value(value)
-            .stage_mask(stage)
+    pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
+        vk::SemaphoreSubmitInfo::default().semaphore(self.exported.raw).value(value).stage_mask(stage)
     }
 
     /// The counter as it is now; does not wait.

@@ -41,12 +41,7 @@ impl ComputeProducer {
             })
             .collect::<Result<Vec<_>>>()?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Ok(Self {
-            pipeline: Pipeline::new(device, &slots)?,
-            buffers,
-            slots,
-            grid,
-        })
+        Ok(Self { pipeline: Pipeline::new(device, &slots)?, buffers, slots, grid })
     }
 }
 
@@ -67,10 +62,7 @@ impl Producer for ComputeProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let slot = self.slot_of(frame.index);
         let buffer = self.buffers[slot].raw();
-        let writes = (
-            vk::PipelineStageFlags2::COMPUTE_SHADER,
-            vk::AccessFlags2::SHADER_STORAGE_WRITE,
-        );
+        let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (DRAW_READS.stage, DRAW_READS.access);
         let device = &self.pipeline.device;
         // The draw that read this slot K frames ago must be done (no memory to make visible: it only read).
@@ -78,8 +70,7 @@ impl Producer for ComputeProducer {
         let written = buffer_barrier(buffer, writes, reads);
         // SAFETY: recording, outside a render pass; the buffer is alive.
         unsafe { pipeline_barrier(device, commands, &[reuse], &[]) };
-        self.pipeline
-            .dispatch(commands, slot, self.grid, frame.time);
+        self.pipeline.dispatch(commands, slot, self.grid, frame.time);
         // SAFETY: as above.
         unsafe { pipeline_barrier(device, commands, &[written], &[]) };
     }
@@ -127,30 +118,24 @@ impl Pipeline {
             .descriptor_count(1)
             .stage_flags(vk::ShaderStageFlags::COMPUTE)];
         let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&binding);
-        // SAFETY (all calls here): a live device, and descriptions that point to locals.
+        // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
         made.set_layout = unsafe { vk.create_descriptor_set_layout(&info, None) }
             .map_err(device.failed("vkCreateDescriptorSetLayout"))?;
         let set_layouts = vec![made.set_layout; slots.len()];
-        let constants = [vk::PushConstantRange::default()
-            .stage_flags(vk::ShaderStageFlags::COMPUTE)
-            .size(12)];
+        let constants =
+            [vk::PushConstantRange::default().stage_flags(vk::ShaderStageFlags::COMPUTE).size(12)];
         let info = vk::PipelineLayoutCreateInfo::default()
             .set_layouts(&set_layouts[..1])
             .push_constant_ranges(&constants);
         // SAFETY: as above.
         made.layout = unsafe { vk.create_pipeline_layout(&info, None) }
             .map_err(device.failed("vkCreatePipelineLayout"))?;
-        let module = ShaderModule::new(
-            device,
-            include_bytes!(concat!(env!("OUT_DIR"), "/wave.spv")),
-        )?;
+        let module = ShaderModule::new(device, include_bytes!(concat!(env!("OUT_DIR"), "/wave.spv")))?;
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module.raw())
             .name(c"wave");
-        let info = [vk::ComputePipelineCreateInfo::default()
-            .stage(stage)
-            .layout(made.layout)];
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(made.layout)];
         // SAFETY: as above; on failure ash hands back what was made, of which there is nothing with one pipeline.
         made.raw = unsafe { vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?[0];
@@ -158,22 +143,17 @@ impl Pipeline {
         let sizes = [vk::DescriptorPoolSize::default()
             .ty(vk::DescriptorType::STORAGE_BUFFER)
             .descriptor_count(slots.len() as u32)];
-        let info = vk::DescriptorPoolCreateInfo::default()
-            .max_sets(slots.len() as u32)
-            .pool_sizes(&sizes);
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(slots.len() as u32).pool_sizes(&sizes);
         // SAFETY: as above.
         made.pool = unsafe { vk.create_descriptor_pool(&info, None) }
             .map_err(device.failed("vkCreateDescriptorPool"))?;
-        let info = vk::DescriptorSetAllocateInfo::default()
-            .descriptor_pool(made.pool)
-            .set_layouts(&set_layouts);
+        let info =
+            vk::DescriptorSetAllocateInfo::default().descriptor_pool(made.pool).set_layouts(&set_layouts);
         // SAFETY: as above; the pool was sized for this.
         made.sets = unsafe { vk.allocate_descriptor_sets(&info) }
             .map_err(device.failed("vkAllocateDescriptorSets"))?;
         for (&set, &buffer) in made.sets.iter().zip(slots) {
-            let buffers = [vk::DescriptorBufferInfo::default()
-                .buffer(buffer)
-                .range(vk::WHOLE_SIZE)];
+            let buffers = [vk::DescriptorBufferInfo::default().buffer(buffer).range(vk::WHOLE_SIZE)];
             let write = [vk::WriteDescriptorSet::default()
                 .dst_set(set)
                 .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
@@ -207,12 +187,7 @@ impl Pipeline {
                 0,
                 bytemuck::bytes_of(&constants),
             );
-            vk.cmd_dispatch(
-                commands,
-                groups.min(MAX_GROUPS) as u32,
-                groups.div_ceil(MAX_GROUPS) as u32,
-                1,
-            );
+            vk.cmd_dispatch(commands, groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32, 1);
         }
     }
 }

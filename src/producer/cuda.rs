@@ -112,10 +112,7 @@ impl Producer for CudaProducer {
             // Only the stage that reads waits; what comes before it (and the frame before) goes on.
             wait: Some(self.ready.vulkan(turn.wait_ready, DRAW_READS.stage)),
             // All commands, because the release barrier must be done too.
-            signal: Some(
-                self.free
-                    .vulkan(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS),
-            ),
+            signal: Some(self.free.vulkan(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)),
         }
     }
 

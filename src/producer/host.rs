@@ -36,12 +36,7 @@ impl HostProducer {
                 )
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self {
-            slots: buffers.iter().map(Buffer::raw).collect(),
-            buffers,
-            grid,
-            device: device.clone(),
-        })
+        Ok(Self { slots: buffers.iter().map(Buffer::raw).collect(), buffers, grid, device: device.clone() })
     }
 }
 
@@ -63,21 +58,15 @@ impl Producer for HostProducer {
         let (grid, turn) = (self.grid, wave::turn(frame.time) as f32);
         let slot = self.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut().ok_or_else(|| {
-            Error::Unsupported(format!(
-                "{} has no memory that the CPU can write",
-                self.device.info().name
-            ))
+            Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
         })?;
         // Mapped memory starts at a multiple of 64 bytes at least, so the cast holds.
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
-        vertices
-            .par_chunks_mut(grid.cols as usize)
-            .enumerate()
-            .for_each(|(row, vertices)| {
-                for (col, vertex) in vertices.iter_mut().enumerate() {
-                    *vertex = wave::vertex(grid, col as u32, row as u32, turn);
-                }
-            });
+        vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
+            for (col, vertex) in vertices.iter_mut().enumerate() {
+                *vertex = wave::vertex(grid, col as u32, row as u32, turn);
+            }
+        });
         Ok(())
     }
 

@@ -43,10 +43,8 @@ pub struct FrameSync {
 }
 
 /// How the draw reads a slot: as a storage buffer in the vertex shader.
-pub const DRAW_READS: Access = Access {
-    stage: vk::PipelineStageFlags2::VERTEX_SHADER,
-    access: vk::AccessFlags2::SHADER_STORAGE_READ,
-};
+pub const DRAW_READS: Access =
+    Access { stage: vk::PipelineStageFlags2::VERTEX_SHADER, access: vk::AccessFlags2::SHADER_STORAGE_READ };
 
 /// What every slot's buffer may be used for: drawing, and read-back for tests.
 pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
@@ -102,12 +100,7 @@ pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
     if grid.bytes() <= limit {
         return Ok(());
     }
-    Err(Error::Unsupported(too_large(
-        grid,
-        limit,
-        name,
-        &device.info().name,
-    )))
+    Err(Error::Unsupported(too_large(grid, limit, name, &device.info().name)))
 }
 
 fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
@@ -130,12 +123,7 @@ pub fn read_slot(
 ) -> Result<Vec<Vertex>> {
     producer.wait_idle()?;
     queue.wait_idle()?;
-    let bytes = read_buffer(
-        queue,
-        producer.slots()[slot],
-        grid.bytes(),
-        producer.owner(),
-    )?;
+    let bytes = read_buffer(queue, producer.slots()[slot], grid.bytes(), producer.owner())?;
     Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
 }
 
@@ -145,23 +133,11 @@ mod tests {
 
     #[test]
     fn a_field_that_does_not_fit_says_what_would() {
-        let text = too_large(
-            Grid {
-                cols: 20_000,
-                rows: 20_000,
-            },
-            0xffe0_0000,
-            "maxMemoryAllocationSize",
-            "Toy GPU",
-        );
-        for part in [
-            "20000x20000",
-            "6400000000",
-            "4292870144",
-            "maxMemoryAllocationSize",
-            "Toy GPU",
-            "16379x16379",
-        ] {
+        let text =
+            too_large(Grid { cols: 20_000, rows: 20_000 }, 0xffe0_0000, "maxMemoryAllocationSize", "Toy GPU");
+        for part in
+            ["20000x20000", "6400000000", "4292870144", "maxMemoryAllocationSize", "Toy GPU", "16379x16379"]
+        {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
         assert!(16379u64.pow(2) * 16 <= 0xffe0_0000 && 16380u64.pow(2) * 16 > 0xffe0_0000);

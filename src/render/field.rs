@@ -8,8 +8,7 @@ use gpu_allocator::MemoryLocation;
 use super::targets::{Attachments, DEPTH_FORMAT, SAMPLES};
 use super::{Camera, ColorMap, mesh};
 use crate::vulkan::{
-    Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier,
-    pipeline_barrier,
+    Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
 };
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -83,20 +82,13 @@ impl FieldRenderer {
             })
             .collect::<Result<Vec<_>>>()?;
         let tile = mesh::tile_indices();
-        let indices = uploaded(
-            &device,
-            "indices",
-            bytemuck::cast_slice(&tile),
-            vk::BufferUsageFlags::INDEX_BUFFER,
-        )?;
+        let indices =
+            uploaded(&device, "indices", bytemuck::cast_slice(&tile), vk::BufferUsageFlags::INDEX_BUFFER)?;
         let palette = Image::new(
             &device,
             &ImageDesc {
                 label: "colour map",
-                extent: vk::Extent2D {
-                    width: PALETTE_TEXELS,
-                    height: 1,
-                },
+                extent: vk::Extent2D { width: PALETTE_TEXELS, height: 1 },
                 format: vk::Format::R8G8B8A8_SRGB,
                 samples: vk::SampleCountFlags::TYPE_1,
                 usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST,
@@ -123,28 +115,14 @@ impl FieldRenderer {
     pub fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let texels = map.texels(PALETTE_TEXELS as usize);
         let bytes = bytemuck::cast_slice(&texels);
-        let staging = uploaded(
-            &self.device,
-            "colour map upload",
-            bytes,
-            vk::BufferUsageFlags::TRANSFER_SRC,
-        )?;
+        let staging = uploaded(&self.device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
         let aspect = vk::ImageAspectFlags::COLOR;
-        let sampled = (
-            vk::PipelineStageFlags2::FRAGMENT_SHADER,
-            vk::AccessFlags2::SHADER_SAMPLED_READ,
-        );
-        let written = (
-            vk::PipelineStageFlags2::ALL_TRANSFER,
-            vk::AccessFlags2::TRANSFER_WRITE,
-        );
+        let sampled = (vk::PipelineStageFlags2::FRAGMENT_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ);
+        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
         let before = image_barrier(
             self.palette.raw(),
             aspect,
-            (
-                vk::ImageLayout::UNDEFINED,
-                (sampled.0, vk::AccessFlags2::NONE),
-            ),
+            (vk::ImageLayout::UNDEFINED, (sampled.0, vk::AccessFlags2::NONE)),
             (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
         );
         let after = image_barrier(
@@ -154,16 +132,8 @@ impl FieldRenderer {
             (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, sampled),
         );
         let region = [vk::BufferImageCopy::default()
-            .image_subresource(
-                vk::ImageSubresourceLayers::default()
-                    .aspect_mask(aspect)
-                    .layer_count(1),
-            )
-            .image_extent(vk::Extent3D {
-                width: PALETTE_TEXELS,
-                height: 1,
-                depth: 1,
-            })];
+            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+            .image_extent(vk::Extent3D { width: PALETTE_TEXELS, height: 1, depth: 1 })];
         crate::vulkan::one_shot(queue, |commands| {
             // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
             unsafe {
@@ -182,9 +152,7 @@ impl FieldRenderer {
 
     /// Whether [`FieldRenderer::resize`] must be called before a picture of this size.
     pub fn needs_resize(&self, extent: vk::Extent2D) -> bool {
-        self.attachments
-            .as_ref()
-            .is_none_or(|a| a.extent() != extent)
+        self.attachments.as_ref().is_none_or(|a| a.extent() != extent)
     }
 
     /// Remakes the multisampled colour and depth. No frame may be in flight.
@@ -223,59 +191,38 @@ impl FieldRenderer {
             bytes.copy_from_slice(bytemuck::bytes_of(&globals));
         }
         let Some(attachments) = self.attachments.as_ref().filter(|a| a.extent() == extent) else {
-            return Err(Error::Unsupported(
-                "the renderer was not resized to the picture".into(),
-            ));
+            return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
 
-        let color_writes = (
-            vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
-            vk::AccessFlags2::COLOR_ATTACHMENT_WRITE,
-        );
+        let color_writes =
+            (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
         let depth_writes = (
-            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS
-                | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
             vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
         );
         let color = vk::ImageAspectFlags::COLOR;
         // What the picture was used for last: drawn on, presented (the acquire semaphore waits at this same stage), or
         // read back.
-        let picture_before = (
-            color_writes.0 | vk::PipelineStageFlags2::ALL_TRANSFER,
-            color_writes.1,
-        );
+        let picture_before = (color_writes.0 | vk::PipelineStageFlags2::ALL_TRANSFER, color_writes.1);
         let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, color_writes);
         let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
         let begin = [
-            image_barrier(
-                attachments.color.raw(),
-                color,
-                undefined(color_writes),
-                drawable,
-            ),
+            image_barrier(attachments.color.raw(), color, undefined(color_writes), drawable),
             image_barrier(
                 attachments.depth.raw(),
                 vk::ImageAspectFlags::DEPTH,
                 undefined(depth_writes),
                 (
                     vk::ImageLayout::DEPTH_ATTACHMENT_OPTIMAL,
-                    (
-                        depth_writes.0,
-                        depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ,
-                    ),
+                    (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
                 ),
             ),
             image_barrier(picture.image, color, undefined(picture_before), drawable),
         ];
         let next_use = match picture.final_layout {
             // The present's semaphore orders what follows.
-            vk::ImageLayout::PRESENT_SRC_KHR => {
-                (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE)
-            }
-            _ => (
-                vk::PipelineStageFlags2::ALL_TRANSFER,
-                vk::AccessFlags2::TRANSFER_READ,
-            ),
+            vk::ImageLayout::PRESENT_SRC_KHR => (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE),
+            _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
         };
         let end = [image_barrier(
             picture.image,
@@ -300,15 +247,9 @@ impl FieldRenderer {
             .store_op(vk::AttachmentStoreOp::DONT_CARE)
             .clear_value(vk::ClearValue {
                 // Reversed depth: 0 is the farthest.
-                depth_stencil: vk::ClearDepthStencilValue {
-                    depth: 0.0,
-                    stencil: 0,
-                },
+                depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
             });
-        let area = vk::Rect2D {
-            offset: vk::Offset2D::default(),
-            extent,
-        };
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent };
         let rendering = vk::RenderingInfo::default()
             .render_area(area)
             .layer_count(1)
@@ -320,10 +261,7 @@ impl FieldRenderer {
             max_depth: 1.0,
             ..Default::default()
         };
-        let sets = [
-            self.pipelines.frame_sets[flight],
-            self.pipelines.slot_sets[slot],
-        ];
+        let sets = [self.pipelines.frame_sets[flight], self.pipelines.slot_sets[slot]];
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
         unsafe {
@@ -331,17 +269,9 @@ impl FieldRenderer {
             vk.cmd_begin_rendering(commands, &rendering);
             vk.cmd_set_viewport(commands, 0, &[viewport]);
             vk.cmd_set_scissor(commands, 0, &[area]);
-            vk.cmd_bind_pipeline(
-                commands,
-                vk::PipelineBindPoint::GRAPHICS,
-                self.pipelines.background,
-            );
+            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.pipelines.background);
             vk.cmd_draw(commands, 3, 1, 0, 0);
-            vk.cmd_bind_pipeline(
-                commands,
-                vk::PipelineBindPoint::GRAPHICS,
-                self.pipelines.field,
-            );
+            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.pipelines.field);
             vk.cmd_bind_descriptor_sets(
                 commands,
                 vk::PipelineBindPoint::GRAPHICS,
@@ -366,20 +296,12 @@ fn uploaded(
     bytes: &[u8],
     usage: vk::BufferUsageFlags,
 ) -> Result<Buffer> {
-    let desc = BufferDesc {
-        label,
-        size: bytes.len() as u64,
-        usage,
-        location: MemoryLocation::CpuToGpu,
-    };
+    let desc = BufferDesc { label, size: bytes.len() as u64, usage, location: MemoryLocation::CpuToGpu };
     let mut buffer = Buffer::new(device, &desc)?;
     let mapped = buffer.bytes_mut();
     mapped
         .ok_or_else(|| {
-            Error::Unsupported(format!(
-                "{} has no memory that the CPU can write",
-                device.info().name
-            ))
+            Error::Unsupported(format!("{} has no memory that the CPU can write", device.info().name))
         })?
         .copy_from_slice(bytes);
     Ok(buffer)
@@ -446,7 +368,7 @@ impl Pipelines {
         let slot = [binding(0, vk::DescriptorType::STORAGE_BUFFER, vertex)];
         for (made, bindings) in self.set_layouts.iter_mut().zip([&frame[..], &slot[..]]) {
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(bindings);
-            // SAFETY (all calls here): a live device, and descriptions that point to locals.
+            // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
             *made = unsafe { vk.create_descriptor_set_layout(&info, None) }
                 .map_err(device.failed("vkCreateDescriptorSetLayout"))?;
         }
@@ -460,64 +382,43 @@ impl Pipelines {
             .address_mode_u(vk::SamplerAddressMode::CLAMP_TO_EDGE)
             .address_mode_v(vk::SamplerAddressMode::CLAMP_TO_EDGE);
         // SAFETY: as above.
-        self.sampler =
-            unsafe { vk.create_sampler(&info, None) }.map_err(device.failed("vkCreateSampler"))?;
+        self.sampler = unsafe { vk.create_sampler(&info, None) }.map_err(device.failed("vkCreateSampler"))?;
         Ok(())
     }
 
-    fn make_sets(
-        &mut self,
-        slots: &[vk::Buffer],
-        uniforms: &[Buffer],
-        palette: &Image,
-    ) -> Result<()> {
+    fn make_sets(&mut self, slots: &[vk::Buffer], uniforms: &[Buffer], palette: &Image) -> Result<()> {
         let device = &self.device;
         let vk = device.raw();
         let (frames, slot_count) = (uniforms.len() as u32, slots.len() as u32);
-        let size = |kind, count| {
-            vk::DescriptorPoolSize::default()
-                .ty(kind)
-                .descriptor_count(count)
-        };
+        let size = |kind, count| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count);
         let sizes = [
             size(vk::DescriptorType::UNIFORM_BUFFER, frames),
             size(vk::DescriptorType::SAMPLED_IMAGE, frames),
             size(vk::DescriptorType::SAMPLER, frames),
             size(vk::DescriptorType::STORAGE_BUFFER, slot_count),
         ];
-        let info = vk::DescriptorPoolCreateInfo::default()
-            .max_sets(frames + slot_count)
-            .pool_sizes(&sizes);
-        // SAFETY (all calls here): a live device, and descriptions that point to locals.
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(frames + slot_count).pool_sizes(&sizes);
+        // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
         self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
             .map_err(device.failed("vkCreateDescriptorPool"))?;
         let allocate = |layout, count: usize| {
             let layouts = vec![layout; count];
-            let info = vk::DescriptorSetAllocateInfo::default()
-                .descriptor_pool(self.pool)
-                .set_layouts(&layouts);
+            let info =
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.pool).set_layouts(&layouts);
             // SAFETY: as above; the pool was sized for this.
-            unsafe { vk.allocate_descriptor_sets(&info) }
-                .map_err(device.failed("vkAllocateDescriptorSets"))
+            unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
         };
         self.frame_sets = allocate(self.set_layouts[0], uniforms.len())?;
         self.slot_sets = allocate(self.set_layouts[1], slots.len())?;
 
-        let whole = |buffer| {
-            [vk::DescriptorBufferInfo::default()
-                .buffer(buffer)
-                .range(vk::WHOLE_SIZE)]
-        };
+        let whole = |buffer| [vk::DescriptorBufferInfo::default().buffer(buffer).range(vk::WHOLE_SIZE)];
         let image = [vk::DescriptorImageInfo::default()
             .image_view(palette.view())
             .image_layout(vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL)];
         let sampler = [vk::DescriptorImageInfo::default().sampler(self.sampler)];
         for (&set, uniform) in self.frame_sets.iter().zip(uniforms) {
             let write = |index, kind| {
-                vk::WriteDescriptorSet::default()
-                    .dst_set(set)
-                    .dst_binding(index)
-                    .descriptor_type(kind)
+                vk::WriteDescriptorSet::default().dst_set(set).dst_binding(index).descriptor_type(kind)
             };
             let uniform = whole(uniform.raw());
             let writes = [
@@ -545,10 +446,7 @@ impl Pipelines {
         let device = &self.device;
         let module = ShaderModule::new(device, spirv)?;
         let stage = |stage, name| {
-            vk::PipelineShaderStageCreateInfo::default()
-                .stage(stage)
-                .module(module.raw())
-                .name(name)
+            vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module.raw()).name(name)
         };
         let stages = [
             stage(vk::ShaderStageFlags::VERTEX, c"vertex_main"),
@@ -557,23 +455,21 @@ impl Pipelines {
         let vertex_input = vk::PipelineVertexInputStateCreateInfo::default();
         let assembly = vk::PipelineInputAssemblyStateCreateInfo::default()
             .topology(vk::PrimitiveTopology::TRIANGLE_LIST);
-        let viewport = vk::PipelineViewportStateCreateInfo::default()
-            .viewport_count(1)
-            .scissor_count(1);
+        let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
         let raster = vk::PipelineRasterizationStateCreateInfo::default()
             .polygon_mode(vk::PolygonMode::FILL)
             // Both sides show: from a low camera the underside of a crest is in the picture.
             .cull_mode(vk::CullModeFlags::NONE)
             .front_face(vk::FrontFace::COUNTER_CLOCKWISE)
             .line_width(1.0);
-        let multisample =
-            vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(SAMPLES);
+        let multisample = vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(SAMPLES);
         let depth_stencil = vk::PipelineDepthStencilStateCreateInfo::default()
             .depth_test_enable(depth)
             .depth_write_enable(depth)
             .depth_compare_op(vk::CompareOp::GREATER);
-        let blend = [vk::PipelineColorBlendAttachmentState::default()
-            .color_write_mask(vk::ColorComponentFlags::RGBA)];
+        let blend =
+            [vk::PipelineColorBlendAttachmentState::default()
+                .color_write_mask(vk::ColorComponentFlags::RGBA)];
         let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
         let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
         let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
@@ -594,12 +490,9 @@ impl Pipelines {
             .layout(self.layout)
             .push_next(&mut rendering)];
         // SAFETY: the description points to locals; on failure there is nothing to destroy with one pipeline.
-        let pipelines = unsafe {
-            device
-                .raw()
-                .create_graphics_pipelines(vk::PipelineCache::null(), &info, None)
-        }
-        .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
+        let pipelines =
+            unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
+                .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
         Ok(pipelines[0])
     }
 }

@@ -8,10 +8,7 @@ pub const TILE: u32 = 32;
 
 /// How many tiles cover the grid, across and along.
 pub fn tile_count(grid: Grid) -> (u32, u32) {
-    (
-        (grid.cols - 1).div_ceil(TILE),
-        (grid.rows - 1).div_ceil(TILE),
-    )
+    ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }
 
 /// Two counter-clockwise triangles (seen from above) for each cell of a tile.
@@ -41,12 +38,8 @@ mod tests {
 
     #[test]
     fn the_tiles_cover_every_cell() {
-        for (cols, rows, want) in [
-            (2, 2, (1, 1)),
-            (33, 33, (1, 1)),
-            (34, 33, (2, 1)),
-            (1024, 1024, (32, 32)),
-        ] {
+        for (cols, rows, want) in [(2, 2, (1, 1)), (33, 33, (1, 1)), (34, 33, (2, 1)), (1024, 1024, (32, 32))]
+        {
             assert_eq!(tile_count(Grid { cols, rows }), want);
         }
     }
@@ -57,11 +50,7 @@ mod tests {
         let cells: HashSet<_> = indices.chunks_exact(6).map(|cell| cell[0]).collect();
         assert_eq!(indices.len(), (TILE * TILE * 6) as usize);
         assert_eq!(cells.len(), (TILE * TILE) as usize);
-        assert!(
-            indices
-                .iter()
-                .all(|&index| u32::from(index) < (TILE + 1) * (TILE + 1))
-        );
+        assert!(indices.iter().all(|&index| u32::from(index) < (TILE + 1) * (TILE + 1)));
     }
 
     #[test]

@@ -55,9 +55,8 @@ mod tests {
         let mut map = ColorMap::default();
         for _ in 0..5 {
             let texels = map.texels(256);
-            let light = |t: &[u8; 4]| {
-                0.2126 * f32::from(t[0]) + 0.7152 * f32::from(t[1]) + 0.0722 * f32::from(t[2])
-            };
+            let light =
+                |t: &[u8; 4]| 0.2126 * f32::from(t[0]) + 0.7152 * f32::from(t[1]) + 0.0722 * f32::from(t[2]);
             assert_eq!(texels.len(), 256);
             assert!(light(&texels[255]) > light(&texels[0]) + 100.0, "{map:?}");
             map = map.next();

@@ -72,8 +72,7 @@ impl OffscreenTarget {
                     extent,
                     format: Self::FORMAT,
                     samples: vk::SampleCountFlags::TYPE_1,
-                    usage: vk::ImageUsageFlags::COLOR_ATTACHMENT
-                        | vk::ImageUsageFlags::TRANSFER_SRC,
+                    usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC,
                     aspect: vk::ImageAspectFlags::COLOR,
                 },
             )?,

@@ -54,31 +54,20 @@ pub struct Exports {
 
 impl Adapter {
     pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
-        let failed = |call| {
-            move |result| Error::Vulkan {
-                call,
-                device: "the Vulkan instance".into(),
-                result,
-            }
-        };
+        let failed =
+            |call| move |result| Error::Vulkan { call, device: "the Vulkan instance".into(), result };
         let vk = instance.raw();
         // SAFETY: a live instance.
-        let devices = unsafe { vk.enumerate_physical_devices() }
-            .map_err(failed("vkEnumeratePhysicalDevices"))?;
+        let devices =
+            unsafe { vk.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
         let groups = device_groups(vk).map_err(failed("vkEnumeratePhysicalDeviceGroups"))?;
         devices
             .into_iter()
             .map(|raw| {
-                let group_size = groups
-                    .iter()
-                    .find(|group| group.contains(&raw))
-                    .map_or(1, |group| group.len());
+                let group_size =
+                    groups.iter().find(|group| group.contains(&raw)).map_or(1, |group| group.len());
                 let info = AdapterInfo::query(vk, raw, group_size)?;
-                Ok(Self {
-                    instance: instance.clone(),
-                    raw,
-                    info,
-                })
+                Ok(Self { instance: instance.clone(), raw, info })
             })
             .collect()
     }
@@ -102,10 +91,7 @@ impl Adapter {
     pub fn can_draw(&self, surface: Option<&Surface>) -> Result<(), String> {
         let info = &self.info;
         if info.api_version < super::API_VERSION {
-            return Err(format!(
-                "has Vulkan {}, 1.3 is needed",
-                super::version(info.api_version)
-            ));
+            return Err(format!("has Vulkan {}, 1.3 is needed", super::version(info.api_version)));
         }
         if !info.missing_features.is_empty() {
             return Err(format!("lacks {}", info.missing_features.join(", ")));
@@ -132,19 +118,17 @@ impl Adapter {
 
 impl AdapterInfo {
     fn query(vk: &ash::Instance, raw: vk::PhysicalDevice, group_size: usize) -> Result<Self> {
-        // SAFETY (all queries below): `raw` was enumerated from this live instance.
+        // SAFETY: (and for all queries below) `raw` was enumerated from this live instance.
         let base = unsafe { vk.get_physical_device_properties(raw) };
-        let name = base
-            .device_name_as_c_str()
-            .map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
+        let name =
+            base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
 
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
         let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default()
-            .push_next(&mut id)
-            .push_next(&mut maintenance3);
+        let mut properties =
+            vk::PhysicalDeviceProperties2::default().push_next(&mut id).push_next(&mut maintenance3);
         // Structures that came with a later version must not be chained on an older device.
         if base.api_version >= vk::API_VERSION_1_2 {
             properties = properties.push_next(&mut driver);
@@ -179,44 +163,23 @@ impl AdapterInfo {
         let families = unsafe { vk.get_physical_device_queue_family_properties(raw) };
         let queue_family = families
             .iter()
-            .position(|f| {
-                f.queue_flags
-                    .contains(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE)
-            })
+            .position(|f| f.queue_flags.contains(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE))
             .map(|index| index as u32);
 
         // SAFETY: as above.
-        let extensions =
-            unsafe { vk.enumerate_device_extension_properties(raw) }.map_err(|result| {
-                Error::Vulkan {
-                    call: "vkEnumerateDeviceExtensionProperties",
-                    device: name.clone(),
-                    result,
-                }
-            })?;
-        let has = |wanted| {
-            extensions
-                .iter()
-                .any(|e| e.extension_name_as_c_str() == Ok(wanted))
-        };
+        let extensions = unsafe { vk.enumerate_device_extension_properties(raw) }.map_err(|result| {
+            Error::Vulkan { call: "vkEnumerateDeviceExtensionProperties", device: name.clone(), result }
+        })?;
+        let has = |wanted| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
 
         let mut limits = vec![
-            (
-                u64::from(base.limits.max_storage_buffer_range),
-                "maxStorageBufferRange",
-            ),
-            (
-                maintenance3.max_memory_allocation_size,
-                "maxMemoryAllocationSize",
-            ),
+            (u64::from(base.limits.max_storage_buffer_range), "maxStorageBufferRange"),
+            (maintenance3.max_memory_allocation_size, "maxMemoryAllocationSize"),
         ];
         if base.api_version >= vk::API_VERSION_1_3 {
             limits.push((maintenance4.max_buffer_size, "maxBufferSize"));
         }
-        let largest_buffer = limits
-            .into_iter()
-            .min_by_key(|(bytes, _)| *bytes)
-            .unwrap_or((0, "none"));
+        let largest_buffer = limits.into_iter().min_by_key(|(bytes, _)| *bytes).unwrap_or((0, "none"));
 
         Ok(Self {
             uuid: DeviceUuid(id.device_uuid),
@@ -233,10 +196,7 @@ impl AdapterInfo {
             missing_features,
             queue_family,
             largest_buffer,
-            largest_picture: base
-                .limits
-                .max_image_dimension2_d
-                .min(base.limits.max_framebuffer_width),
+            largest_picture: base.limits.max_image_dimension2_d.min(base.limits.max_framebuffer_width),
             name,
         })
     }
@@ -257,11 +217,7 @@ fn driver_words(driver: &vk::PhysicalDeviceDriverProperties, version: u32) -> St
     let text = |field: Result<&std::ffi::CStr, _>| {
         field.map_or(String::new(), |text| text.to_string_lossy().into_owned())
     };
-    let words = format!(
-        "{} {}",
-        text(driver.driver_name_as_c_str()),
-        text(driver.driver_info_as_c_str())
-    );
+    let words = format!("{} {}", text(driver.driver_name_as_c_str()), text(driver.driver_info_as_c_str()));
     match words.trim() {
         "" => format!("driver {version:#x}"),
         words => words.to_owned(),
@@ -296,15 +252,12 @@ fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
 
 /// Without `VkSemaphoreTypeCreateInfo` in the chain the driver would answer for *binary* semaphores.
 fn exports_timeline(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
-    let mut kind =
-        vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
     let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
         .handle_type(handle::SEMAPHORE)
         .push_next(&mut kind);
     let mut answer = vk::ExternalSemaphoreProperties::default();
     // SAFETY: `raw` was enumerated from this live instance.
     unsafe { vk.get_physical_device_external_semaphore_properties(raw, &info, &mut answer) };
-    answer
-        .external_semaphore_features
-        .contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
+    answer.external_semaphore_features.contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
 }

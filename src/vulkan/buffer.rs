@@ -37,15 +37,10 @@ impl Buffer {
             .usage(desc.usage)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { device.raw().create_buffer(&info, None) }
-            .map_err(device.failed("vkCreateBuffer"))?;
+        let raw =
+            unsafe { device.raw().create_buffer(&info, None) }.map_err(device.failed("vkCreateBuffer"))?;
         // From here on Drop cleans up.
-        let mut buffer = Self {
-            raw,
-            allocation: None,
-            size: desc.size,
-            device: device.clone(),
-        };
+        let mut buffer = Self { raw, allocation: None, size: desc.size, device: device.clone() };
         // SAFETY: made above.
         let requirements = unsafe { device.raw().get_buffer_memory_requirements(raw) };
         let allocation = device
@@ -65,12 +60,8 @@ impl Buffer {
             })?;
         let allocation = buffer.allocation.insert(allocation);
         // SAFETY: the memory was allocated for this buffer's requirements and is bound once.
-        unsafe {
-            device
-                .raw()
-                .bind_buffer_memory(raw, allocation.memory(), allocation.offset())
-        }
-        .map_err(device.failed("vkBindBufferMemory"))?;
+        unsafe { device.raw().bind_buffer_memory(raw, allocation.memory(), allocation.offset()) }
+            .map_err(device.failed("vkBindBufferMemory"))?;
         Ok(buffer)
     }
 

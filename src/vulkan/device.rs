@@ -37,17 +37,11 @@ struct Shared {
 impl Device {
     pub(super) fn new(adapter: &Adapter, desc: &DeviceDesc) -> Result<(Self, Queue)> {
         let info = adapter.info();
-        adapter
-            .can_draw(None)
-            .map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
+        adapter.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
         let family = info.queue_family.unwrap_or(0);
         let failed = |call| {
             let device = info.name.clone();
-            move |result| Error::Vulkan {
-                call,
-                device,
-                result,
-            }
+            move |result| Error::Vulkan { call, device, result }
         };
 
         let mut extensions: Vec<*const c_char> = Vec::new();
@@ -58,15 +52,11 @@ impl Device {
             extensions.extend(handle::DEVICE_EXTENSIONS.iter().map(|name| name.as_ptr()));
         }
         let priorities = [1.0];
-        let queues = [vk::DeviceQueueCreateInfo::default()
-            .queue_family_index(family)
-            .queue_priorities(&priorities)];
-        let mut timeline =
-            vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
-        let mut sync2 =
-            vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-        let mut rendering =
-            vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+        let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
         let create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
@@ -101,23 +91,15 @@ impl Device {
         };
         let device = Self(Arc::new(Shared {
             allocator,
-            swapchain: desc
-                .present
-                .then(|| khr::swapchain::Device::new(instance, &raw)),
+            swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
             memory_handles: desc.interop.then(|| handle::MemoryFns::new(instance, &raw)),
-            semaphore_handles: desc
-                .interop
-                .then(|| handle::SemaphoreFns::new(instance, &raw)),
+            semaphore_handles: desc.interop.then(|| handle::SemaphoreFns::new(instance, &raw)),
             raw,
             adapter: adapter.clone(),
         }));
         // SAFETY: one queue of this family was asked for above.
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
-        let queue = Queue {
-            device: device.clone(),
-            raw,
-            family,
-        };
+        let queue = Queue { device: device.clone(), raw, family };
         Ok((device, queue))
     }
 
@@ -144,67 +126,43 @@ impl Device {
     /// The allocator of everything that is not exported.
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
         // A poisoned lock only says that another thread panicked; the allocator itself is still whole.
-        self.0
-            .allocator
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Swapchain functions; an error on a device that was made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
-        self.0
-            .swapchain
-            .as_ref()
-            .ok_or_else(|| self.made_without("present"))
+        self.0.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
     /// The function that exports memory; an error on a device that was made without `interop`.
     pub(crate) fn memory_handles(&self) -> Result<&handle::MemoryFns> {
-        self.0
-            .memory_handles
-            .as_ref()
-            .ok_or_else(|| self.made_without("interop"))
+        self.0.memory_handles.as_ref().ok_or_else(|| self.made_without("interop"))
     }
 
     /// The function that exports semaphores; an error on a device that was made without `interop`.
     pub(crate) fn semaphore_handles(&self) -> Result<&handle::SemaphoreFns> {
-        self.0
-            .semaphore_handles
-            .as_ref()
-            .ok_or_else(|| self.made_without("interop"))
+        self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without("interop"))
     }
 
     fn made_without(&self, what: &str) -> Error {
-        Error::Unsupported(format!(
-            "the device on {} was made without `{what}`",
-            self.info().name
-        ))
+        Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
     /// For `map_err`: names the call and this device in the error.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
-        move |result| Error::Vulkan {
-            call,
-            device: self.info().name.clone(),
-            result,
-        }
+        move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
     }
 
     /// The index of a memory type of `allowed` with all of `wanted`.
     pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
         // SAFETY: a live physical device.
-        let memory = unsafe {
-            self.instance()
-                .raw()
-                .get_physical_device_memory_properties(self.adapter().raw())
-        };
+        let memory =
+            unsafe { self.instance().raw().get_physical_device_memory_properties(self.adapter().raw()) };
         memory
             .memory_types_as_slice()
             .iter()
             .enumerate()
-            .find(|(index, kind)| {
-                allowed & (1 << index) != 0 && kind.property_flags.contains(wanted)
-            })
+            .find(|(index, kind)| allowed & (1 << index) != 0 && kind.property_flags.contains(wanted))
             .map(|(index, _)| index as u32)
     }
 }
@@ -250,20 +208,13 @@ impl Queue {
     /// or the semaphores name lives until the GPU is done with it.
     pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
         // SAFETY: the caller's promise; `&mut self` is the external synchronization.
-        unsafe {
-            self.device.raw().queue_submit2(
-                self.raw,
-                std::slice::from_ref(batch),
-                vk::Fence::null(),
-            )
-        }
-        .map_err(self.device.failed("vkQueueSubmit2"))
+        unsafe { self.device.raw().queue_submit2(self.raw, std::slice::from_ref(batch), vk::Fence::null()) }
+            .map_err(self.device.failed("vkQueueSubmit2"))
     }
 
     /// Blocks until everything submitted, presents included, is done.
     pub fn wait_idle(&mut self) -> Result<()> {
         // SAFETY: `&mut self` is the external synchronization.
-        unsafe { self.device.raw().queue_wait_idle(self.raw) }
-            .map_err(self.device.failed("vkQueueWaitIdle"))
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
     }
 }

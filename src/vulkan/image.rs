@@ -39,11 +39,7 @@ impl Image {
         let info = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
             .format(desc.format)
-            .extent(vk::Extent3D {
-                width: desc.extent.width,
-                height: desc.extent.height,
-                depth: 1,
-            })
+            .extent(vk::Extent3D { width: desc.extent.width, height: desc.extent.height, depth: 1 })
             .mip_levels(1)
             .array_layers(1)
             .samples(desc.samples)
@@ -52,16 +48,11 @@ impl Image {
             .sharing_mode(vk::SharingMode::EXCLUSIVE)
             .initial_layout(vk::ImageLayout::UNDEFINED);
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { device.raw().create_image(&info, None) }
-            .map_err(device.failed("vkCreateImage"))?;
+        let raw =
+            unsafe { device.raw().create_image(&info, None) }.map_err(device.failed("vkCreateImage"))?;
         // From here on Drop cleans up; destroying a null view is allowed and does nothing.
-        let mut image = Self {
-            view: vk::ImageView::null(),
-            raw,
-            allocation: None,
-            desc: *desc,
-            device: device.clone(),
-        };
+        let mut image =
+            Self { view: vk::ImageView::null(), raw, allocation: None, desc: *desc, device: device.clone() };
         // SAFETY: made above.
         let requirements = unsafe { device.raw().get_image_memory_requirements(raw) };
         let allocation = device
@@ -81,12 +72,8 @@ impl Image {
             })?;
         let allocation = image.allocation.insert(allocation);
         // SAFETY: the memory was allocated for this image's requirements and is bound once.
-        unsafe {
-            device
-                .raw()
-                .bind_image_memory(raw, allocation.memory(), allocation.offset())
-        }
-        .map_err(device.failed("vkBindImageMemory"))?;
+        unsafe { device.raw().bind_image_memory(raw, allocation.memory(), allocation.offset()) }
+            .map_err(device.failed("vkBindImageMemory"))?;
         image.view = create_view(device, raw, desc.format, desc.aspect)?;
         Ok(image)
     }
@@ -119,14 +106,10 @@ pub(super) fn create_view(
         .view_type(vk::ImageViewType::TYPE_2D)
         .format(format)
         .subresource_range(
-            vk::ImageSubresourceRange::default()
-                .aspect_mask(aspect)
-                .level_count(1)
-                .layer_count(1),
+            vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
         );
     // SAFETY: a live device; the image has this format and aspect.
-    unsafe { device.raw().create_image_view(&info, None) }
-        .map_err(device.failed("vkCreateImageView"))
+    unsafe { device.raw().create_image_view(&info, None) }.map_err(device.failed("vkCreateImageView"))
 }
 
 impl Drop for Image {

@@ -47,13 +47,7 @@ impl Instance {
             hint: "install it (Debian and Ubuntu: libvulkan1) together with the GPU's driver, \
                    or mesa-vulkan-drivers for a software device",
         })?;
-        let failed = |call| {
-            move |result| Error::Vulkan {
-                call,
-                device: "the Vulkan loader".into(),
-                result,
-            }
-        };
+        let failed = |call| move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result };
         // SAFETY: no preconditions.
         let version = unsafe { entry.try_enumerate_instance_version() }
             .map_err(failed("vkEnumerateInstanceVersion"))?
@@ -100,36 +94,23 @@ impl Instance {
         require_extensions(&entry, &extensions)?;
 
         let log = Arc::new(ValidationLog::default());
-        let app = vk::ApplicationInfo::default()
-            .application_name(c"wavefield")
-            .api_version(API_VERSION);
+        let app = vk::ApplicationInfo::default().application_name(c"wavefield").api_version(API_VERSION);
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&app)
             .enabled_layer_names(&layers)
             .enabled_extension_names(&extensions);
         let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
-        let mut features =
-            vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
+        let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
         // The messenger in pNext hears what vkCreateInstance and vkDestroyInstance have to say.
         let mut early = validation::messenger_info(&log);
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
         }
         // SAFETY: every pointer in `info` is to a local that lives past the call; `log` outlives the instance.
-        let raw =
-            unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance"))?;
-        let mut shared = Shared {
-            raw,
-            entry,
-            messenger: None,
-            log,
-        };
+        let raw = unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance"))?;
+        let mut shared = Shared { raw, entry, messenger: None, log };
         if with_layer {
-            shared.messenger = Some(Messenger::new(
-                &shared.entry,
-                &shared.raw,
-                shared.log.clone(),
-            )?);
+            shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
         }
         Ok(Self(Arc::new(shared)))
     }
@@ -175,37 +156,28 @@ impl Drop for Shared {
 
 fn layer_installed(entry: &ash::Entry) -> Result<bool> {
     // SAFETY: no preconditions.
-    let layers =
-        unsafe { entry.enumerate_instance_layer_properties() }.map_err(|result| Error::Vulkan {
-            call: "vkEnumerateInstanceLayerProperties",
-            device: "the Vulkan loader".into(),
-            result,
-        })?;
-    Ok(layers
-        .iter()
-        .any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
+    let layers = unsafe { entry.enumerate_instance_layer_properties() }.map_err(|result| Error::Vulkan {
+        call: "vkEnumerateInstanceLayerProperties",
+        device: "the Vulkan loader".into(),
+        result,
+    })?;
+    Ok(layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
 }
 
 /// vkCreateInstance would only say that *some* extension is missing; this says which.
 fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
     // SAFETY: no preconditions.
     let present =
-        unsafe { entry.enumerate_instance_extension_properties(None) }.map_err(|result| {
-            Error::Vulkan {
-                call: "vkEnumerateInstanceExtensionProperties",
-                device: "the Vulkan loader".into(),
-                result,
-            }
+        unsafe { entry.enumerate_instance_extension_properties(None) }.map_err(|result| Error::Vulkan {
+            call: "vkEnumerateInstanceExtensionProperties",
+            device: "the Vulkan loader".into(),
+            result,
         })?;
     for &name in wanted {
         // SAFETY: ash and ash-window give static, terminated names.
         let name = unsafe { CStr::from_ptr(name) };
         let from_layer = name == ash::ext::debug_utils::NAME;
-        if !from_layer
-            && !present
-                .iter()
-                .any(|e| e.extension_name_as_c_str() == Ok(name))
-        {
+        if !from_layer && !present.iter().any(|e| e.extension_name_as_c_str() == Ok(name)) {
             return Err(Error::Unsupported(format!(
                 "no Vulkan driver here can draw on this display ({} is missing): use --headless",
                 name.to_string_lossy()

@@ -38,20 +38,13 @@ impl Pacer {
     /// `depth` frames may be in flight; at least 1.
     pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
         let device = queue.device().clone();
-        let mut kind =
-            vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
         let done = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
         // From here on Drop cleans up what was made.
-        let mut pacer = Self {
-            device,
-            slots: Vec::new(),
-            done,
-            submitted: 0,
-            blocking_waits: 0,
-        };
+        let mut pacer = Self { device, slots: Vec::new(), done, submitted: 0, blocking_waits: 0 };
         for _ in 0..depth.max(1) {
             pacer.add_slot(queue.family())?;
         }
@@ -67,11 +60,7 @@ impl Pacer {
         let pool = unsafe { device.raw().create_command_pool(&info, None) }
             .map_err(device.failed("vkCreateCommandPool"))?;
         // Kept at once, so that Drop finds the pool if one of the next calls fails; null handles are skipped there.
-        self.slots.push(Slot {
-            pool,
-            commands: vk::CommandBuffer::null(),
-            acquired: vk::Semaphore::null(),
-        });
+        self.slots.push(Slot { pool, commands: vk::CommandBuffer::null(), acquired: vk::Semaphore::null() });
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(pool)
             .level(vk::CommandBufferLevel::PRIMARY)
@@ -80,12 +69,8 @@ impl Pacer {
         let commands = unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))?;
         // SAFETY: a live device.
-        let acquired = unsafe {
-            device
-                .raw()
-                .create_semaphore(&vk::SemaphoreCreateInfo::default(), None)
-        }
-        .map_err(device.failed("vkCreateSemaphore"))?;
+        let acquired = unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
+            .map_err(device.failed("vkCreateSemaphore"))?;
         if let Some(slot) = self.slots.last_mut() {
             slot.commands = commands[0];
             slot.acquired = acquired;
@@ -118,17 +103,9 @@ impl Pacer {
         let index = (self.submitted % depth) as usize;
         let slot = &self.slots[index];
         // SAFETY: the GPU is done with the frame that used this pool.
-        unsafe {
-            self.device
-                .raw()
-                .reset_command_pool(slot.pool, vk::CommandPoolResetFlags::empty())
-        }
-        .map_err(self.device.failed("vkResetCommandPool"))?;
-        Ok(Flight {
-            index,
-            commands: slot.commands,
-            acquired: slot.acquired,
-        })
+        unsafe { self.device.raw().reset_command_pool(slot.pool, vk::CommandPoolResetFlags::empty()) }
+            .map_err(self.device.failed("vkResetCommandPool"))?;
+        Ok(Flight { index, commands: slot.commands, acquired: slot.acquired })
     }
 
     /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
@@ -158,9 +135,7 @@ impl Pacer {
         }
         self.blocking_waits += 1;
         let (semaphores, values) = ([self.done], [value]);
-        let info = vk::SemaphoreWaitInfo::default()
-            .semaphores(&semaphores)
-            .values(&values);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: as above; the value is one that a submission will signal.
         unsafe { self.device.raw().wait_semaphores(&info, u64::MAX) }
             .map_err(self.device.failed("vkWaitSemaphores"))

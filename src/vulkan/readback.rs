@@ -10,18 +10,11 @@ use crate::interop::ownership::{Access, Owner};
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///
 /// `owner` is who owns the buffer now; it owns it afterwards too. CUDA, if it is the owner, must be idle.
-pub fn read_buffer(
-    queue: &mut Queue,
-    buffer: vk::Buffer,
-    size: u64,
-    owner: Owner,
-) -> Result<Vec<u8>> {
+pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
     let device = queue.device().clone();
     let staging = staging(&device, "buffer read-back", size)?;
-    let access = Access {
-        stage: vk::PipelineStageFlags2::ALL_TRANSFER,
-        access: vk::AccessFlags2::TRANSFER_READ,
-    };
+    let access =
+        Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
     let family = queue.family();
     one_shot(queue, |cmd| {
         let vk = device.raw();
@@ -30,15 +23,11 @@ pub fn read_buffer(
         let copy = [vk::BufferCopy::default().size(size)];
         // SAFETY: `cmd` is recording; both buffers live until `one_shot` has waited for the queue.
         unsafe {
-            vk.cmd_pipeline_barrier2(
-                cmd,
-                &vk::DependencyInfo::default().buffer_memory_barriers(&[acquire]),
-            );
+            vk.cmd_pipeline_barrier2(cmd, &vk::DependencyInfo::default().buffer_memory_barriers(&[acquire]));
             vk.cmd_copy_buffer(cmd, buffer, staging.raw(), &copy);
             vk.cmd_pipeline_barrier2(
                 cmd,
-                &vk::DependencyInfo::default()
-                    .buffer_memory_barriers(&[release, to_host(&staging)]),
+                &vk::DependencyInfo::default().buffer_memory_barriers(&[release, to_host(&staging)]),
             );
         }
     })?;
@@ -55,37 +44,19 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     one_shot(queue, |cmd| {
         let region = [vk::BufferImageCopy::default()
             .image_subresource(
-                vk::ImageSubresourceLayers::default()
-                    .aspect_mask(vk::ImageAspectFlags::COLOR)
-                    .layer_count(1),
+                vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR).layer_count(1),
             )
-            .image_extent(vk::Extent3D {
-                width: extent.width,
-                height: extent.height,
-                depth: 1,
-            })];
+            .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let written = (
-            vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT,
-            vk::AccessFlags2::COLOR_ATTACHMENT_WRITE,
-        );
-        let read = (
-            vk::PipelineStageFlags2::ALL_TRANSFER,
-            vk::AccessFlags2::TRANSFER_READ,
-        );
-        let visible = image_barrier(
-            image.raw(),
-            vk::ImageAspectFlags::COLOR,
-            (layout, written),
-            (layout, read),
-        );
+        let written =
+            (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+        let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+        let visible =
+            image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (layout, written), (layout, read));
         let vk = device.raw();
         // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
         unsafe {
-            vk.cmd_pipeline_barrier2(
-                cmd,
-                &vk::DependencyInfo::default().image_memory_barriers(&[visible]),
-            );
+            vk.cmd_pipeline_barrier2(cmd, &vk::DependencyInfo::default().image_memory_barriers(&[visible]));
             vk.cmd_copy_image_to_buffer(cmd, image.raw(), layout, staging.raw(), &region);
             vk.cmd_pipeline_barrier2(
                 cmd,
@@ -112,10 +83,7 @@ fn staging(device: &Device, label: &'static str, size: u64) -> Result<Buffer> {
 fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
     buffer_barrier(
         staging.raw(),
-        (
-            vk::PipelineStageFlags2::ALL_TRANSFER,
-            vk::AccessFlags2::TRANSFER_WRITE,
-        ),
+        (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
         (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
     )
 }
@@ -131,8 +99,7 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     // SAFETY: the pool was just made.
     let cmd = unsafe { device.raw().allocate_command_buffers(&info) }
         .map_err(device.failed("vkAllocateCommandBuffers"))?[0];
-    let begin =
-        vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+    let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
     // SAFETY: a fresh command buffer.
     unsafe { device.raw().begin_command_buffer(cmd, &begin) }
         .map_err(device.failed("vkBeginCommandBuffer"))?;
@@ -159,10 +126,7 @@ impl TransientPool {
         // SAFETY: a live device and a family of its queue.
         let raw = unsafe { device.raw().create_command_pool(&info, None) }
             .map_err(device.failed("vkCreateCommandPool"))?;
-        Ok(Self {
-            raw,
-            device: device.clone(),
-        })
+        Ok(Self { raw, device: device.clone() })
     }
 }
 

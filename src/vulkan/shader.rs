@@ -14,17 +14,13 @@ pub struct ShaderModule {
 impl ShaderModule {
     /// `spirv` is a whole SPIR-V binary in this machine's byte order.
     pub fn new(device: &Device, spirv: &[u8]) -> Result<Self> {
-        let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv)).map_err(|error| {
-            Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}"))
-        })?;
+        let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
+            .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
         let info = vk::ShaderModuleCreateInfo::default().code(&words);
         // SAFETY: naga validated the module that this SPIR-V was made from.
         let raw = unsafe { device.raw().create_shader_module(&info, None) }
             .map_err(device.failed("vkCreateShaderModule"))?;
-        Ok(Self {
-            raw,
-            device: device.clone(),
-        })
+        Ok(Self { raw, device: device.clone() })
     }
 
     /// The raw handle.

@@ -29,14 +29,13 @@ impl Surface {
         let display = window.display_handle().map_err(no_handle)?.as_raw();
         let handle = window.window_handle().map_err(no_handle)?.as_raw();
         // SAFETY: the instance has the display's surface extension; the window outlives the surface, which holds it.
-        let raw = unsafe {
-            ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None)
-        }
-        .map_err(|result| Error::Vulkan {
-            call: "creating the window's surface",
-            device: "the Vulkan instance".into(),
-            result,
-        })?;
+        let raw =
+            unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
+                .map_err(|result| Error::Vulkan {
+                    call: "creating the window's surface",
+                    device: "the Vulkan instance".into(),
+                    result,
+                })?;
         Ok(Self(Arc::new(Shared {
             raw,
             ext: khr::surface::Instance::new(instance.entry(), instance.raw()),
@@ -67,15 +66,10 @@ impl Surface {
         // SAFETY: a live physical device of the same instance.
         let extensions =
             unsafe { vk.enumerate_device_extension_properties(adapter.raw()) }.unwrap_or_default();
-        let swapchain = extensions
-            .iter()
-            .any(|e| e.extension_name_as_c_str() == Ok(khr::swapchain::NAME));
+        let swapchain = extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(khr::swapchain::NAME));
         // SAFETY: surface and physical device belong to the same instance; the family is one of the device's.
-        let presents = unsafe {
-            self.0
-                .ext
-                .get_physical_device_surface_support(adapter.raw(), family, self.0.raw)
-        };
+        let presents =
+            unsafe { self.0.ext.get_physical_device_surface_support(adapter.raw(), family, self.0.raw) };
         swapchain && presents.unwrap_or(false)
     }
 }

@@ -79,25 +79,14 @@ impl Swapchain {
     /// Chooses format and present mode; the images come with the first [`Swapchain::acquire`].
     pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
-        // SAFETY (both): surface and physical device belong to the same instance.
-        let formats = unsafe {
-            surface
-                .ext()
-                .get_physical_device_surface_formats(adapter, surface.raw())
-        }
-        .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
+        // SAFETY: (both) surface and physical device belong to the same instance.
+        let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
+            .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
         // SAFETY: as above.
-        let modes = unsafe {
-            surface
-                .ext()
-                .get_physical_device_surface_present_modes(adapter, surface.raw())
-        }
-        .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
-        let mode = if modes.contains(&wish.raw()) {
-            wish
-        } else {
-            PresentMode::Fifo
-        };
+        let modes =
+            unsafe { surface.ext().get_physical_device_surface_present_modes(adapter, surface.raw()) }
+                .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
+        let mode = if modes.contains(&wish.raw()) { wish } else { PresentMode::Fifo };
         if mode != wish {
             crate::note!("note: this window does not offer {wish:?} presentation, using Fifo");
         }
@@ -196,19 +185,11 @@ impl Swapchain {
         let adapter = device.adapter().raw();
         // SAFETY: surface and physical device belong to the same instance.
         let caps = unsafe {
-            self.surface
-                .ext()
-                .get_physical_device_surface_capabilities(adapter, self.surface.raw())
+            self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
         }
         .map_err(device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
         let window = self.surface.window().inner_size();
-        let extent = choose_extent(
-            &caps,
-            vk::Extent2D {
-                width: window.width,
-                height: window.height,
-            },
-        );
+        let extent = choose_extent(&caps, vk::Extent2D { width: window.width, height: window.height });
         if extent.width == 0 || extent.height == 0 {
             return Ok(false);
         }
@@ -245,24 +226,12 @@ impl Swapchain {
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
             .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
         for image in images {
-            let view = create_view(
-                &device,
-                image,
-                self.format.format,
-                vk::ImageAspectFlags::COLOR,
-            )?;
-            self.images.push(Target {
-                image,
-                view,
-                rendered: vk::Semaphore::null(),
-            });
+            let view = create_view(&device, image, self.format.format, vk::ImageAspectFlags::COLOR)?;
+            self.images.push(Target { image, view, rendered: vk::Semaphore::null() });
             // SAFETY: a live device.
-            let rendered = unsafe {
-                device
-                    .raw()
-                    .create_semaphore(&vk::SemaphoreCreateInfo::default(), None)
-            }
-            .map_err(device.failed("vkCreateSemaphore"))?;
+            let rendered =
+                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
+                    .map_err(device.failed("vkCreateSemaphore"))?;
             if let Some(target) = self.images.last_mut() {
                 target.rendered = rendered;
             }
@@ -300,21 +269,14 @@ impl Drop for Swapchain {
 /// The shaders write linear light, so an sRGB format is what makes the picture right.
 fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     let srgb = |format: &&vk::SurfaceFormatKHR| {
-        matches!(
-            format.format,
-            vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB
-        ) && format.color_space == vk::ColorSpaceKHR::SRGB_NONLINEAR
+        matches!(format.format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB)
+            && format.color_space == vk::ColorSpaceKHR::SRGB_NONLINEAR
     };
     let fallback = vk::SurfaceFormatKHR {
         format: vk::Format::B8G8R8A8_SRGB,
         color_space: vk::ColorSpaceKHR::SRGB_NONLINEAR,
     };
-    formats
-        .iter()
-        .find(srgb)
-        .or(formats.first())
-        .copied()
-        .unwrap_or(fallback)
+    formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
 /// The surface's own size, or the window's where the surface leaves the choice to us (Wayland).
@@ -323,23 +285,11 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D) -> vk:
         return caps.current_extent;
     }
     let clamp = |value: u32, min: u32, max: u32| {
-        if value == 0 {
-            0
-        } else {
-            value.max(min).min(max)
-        }
+        if value == 0 { 0 } else { value.max(min).min(max) }
     };
     vk::Extent2D {
-        width: clamp(
-            window.width,
-            caps.min_image_extent.width,
-            caps.max_image_extent.width,
-        ),
-        height: clamp(
-            window.height,
-            caps.min_image_extent.height,
-            caps.max_image_extent.height,
-        ),
+        width: clamp(window.width, caps.min_image_extent.width, caps.max_image_extent.width),
+        height: clamp(window.height, caps.min_image_extent.height, caps.max_image_extent.height),
     }
 }
 
@@ -359,67 +309,34 @@ mod tests {
         vk::SurfaceCapabilitiesKHR {
             min_image_count: 2,
             max_image_count: 2,
-            current_extent: vk::Extent2D {
-                width: current,
-                height: current,
-            },
-            min_image_extent: vk::Extent2D {
-                width: 1,
-                height: 1,
-            },
-            max_image_extent: vk::Extent2D {
-                width: 4096,
-                height: 4096,
-            },
+            current_extent: vk::Extent2D { width: current, height: current },
+            min_image_extent: vk::Extent2D { width: 1, height: 1 },
+            max_image_extent: vk::Extent2D { width: 4096, height: 4096 },
             ..Default::default()
         }
     }
 
     #[test]
     fn the_surface_decides_the_size_where_it_can() {
-        let window = vk::Extent2D {
-            width: 640,
-            height: 5000,
-        };
+        let window = vk::Extent2D { width: 640, height: 5000 };
         assert_eq!(choose_extent(&caps(300), window).width, 300);
-        assert_eq!(
-            choose_extent(&caps(u32::MAX), window),
-            vk::Extent2D {
-                width: 640,
-                height: 4096
-            }
-        );
-        let minimised = vk::Extent2D {
-            width: 0,
-            height: 0,
-        };
+        assert_eq!(choose_extent(&caps(u32::MAX), window), vk::Extent2D { width: 640, height: 4096 });
+        let minimised = vk::Extent2D { width: 0, height: 0 };
         assert_eq!(choose_extent(&caps(u32::MAX), minimised), minimised);
     }
 
     #[test]
     fn the_image_count_keeps_to_the_maximum() {
         assert_eq!(choose_image_count(&caps(1)), 2);
-        let unbounded = vk::SurfaceCapabilitiesKHR {
-            max_image_count: 0,
-            ..caps(1)
-        };
+        let unbounded = vk::SurfaceCapabilitiesKHR { max_image_count: 0, ..caps(1) };
         assert_eq!(choose_image_count(&unbounded), 3);
     }
 
     #[test]
     fn an_srgb_format_wins() {
-        let format = |format| vk::SurfaceFormatKHR {
-            format,
-            color_space: vk::ColorSpaceKHR::SRGB_NONLINEAR,
-        };
-        let offered = [
-            format(vk::Format::B8G8R8A8_UNORM),
-            format(vk::Format::R8G8B8A8_SRGB),
-        ];
+        let format = |format| vk::SurfaceFormatKHR { format, color_space: vk::ColorSpaceKHR::SRGB_NONLINEAR };
+        let offered = [format(vk::Format::B8G8R8A8_UNORM), format(vk::Format::R8G8B8A8_SRGB)];
         assert_eq!(choose_format(&offered).format, vk::Format::R8G8B8A8_SRGB);
-        assert_eq!(
-            choose_format(&offered[..1]).format,
-            vk::Format::B8G8R8A8_UNORM
-        );
+        assert_eq!(choose_format(&offered[..1]).format, vk::Format::B8G8R8A8_UNORM);
     }
 }

@@ -25,19 +25,12 @@ pub fn image_barrier(
         .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
         .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
         .subresource_range(
-            vk::ImageSubresourceRange::default()
-                .aspect_mask(aspect)
-                .level_count(1)
-                .layer_count(1),
+            vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
         )
 }
 
 /// A barrier of a whole buffer within one queue family.
-pub fn buffer_barrier(
-    buffer: vk::Buffer,
-    from: Scope,
-    to: Scope,
-) -> vk::BufferMemoryBarrier2<'static> {
+pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default()
         .buffer(buffer)
         .size(vk::WHOLE_SIZE)
@@ -59,9 +52,7 @@ pub unsafe fn pipeline_barrier(
     buffers: &[vk::BufferMemoryBarrier2<'_>],
     images: &[vk::ImageMemoryBarrier2<'_>],
 ) {
-    let info = vk::DependencyInfo::default()
-        .buffer_memory_barriers(buffers)
-        .image_memory_barriers(images);
+    let info = vk::DependencyInfo::default().buffer_memory_barriers(buffers).image_memory_barriers(images);
     // SAFETY: the caller's promise.
     unsafe { device.raw().cmd_pipeline_barrier2(cmd, &info) };
 }

@@ -52,17 +52,13 @@ impl ValidationLog {
 }
 
 /// How the messenger is made; `log` must outlive it.
-pub(super) fn messenger_info(
-    log: &Arc<ValidationLog>,
-) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
     vk::DebugUtilsMessengerCreateInfoEXT::default()
         .message_severity(
-            vk::DebugUtilsMessageSeverityFlagsEXT::ERROR
-                | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+            vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
         )
         .message_type(
-            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION
-                | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
         )
         .pfn_user_callback(Some(on_message))
         .user_data(Arc::as_ptr(log) as *mut c_void)
@@ -76,24 +72,18 @@ pub(super) struct Messenger {
 }
 
 impl Messenger {
-    pub(super) fn new(
-        entry: &ash::Entry,
-        instance: &ash::Instance,
-        log: Arc<ValidationLog>,
-    ) -> Result<Self> {
+    pub(super) fn new(entry: &ash::Entry, instance: &ash::Instance, log: Arc<ValidationLog>) -> Result<Self> {
         let ext = debug_utils::Instance::new(entry, instance);
         // SAFETY: the instance was made with VK_EXT_debug_utils; the log is kept alive beside the messenger.
-        let raw = unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }
-            .map_err(|result| Error::Vulkan {
-                call: "vkCreateDebugUtilsMessengerEXT",
-                device: "the Vulkan loader".into(),
-                result,
+        let raw =
+            unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }.map_err(|result| {
+                Error::Vulkan {
+                    call: "vkCreateDebugUtilsMessengerEXT",
+                    device: "the Vulkan loader".into(),
+                    result,
+                }
             })?;
-        Ok(Self {
-            ext,
-            raw,
-            _log: log,
-        })
+        Ok(Self { ext, raw, _log: log })
     }
 }
 

@@ -1,0 +1,121 @@
+//! What several test files need: skips that can be made failures, the program, pictures.
+
+#![allow(dead_code)] // Each test file uses its own part of this.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use wavefield::app::{read_png, write_png};
+
+/// Says that a test did not run, and why. With `variable=1` in the environment that is a failure instead.
+fn skip(variable: &str, reason: &str) {
+    assert!(
+        std::env::var(variable).as_deref() != Ok("1"),
+        "{variable}=1, but: {reason}"
+    );
+    eprintln!("skipped: {reason}");
+}
+
+/// For tests that need CUDA and Vulkan on one GPU.
+pub fn skip_without_gpu(reason: &str) {
+    skip("WAVEFIELD_REQUIRE_GPU", reason);
+}
+
+/// For tests that need a program or layer which `scripts/test.sh` installs.
+pub fn skip_without_tools(reason: &str) {
+    skip("WAVEFIELD_REQUIRE_TOOLS", reason);
+}
+
+/// The program under test. `WAVEFIELD_BIN` names another one, where the tests are not run by cargo.
+pub fn wavefield() -> Command {
+    let path = std::env::var_os("WAVEFIELD_BIN").map_or(PathBuf::from(env!("CARGO_BIN_EXE_wavefield")), PathBuf::from);
+    Command::new(path)
+}
+
+/// Runs it to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    wavefield().args(arguments).output().expect("the program starts")
+}
+
+/// What it wrote to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What it wrote to standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Asserts the exit code, showing both outputs when it is another.
+pub fn assert_exit(output: &Output, code: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "stdout: {}\nstderr: {}",
+        stdout(output),
+        stderr(output)
+    );
+}
+
+/// Whether the validation layer is installed here.
+pub fn has_validation() -> bool {
+    let output = run(&["--headless", "--validation", "--frames=1", "--grid=2x2", "--size=16x16"]);
+    !stderr(&output).contains("the validation layer")
+}
+
+/// Where reference pictures are kept.
+pub fn reference(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references").join(name)
+}
+
+/// How far two pictures may differ: drivers round differently, and rasterise edges differently.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// The mean difference of all channels, in steps of 8 bits.
+    pub mean: f64,
+    /// The share of pixels with a channel that is off by more than 16 steps.
+    pub off: f64,
+}
+
+/// Another driver, another rasteriser: edges may fall on the other side of a pixel.
+pub const SAME_PICTURE: Tolerance = Tolerance { mean: 0.5, off: 0.005 };
+
+/// The mean difference and the share of pixels that are off, of two RGBA pictures of the same size.
+pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
+    assert_eq!(a.len(), b.len(), "pictures of the same size");
+    let pixels = a.chunks_exact(4).zip(b.chunks_exact(4));
+    let (mut sum, mut off) = (0u64, 0u64);
+    for (a, b) in pixels {
+        let differences = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b)));
+        sum += differences.clone().sum::<u64>();
+        off += u64::from(differences.max() > Some(16));
+    }
+    Tolerance {
+        mean: sum as f64 / a.len() as f64,
+        off: off as f64 / (a.len() / 4) as f64,
+    }
+}
+
+/// Asserts that two PNG files show the same.
+pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
+    let (got_size, got_pixels) = read_png(got).expect("a picture was written");
+    let (want_size, want_pixels) = read_png(want).expect("the reference is there");
+    assert_eq!(got_size, want_size, "sizes of {} and {}", got.display(), want.display());
+    let difference = difference(&got_pixels, &want_pixels);
+    if difference.mean > tolerance.mean || difference.off > tolerance.off {
+        let kept = std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
+        write_png(&kept, got_size, &got_pixels).expect("the temporary folder is writable");
+        panic!(
+            "{} is not {}: {difference:?}, allowed {tolerance:?}; kept as {}",
+            got.display(),
+            want.display(),
+            kept.display()
+        );
+    }
+}
+
+/// Open descriptors of this process; Linux only, else 0.
+pub fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
