@@ -23,6 +23,8 @@ impl Default for Camera {
 /// Vertical field of view.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;
+/// Below this width to height the field would not fit.
+const NARROW: f32 = 1.35;
 
 impl Camera {
     /// Where the eye is.
@@ -36,8 +38,8 @@ impl Camera {
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = width.max(1) as f32 / height.max(1) as f32;
         // In a narrow picture the width is what must fit.
-        let fov = if aspect < 1.2 {
-            2.0 * ((FIELD_OF_VIEW / 2.0).tan() * 1.2 / aspect).atan()
+        let fov = if aspect < NARROW {
+            2.0 * ((FIELD_OF_VIEW / 2.0).tan() * NARROW / aspect).atan()
         } else {
             FIELD_OF_VIEW
         };
