@@ -144,14 +144,12 @@ impl Row {
             (None, None) => String::new(),
         };
         let exports = match info.map(|info| info.exports) {
-            Some(exports) => {
-                match (exports.buffer && exports.extensions, exports.timeline && exports.extensions) {
-                    (true, true) => "buffer, timeline",
-                    (true, false) => "buffer",
-                    (false, true) => "timeline",
-                    (false, false) => "nothing",
-                }
-            }
+            Some(exports) => match (exports.buffer, exports.timeline) {
+                (true, true) => "buffer, timeline",
+                (true, false) => "buffer",
+                (false, true) => "timeline",
+                (false, false) => "nothing",
+            },
             None => "-",
         };
         let verdict = match (&self.facts.draws, &self.facts.shares) {

@@ -59,8 +59,6 @@ pub enum Mismatch {
     NoTwin,
     /// It stands for several physical devices; memory of a group cannot be imported.
     Group(usize),
-    /// It does not hand out handles: the extensions are missing.
-    NoExtensions,
     /// Its buffers cannot be exported.
     Buffer,
     /// Its timeline semaphores cannot be exported.
@@ -74,7 +72,6 @@ impl fmt::Display for Mismatch {
         match self {
             Self::NoTwin => f.write_str("no CUDA device has its UUID"),
             Self::Group(size) => write!(f, "it is one of a device group of {size}"),
-            Self::NoExtensions => f.write_str("it lacks the extensions that export memory and semaphores"),
             Self::Buffer => write!(f, "it cannot export a buffer as {}", super::handle::NAME),
             Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", super::handle::NAME),
             Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
@@ -93,9 +90,6 @@ pub fn find_twin<'a>(
     let twin = cuda.iter().find(|device| device.uuid == vulkan.uuid).ok_or(Mismatch::NoTwin)?;
     if vulkan.group_size > 1 {
         return Err(Mismatch::Group(vulkan.group_size));
-    }
-    if !vulkan.exports.extensions {
-        return Err(Mismatch::NoExtensions);
     }
     if !vulkan.exports.buffer {
         return Err(Mismatch::Buffer);
@@ -122,7 +116,7 @@ pub(crate) mod tests {
             driver: "driver".into(),
             api_version: ash::vk::API_VERSION_1_3,
             group_size: 1,
-            exports: Exports { buffer: true, timeline: true, extensions: true },
+            exports: Exports { buffer: true, timeline: true },
             missing_features: Vec::new(),
             queue_family: Some(0),
             largest_buffer: (1 << 32, "maxBufferSize"),
@@ -161,7 +155,6 @@ pub(crate) mod tests {
         };
         assert_eq!(verdict(|_| ()), Ok(0));
         assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
-        assert_eq!(verdict(|i| i.exports.extensions = false), Err(Mismatch::NoExtensions));
         assert_eq!(verdict(|i| i.exports.buffer = false), Err(Mismatch::Buffer));
         assert_eq!(verdict(|i| i.exports.timeline = false), Err(Mismatch::Timeline));
         let old = cuda::DeviceInfo { timeline_interop: false, ..cuda_device(0, 1) };

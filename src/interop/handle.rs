@@ -17,8 +17,10 @@ pub const MEMORY: vk::ExternalMemoryHandleTypeFlags = vk::ExternalMemoryHandleTy
 pub const SEMAPHORE: vk::ExternalSemaphoreHandleTypeFlags = vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
 /// The name for people.
 pub const NAME: &str = "OPAQUE_FD";
-/// The device extensions that hand the handles out.
-pub const DEVICE_EXTENSIONS: [&CStr; 2] = [khr::external_memory_fd::NAME, khr::external_semaphore_fd::NAME];
+/// The device extension that hands out memory.
+pub const MEMORY_EXTENSION: &CStr = khr::external_memory_fd::NAME;
+/// The device extension that hands out semaphores.
+pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_fd::NAME;
 
 /// The functions of the extension that exports memory.
 pub(crate) type MemoryFns = khr::external_memory_fd::Device;

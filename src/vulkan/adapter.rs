@@ -44,12 +44,10 @@ pub struct AdapterInfo {
 /// What a device can export as this platform's handle type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// A storage buffer's memory (`vkGetPhysicalDeviceExternalBufferProperties`).
+    /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
     pub buffer: bool,
-    /// A timeline semaphore (`vkGetPhysicalDeviceExternalSemaphoreProperties`).
+    /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
     pub timeline: bool,
-    /// The device extensions that hand the handles out.
-    pub extensions: bool,
 }
 
 impl Adapter {
@@ -188,10 +186,11 @@ impl AdapterInfo {
             api_version: base.api_version,
             group_size,
             exports: Exports {
-                buffer: exports_buffer(vk, raw),
+                buffer: has(handle::MEMORY_EXTENSION) && exports_buffer(vk, raw),
                 // The type query needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
-                timeline: base.api_version >= vk::API_VERSION_1_2 && exports_timeline(vk, raw),
-                extensions: handle::DEVICE_EXTENSIONS.iter().all(|&name| has(name)),
+                timeline: base.api_version >= vk::API_VERSION_1_2
+                    && has(handle::SEMAPHORE_EXTENSION)
+                    && exports_timeline(vk, raw),
             },
             missing_features,
             queue_family,

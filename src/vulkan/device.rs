@@ -49,7 +49,7 @@ impl Device {
             extensions.push(khr::swapchain::NAME.as_ptr());
         }
         if desc.interop {
-            extensions.extend(handle::DEVICE_EXTENSIONS.iter().map(|name| name.as_ptr()));
+            extensions.extend([handle::MEMORY_EXTENSION.as_ptr(), handle::SEMAPHORE_EXTENSION.as_ptr()]);
         }
         let priorities = [1.0];
         let queues =

@@ -9,10 +9,7 @@ use wavefield::app::{read_png, write_png};
 
 /// Says that a test did not run, and why. With `variable=1` in the environment that is a failure instead.
 fn skip(variable: &str, reason: &str) {
-    assert!(
-        std::env::var(variable).as_deref() != Ok("1"),
-        "{variable}=1, but: {reason}"
-    );
+    assert!(std::env::var(variable).as_deref() != Ok("1"), "{variable}=1, but: {reason}");
     eprintln!("skipped: {reason}");
 }
 
@@ -28,7 +25,8 @@ pub fn skip_without_tools(reason: &str) {
 
 /// The program under test. `WAVEFIELD_BIN` names another one, where the tests are not run by cargo.
 pub fn wavefield() -> Command {
-    let path = std::env::var_os("WAVEFIELD_BIN").map_or(PathBuf::from(env!("CARGO_BIN_EXE_wavefield")), PathBuf::from);
+    let path = std::env::var_os("WAVEFIELD_BIN")
+        .map_or(PathBuf::from(env!("CARGO_BIN_EXE_wavefield")), PathBuf::from);
     Command::new(path)
 }
 
@@ -49,13 +47,7 @@ pub fn stdout(output: &Output) -> String {
 
 /// Asserts the exit code, showing both outputs when it is another.
 pub fn assert_exit(output: &Output, code: i32) {
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "stdout: {}\nstderr: {}",
-        stdout(output),
-        stderr(output)
-    );
+    assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
 }
 
 /// Whether the validation layer is installed here.
@@ -91,10 +83,7 @@ pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
         sum += differences.clone().sum::<u64>();
         off += u64::from(differences.max() > Some(16));
     }
-    Tolerance {
-        mean: sum as f64 / a.len() as f64,
-        off: off as f64 / (a.len() / 4) as f64,
-    }
+    Tolerance { mean: sum as f64 / a.len() as f64, off: off as f64 / (a.len() / 4) as f64 }
 }
 
 /// Asserts that two PNG files show the same.
@@ -104,7 +93,8 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
     assert_eq!(got_size, want_size, "sizes of {} and {}", got.display(), want.display());
     let difference = difference(&got_pixels, &want_pixels);
     if difference.mean > tolerance.mean || difference.off > tolerance.off {
-        let kept = std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
+        let kept =
+            std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
         write_png(&kept, got_size, &got_pixels).expect("the temporary folder is writable");
         panic!(
             "{} is not {}: {difference:?}, allowed {tolerance:?}; kept as {}",

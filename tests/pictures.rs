@@ -1,0 +1,85 @@
+//! Headless pictures against checked-in references. To remake them: `WAVEFIELD_REMAKE=1 cargo test --test pictures`.
+
+mod common;
+
+use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
+
+/// Draws with `arguments` and compares with a reference; also that the validation layer kept quiet.
+fn check(name: &str, arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    let mut all = vec!["--headless", "--size=320x180", "--output", path.to_str().unwrap()];
+    all.extend(arguments);
+    if common::has_validation() {
+        all.push("--validation");
+    } else {
+        common::skip_without_tools("validation: its layer is not installed");
+    }
+    let output = run(&all);
+    assert_exit(&output, 0);
+    assert!(!stderr(&output).contains("validation"), "{}", stderr(&output));
+    if std::env::var_os("WAVEFIELD_REMAKE").is_some() {
+        std::fs::copy(&path, reference(name)).unwrap();
+    }
+    assert_same_picture(&path, &reference(name), SAME_PICTURE);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "only the picture is left: {left:?}");
+}
+
+#[test]
+fn the_wave_at_the_start() {
+    check("start.png", &["--frames=1", "--grid=256x256"]);
+}
+
+#[test]
+fn the_wave_later() {
+    check("later.png", &["--frames=91", "--grid=200x150"]);
+}
+
+/// The producer and the ring's depth must not show in the picture.
+#[test]
+fn every_producer_and_ring_draw_the_same() {
+    for (producer, ring) in [("compute", "1"), ("host", "1"), ("host", "4"), ("auto", "32")] {
+        check("later.png", &["--frames=91", "--grid=200x150", "--producer", producer, "--ring", ring]);
+    }
+}
+
+#[test]
+fn odd_grids_and_another_colour_map() {
+    check("odd.png", &["--frames=40", "--grid=77x3", "--colormap=magma"]);
+}
+
+#[test]
+fn the_smallest_grid() {
+    check("smallest.png", &["--frames=1", "--grid=2x2", "--colormap=cividis"]);
+}
+
+#[test]
+fn a_picture_repeats_to_the_last_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let draw = |name: &str| {
+        let path = folder.path().join(name);
+        let output = run(&[
+            "--headless",
+            "--size=160x90",
+            "--frames=7",
+            "--grid=64x64",
+            "--output",
+            path.to_str().unwrap(),
+        ]);
+        assert_exit(&output, 0);
+        assert!(stdout(&output).contains("frames        7"), "{}", stdout(&output));
+        std::fs::read(path).unwrap()
+    };
+    assert!(draw("a.png") == draw("b.png"));
+}
+
+/// The comparison must be able to fail.
+#[test]
+fn a_different_moment_is_a_different_picture() {
+    let (_, a) = wavefield::app::read_png(&reference("start.png")).unwrap();
+    let (_, b) = wavefield::app::read_png(&reference("later.png")).unwrap();
+    let difference = common::difference(&a, &b);
+    assert!(difference.mean > 10.0 * SAME_PICTURE.mean, "{difference:?}");
+    assert!(difference.off > 10.0 * SAME_PICTURE.off, "{difference:?}");
+}

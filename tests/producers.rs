@@ -1,0 +1,98 @@
+//! Every producer's vertices, read back from its slots, against the float64 reference: 1e-5 of the amplitude.
+
+mod common;
+
+use ash::vk;
+use wavefield::Error;
+use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
+use wavefield::cuda::KernelSource;
+use wavefield::interop::Ring;
+use wavefield::vulkan::{Instance, InstanceDesc, Validation};
+use wavefield::wave::{self, Grid};
+
+/// Seconds of the field between two frames.
+const STEP: f64 = 0.37;
+
+/// Frames are more than the ring has slots, so that every slot has been used, freed and used again.
+const FRAMES: u64 = 11;
+
+fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
+    Config {
+        producer,
+        grid,
+        ring: Ring::new(depth).unwrap(),
+        size: vk::Extent2D { width: 64, height: 48 },
+        validation: Validation::IfInstalled,
+        ..Config::default()
+    }
+}
+
+/// Runs the frames, then compares every slot with the frame that wrote it last. Returns the worst error.
+fn worst_error(config: &Config) -> Result<f64, Error> {
+    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
+    let log = instance.validation_log().clone();
+    let choice = DeviceTable::query(&instance, None)?.choose(None, config.producer)?;
+    let mut run = Headless::new(&choice, config)?;
+    for _ in 0..FRAMES {
+        run.frame(STEP)?;
+    }
+    run.engine().finish()?;
+    let depth = config.ring.depth() as u64;
+    let mut worst: f64 = 0.0;
+    for frame in FRAMES - depth.min(FRAMES)..FRAMES {
+        let slot = (frame % depth) as usize;
+        let vertices = run.engine().read_slot(slot)?;
+        worst = worst.max(wave::worst_error(config.grid, &vertices, frame as f64 * STEP));
+    }
+    drop((run, instance));
+    log.verdict()?;
+    assert_eq!(log.warnings(), 0, "validation warnings");
+    Ok(worst)
+}
+
+fn check(producer: ProducerKind) {
+    for (cols, rows, depth) in [(2, 2, 1), (33, 7, 2), (256, 256, 3), (1000, 37, 5), (1024, 1024, 3)] {
+        let grid = Grid { cols, rows };
+        match worst_error(&config(producer, grid, depth)) {
+            Ok(worst) => {
+                println!(
+                    "{producer:?} {cols}x{rows}, ring of {depth}: worst error {worst:.2e} of the amplitude"
+                );
+                assert!(worst <= 1e-5, "{producer:?} at {cols}x{rows}: {worst:e}");
+            }
+            Err(error @ (Error::Unsupported(_) | Error::Missing { .. }))
+                if producer == ProducerKind::Cuda =>
+            {
+                return common::skip_without_gpu(&error.to_string());
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn the_cuda_kernel_agrees_with_the_reference() {
+    check(ProducerKind::Cuda);
+}
+
+#[test]
+fn the_compute_shader_agrees_with_the_reference() {
+    check(ProducerKind::Compute);
+}
+
+#[test]
+fn the_cpu_agrees_with_the_reference() {
+    check(ProducerKind::Host);
+}
+
+/// The comparison above must be able to fail: a kernel that is no wave is far from it.
+#[test]
+fn another_kernel_is_not_mistaken_for_the_wave() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let mut config = config(ProducerKind::Cuda, Grid { cols: 64, rows: 64 }, 3);
+    config.kernel = Some(KernelSource::from_argument(file).unwrap());
+    match worst_error(&config) {
+        Ok(worst) => assert!(worst.is_finite() && worst > 0.1, "{worst:e}"),
+        Err(error) => common::skip_without_gpu(&error.to_string()),
+    }
+}

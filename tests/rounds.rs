@@ -1,0 +1,50 @@
+//! Making and destroying everything, 50 times in one process: nothing may be left over.
+
+mod common;
+
+use ash::vk;
+use wavefield::app::{Config, ProducerKind, Stop, run_headless};
+use wavefield::interop::Ring;
+use wavefield::vulkan::Validation;
+use wavefield::wave::Grid;
+
+const ROUNDS: usize = 50;
+
+fn rounds(producer: ProducerKind) {
+    let config = Config {
+        producer,
+        grid: Grid { cols: 64, rows: 64 },
+        ring: Ring::new(3).unwrap(),
+        size: vk::Extent2D { width: 64, height: 48 },
+        frames: Some(5),
+        validation: Validation::IfInstalled,
+        ..Config::default()
+    };
+    let mut settled = 0;
+    for round in 0..ROUNDS {
+        let summary = match run_headless(&config, &Stop::default()) {
+            Ok(summary) => summary,
+            Err(error) if round == 0 && producer == ProducerKind::Cuda => {
+                return common::skip_without_gpu(&error.to_string());
+            }
+            Err(error) => panic!("round {round}: {error}"),
+        };
+        assert_eq!(summary.frames, 5);
+        assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings in round {round}");
+        // Drivers open some files once a process, and keep them.
+        if round == 2 {
+            settled = common::open_descriptors();
+        }
+    }
+    let left = common::open_descriptors();
+    println!("{producer:?}: {settled} descriptors after round 3, {left} after round {ROUNDS}");
+    assert!(left <= settled, "{producer:?}: {} descriptors were left open", left - settled);
+}
+
+/// One test, because descriptors are counted for the whole process.
+#[test]
+fn nothing_is_left_over() {
+    for producer in [ProducerKind::Compute, ProducerKind::Host, ProducerKind::Cuda] {
+        rounds(producer);
+    }
+}
