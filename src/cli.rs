@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and what is nonsense.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -79,6 +80,9 @@ struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     speed: f64,
+    /// Give up when no frame was finished for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout)]
+    timeout: Duration,
     /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
     /// on in debug builds where it is installed, else off].
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
@@ -146,6 +150,7 @@ impl RunArgs {
             present: self.present,
             color_map: self.colormap,
             speed: self.speed,
+            timeout: self.timeout,
             validation: match self.validation {
                 Some(OnOff::On) => Validation::Required,
                 Some(OnOff::Off) => Validation::Off,
@@ -196,6 +201,13 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed.abs() <= 1000.0 => Ok(speed),
         _ => Err(format!("`{text}` is not a number between -1000 and 1000")),
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` is not a number of seconds from 0.1 to 86400")),
     }
 }
 

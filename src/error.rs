@@ -101,6 +101,17 @@ pub enum Error {
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),
 
+    /// No frame was finished for too long. What the GPU still runs cannot be waited for, so nothing was released.
+    #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
+    Stuck {
+        /// The device's name.
+        device: String,
+        /// How long nothing happened.
+        seconds: f64,
+        /// How far each side has come.
+        progress: String,
+    },
+
     /// A signal ended the run before its picture was complete.
     #[error("{0}")]
     Stopped(String),

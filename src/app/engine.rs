@@ -1,5 +1,7 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
+use std::time::Duration;
+
 use ash::vk;
 
 use super::{Choice, Config, ProducerKind, Summary};
@@ -18,6 +20,7 @@ pub struct Engine {
     pacer: Pacer,
     queue: Queue,
     grid: Grid,
+    timeout: Duration,
 }
 
 /// Binary semaphores that tie a frame to the window system.
@@ -51,12 +54,21 @@ impl Engine {
                 color_map: config.color_map,
             },
         )?;
-        Ok(Self { renderer, producer, pacer, queue, grid: config.grid })
+        Ok(Self { renderer, producer, pacer, queue, grid: config.grid, timeout: config.timeout })
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
-        self.pacer.begin()
+        let watchdog =
+            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        self.pacer.begin(|waited| watchdog.look(waited))
+    }
+
+    /// Waits until every submitted frame is drawn.
+    fn wait_all(&mut self) -> Result<()> {
+        let watchdog =
+            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        self.pacer.wait_all(|waited| watchdog.look(waited))
     }
 
     /// The number that the next frame will have: frames drawn so far.
@@ -78,7 +90,7 @@ impl Engine {
     ) -> Result<()> {
         let frame = Frame { index: self.pacer.submitted(), time };
         if self.renderer.needs_resize(picture.extent) {
-            self.pacer.wait_all()?;
+            self.wait_all()?;
             self.renderer.resize(picture.extent)?;
         }
         self.producer.produce(&frame)?;
@@ -126,7 +138,7 @@ impl Engine {
 
     /// Waits until every frame is drawn.
     pub fn finish(&mut self) -> Result<()> {
-        self.pacer.wait_all()?;
+        self.wait_all()?;
         self.producer.wait_idle()
     }
 
@@ -180,8 +192,31 @@ impl Drop for Engine {
     fn drop(&mut self) {
         // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
         // Nothing can be returned, and after a lost device these fail at once, which is as good as idle.
+        if self.producer.check().is_err() {
+            self.producer.abandon();
+        }
         let _ = self.queue.wait_idle();
         let _ = self.producer.wait_idle();
+    }
+}
+
+/// Looks after a wait that might never end.
+struct Watchdog<'a> {
+    producer: &'a dyn Producer,
+    device: &'a Device,
+    timeout: Duration,
+}
+
+impl Watchdog<'_> {
+    /// An error if the producer has failed, or nothing was finished for too long.
+    fn look(&self, waited: Duration) -> Result<()> {
+        self.producer.check()?;
+        if waited < self.timeout {
+            return Ok(());
+        }
+        let progress = self.producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
+        let device = self.device.info().name.clone();
+        Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
     }
 }
 

@@ -27,16 +27,25 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
     }
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
-    let summary = draw(instance, config, stop)?;
+    let mut summary = draw(instance, config, stop)?;
     // Everything is destroyed now; what the layer had to say of that counts too.
     log.verdict()?;
+    summary.validation = summary.validation.map(|_| log.warnings());
     Ok(summary)
 }
 
 fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
-    drop(instance);
+    let outcome = draw_frames(&mut run, config, stop);
+    if matches!(outcome, Err(Error::Stuck { .. })) {
+        // The GPU still uses everything and may never stop: leave it to the end of the process.
+        std::mem::forget(run);
+    }
+    outcome
+}
+
+fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summary> {
     let frames = config.frames.unwrap_or(DEFAULT_FRAMES);
     let mut times = FrameTimes::default();
     let mut last = Instant::now();
@@ -51,13 +60,13 @@ fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
     }
     run.engine.finish()?;
     times.finish(last.elapsed());
-    if run.engine.next_frame() < frames && config.output.is_some() {
-        return Err(Error::Stopped(format!(
-            "stopped after frame {} of {frames}, so no picture was written",
-            run.engine.next_frame()
-        )));
-    }
+    let drawn = run.engine.next_frame();
     if let Some(path) = &config.output {
+        if drawn < frames {
+            return Err(Error::Stopped(format!(
+                "stopped after frame {drawn} of {frames}, so no picture was written"
+            )));
+        }
         run.save(path)?;
     }
     Ok(run.engine.summary(times, 0))

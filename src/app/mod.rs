@@ -10,6 +10,7 @@ mod windowed;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ash::vk;
 
@@ -65,6 +66,8 @@ pub struct Config {
     pub color_map: ColorMap,
     /// Seconds of the field for each second of the clock; 0 stands still.
     pub speed: f64,
+    /// Give up when no frame was finished for so long.
+    pub timeout: Duration,
     /// Whether to load the validation layer.
     pub validation: Validation,
 }
@@ -83,6 +86,7 @@ impl Default for Config {
             present: PresentMode::Fifo,
             color_map: ColorMap::default(),
             speed: 1.0,
+            timeout: Duration::from_secs(10),
             validation: Validation::Off,
         }
     }

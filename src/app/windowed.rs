@@ -39,8 +39,7 @@ impl EventLoop {
         std::panic::set_hook(hook);
         match made {
             Ok(Ok(event_loop)) => Ok(Self(event_loop)),
-            Ok(Err(EventLoopError::Os(error))) => Err(failed(error.to_string())),
-            Ok(Err(error)) => Err(failed(error.to_string())),
+            Ok(Err(error)) => Err(failed(words(&error))),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied());
@@ -48,6 +47,13 @@ impl EventLoop {
             }
         }
     }
+}
+
+/// winit's error without the source line that it begins with.
+fn words(error: &EventLoopError) -> String {
+    let text = error.to_string();
+    let reason = text.split_once(".rs:").and_then(|(_, rest)| rest.split_once(": "));
+    reason.map_or(&*text, |(_line, reason)| reason).trim_end_matches('.').to_owned()
 }
 
 /// Opens a window and draws in it until it is closed, Escape is pressed, `stop` is asked, or `config.frames` are drawn.
@@ -58,13 +64,20 @@ pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) ->
     let mut app = App { config, stop, state: None, outcome: None };
     let ran = event_loop.0.run_app_on_demand(&mut app);
     let outcome = app.outcome.take();
+    if matches!(outcome, Some(Err(Error::Stuck { .. }))) {
+        // The GPU still uses everything and may never stop: leave it to the end of the process.
+        std::mem::forget(app.state.take());
+    }
     // Destroys everything; what the layer had to say of that counts too.
     let log = app.state.take().map(|state| state.log());
     match (outcome, ran) {
         (Some(Err(error)), _) => Err(error),
         (_, Err(error)) => Err(Error::Window { what: "the event loop ended", reason: error.to_string() }),
-        (Some(Ok(summary)), Ok(())) => {
-            log.map_or(Ok(()), |log| log.verdict())?;
+        (Some(Ok(mut summary)), Ok(())) => {
+            if let Some(log) = log {
+                log.verdict()?;
+                summary.validation = summary.validation.map(|_| log.warnings());
+            }
             Ok(summary)
         }
         (None, Ok(())) => Err(Error::Window {
@@ -105,8 +118,10 @@ impl App<'_> {
         event_loop.exit();
     }
 
+    /// Never before there is a window: a stop that comes that early still ends with a summary, of no frames.
     fn is_done(&self) -> bool {
-        let drawn = self.state.as_ref().map_or(0, |state| state.engine.next_frame());
+        let Some(state) = &self.state else { return false };
+        let drawn = state.engine.next_frame();
         self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
     }
 }
@@ -152,17 +167,21 @@ impl ApplicationHandler for App<'_> {
             return self.leave(event_loop);
         }
         let Some(state) = &self.state else { return };
-        // With nothing to draw on there is nothing that paces the loop: look again now and then.
-        const IDLE: Duration = Duration::from_millis(50);
-        event_loop.set_control_flow(match state.visible && state.drawing {
-            true => ControlFlow::Poll,
-            false => ControlFlow::WaitUntil(Instant::now() + IDLE),
-        });
-        if state.visible {
-            state.window.request_redraw();
+        let now = Instant::now();
+        // A hidden window only looks whether it is to stop.
+        let wait = if state.visible { state.retry.filter(|&at| at > now) } else { Some(now + IDLE) };
+        match wait {
+            Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
+            None => {
+                event_loop.set_control_flow(ControlFlow::Poll);
+                state.window.request_redraw();
+            }
         }
     }
 }
+
+/// With nothing to draw on there is nothing that paces the loop: it looks again this often.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// Everything that exists while the window does.
 struct State {
@@ -179,8 +198,8 @@ struct State {
     title: Title,
     /// False while the window is minimised or covered.
     visible: bool,
-    /// Whether the last redraw found an image to draw on.
-    drawing: bool,
+    /// When to try again, if the last redraw found no image to draw on.
+    retry: Option<Instant>,
     skipped: u64,
     dragging: bool,
     pointer: Option<(f64, f64)>,
@@ -221,7 +240,7 @@ impl State {
             times: FrameTimes::default(),
             last_frame: None,
             visible: true,
-            drawing: true,
+            retry: None,
             skipped: 0,
             dragging: false,
             pointer: None,
@@ -239,14 +258,13 @@ impl State {
         let image = match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
             Acquired::Image(image) => image,
             Acquired::NotReady => {
-                self.drawing = false;
+                self.retry = Some(Instant::now() + IDLE);
                 self.skipped += 1;
-                // The pause is no frame time, and the field does not jump after it.
-                self.last_frame = None;
+                self.rest();
                 return Ok(());
             }
         };
-        self.drawing = true;
+        self.retry = None;
         let now = Instant::now();
         if let Some(last) = self.last_frame.replace(now) {
             self.times.add(now - last);
@@ -266,14 +284,28 @@ impl State {
         Ok(())
     }
 
+    /// No frame for a while: the pause is no frame time, and the field does not jump after it.
+    fn rest(&mut self) {
+        self.last_frame = None;
+    }
+
+    fn show(&mut self, visible: bool) {
+        self.visible = visible;
+        // Whatever changed, it is worth a try.
+        self.retry = None;
+        if !visible {
+            self.rest();
+        }
+    }
+
     fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
-                self.visible = size.width > 0 && size.height > 0;
+                self.show(size.width > 0 && size.height > 0);
                 self.swapchain.invalidate();
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => self.visible = !occluded,
+            WindowEvent::Occluded(occluded) => self.show(!occluded),
             WindowEvent::MouseInput { state, button: MouseButton::Left, .. } => {
                 self.dragging = state == ElementState::Pressed;
             }

@@ -1,6 +1,7 @@
 //! The device's primary context, streams and events.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
 
@@ -14,6 +15,8 @@ pub struct Context {
     raw: sys::CUcontext,
     device: sys::CUdevice,
     info: DeviceInfo,
+    /// A kernel faulted: from then on every call answers with the same error.
+    faulted: AtomicBool,
 }
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
@@ -32,7 +35,7 @@ impl Context {
         check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
             sys::cuDevicePrimaryCtxRetain(&mut raw, device)
         })?;
-        let context = Arc::new(Self { raw, device, info: info.clone() });
+        let context = Arc::new(Self { raw, device, info: info.clone(), faulted: AtomicBool::new(false) });
         context.bind()?;
         Ok(context)
     }
@@ -50,13 +53,21 @@ impl Context {
 
     /// Names this device in the error of a call.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
+        if (700..=720).contains(&(code as u32)) {
+            self.faulted.store(true, Ordering::Relaxed);
+        }
         check(call, &self.info.name, code)
     }
 
     /// For `Drop`: binds, calls, and says on stderr what went wrong, because nothing can be returned.
     pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> CUresult) {
         let result = self.bind().and_then(|()| self.check(call, release()));
-        if let Err(error) = result {
+        self.say_unless_faulted(result);
+    }
+
+    /// After a fault every call repeats it; it was reported once already.
+    fn say_unless_faulted(&self, result: Result<()>) {
+        if let (Err(error), false) = (result, self.faulted.load(Ordering::Relaxed)) {
             crate::note!("while cleaning up: {error}");
         }
     }
@@ -66,9 +77,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: retained once, released once; every object of the context holds an Arc of it.
         let code = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
-        if let Err(error) = self.check("cuDevicePrimaryCtxRelease", code) {
-            crate::note!("while cleaning up: {error}");
-        }
+        self.say_unless_faulted(self.check("cuDevicePrimaryCtxRelease", code));
     }
 }
 
@@ -101,6 +110,16 @@ impl Stream {
     /// The context that it belongs to.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// What a kernel did wrong so far, if one did; does not wait.
+    pub fn check(&self) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: a live stream of the current context.
+        match unsafe { sys::cuStreamQuery(self.raw) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(()),
+            code => self.context.check("cuStreamQuery", code),
+        }
     }
 
     /// Blocks the CPU until everything enqueued is done, and reports what a kernel did wrong.

@@ -12,7 +12,7 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
 /// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 31] = [
+const SYMBOLS: [&str; 32] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -28,6 +28,7 @@ const SYMBOLS: [&str; 31] = [
     "cuStreamCreate",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",
+    "cuStreamQuery",
     "cuEventCreate",
     "cuEventDestroy_v2",
     "cuEventRecord",

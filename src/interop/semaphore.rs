@@ -124,6 +124,17 @@ impl SharedTimeline {
         vk::SemaphoreSubmitInfo::default().semaphore(self.exported.raw).value(value).stage_mask(stage)
     }
 
+    /// Sets the counter from the CPU. For giving up: when CUDA will never signal, this lets go what waits in Vulkan.
+    ///
+    /// # Errors
+    /// The value is not above the counter's, or the device is lost.
+    pub fn signal_from_host(&self, value: u64) -> Result<()> {
+        let device = &self.exported.device;
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.exported.raw).value(value);
+        // SAFETY: a live timeline semaphore of this device.
+        unsafe { device.raw().signal_semaphore(&info) }.map_err(device.failed("vkSignalSemaphore"))
+    }
+
     /// The counter as it is now; does not wait.
     pub fn value(&self) -> Result<u64> {
         let device = &self.exported.device;

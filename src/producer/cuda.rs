@@ -5,12 +5,12 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
-use crate::Result;
 use crate::cuda::{Context, Kernel, KernelSource, Stream};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer, SharedTimeline};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
+use crate::{Error, Result};
 
 /// Fills slots with a CUDA kernel, ordered with Vulkan by two timelines and nothing else.
 pub struct CudaProducer {
@@ -24,6 +24,9 @@ pub struct CudaProducer {
     shared: Vec<SharedBuffer>,
     slots: Vec<vk::Buffer>,
     ring: Ring,
+    /// The last value of `ready` that the stream was asked to signal.
+    promised: u64,
+    kernel_name: String,
     grid: Grid,
     device: Device,
     family: u32,
@@ -53,10 +56,39 @@ impl CudaProducer {
             slots: shared.iter().map(SharedBuffer::vulkan).collect(),
             shared,
             ring,
+            promised: 0,
+            kernel_name: source.name.clone(),
             grid,
             device: device.clone(),
             family: queue.family(),
         })
+    }
+}
+
+impl CudaProducer {
+    /// CUDA's half of the hand-off: wait for the slot, fill it, say so. Returns before any of it has run.
+    fn enqueue(&mut self, frame: &Frame) -> Result<()> {
+        let turn = self.ring.turn(frame.index);
+        if let Some(value) = turn.wait_free {
+            self.free.cuda_wait(&self.stream, value)?;
+        }
+        let (vertices, Grid { cols, rows }) = (self.shared[turn.slot].cuda(), self.grid);
+        // SAFETY: the slot has 16 bytes a vertex; the wait above and the ring keep Vulkan out of it until the signal
+        // below. That the kernel has the documented signature is what `--kernel` asks of its user.
+        unsafe { self.kernel.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
+        self.ready.cuda_signal(&self.stream, turn.signal_ready)?;
+        self.promised = turn.signal_ready;
+        Ok(())
+    }
+
+    /// Once a kernel has faulted, every call on its context fails with the same code: name the kernel, not the call.
+    fn blame(&self, error: Error) -> Error {
+        match error {
+            Error::Cuda { code: 700..=720, .. } => {
+                Error::Kernel { kernel: self.kernel_name.clone(), problem: error.to_string() }
+            }
+            other => other,
+        }
     }
 }
 
@@ -70,24 +102,7 @@ impl Producer for CudaProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<()> {
-        let turn = self.ring.turn(frame.index);
-        if let Some(value) = turn.wait_free {
-            self.free.cuda_wait(&self.stream, value)?;
-        }
-        let vertices = self.shared[turn.slot].cuda();
-        // SAFETY: the slot has 16 bytes a vertex; the wait above and the ring keep Vulkan out of it until the signal
-        // below. That the kernel has the documented signature is what `--kernel` asks of its user.
-        unsafe {
-            self.kernel.launch(
-                &self.stream,
-                vertices,
-                self.grid.cols,
-                self.grid.rows,
-                frame.index,
-                frame.time,
-            )
-        }?;
-        self.ready.cuda_signal(&self.stream, turn.signal_ready)
+        self.enqueue(frame).map_err(|error| self.blame(error))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
@@ -120,7 +135,25 @@ impl Producer for CudaProducer {
         Owner::External
     }
 
+    fn check(&self) -> Result<()> {
+        self.stream.check().map_err(|error| self.blame(error))
+    }
+
+    fn progress(&self) -> Option<String> {
+        let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
+        let late = if ready < self.promised { "CUDA" } else { "Vulkan" };
+        Some(format!(
+            "{late} did not signal: CUDA's `ready` is at {ready} of {}, Vulkan's `free` at {free}",
+            self.promised
+        ))
+    }
+
+    fn abandon(&mut self) {
+        // A value that CUDA has signalled already is an error here, and needs no letting go.
+        let _ = self.ready.signal_from_host(self.promised);
+    }
+
     fn wait_idle(&mut self) -> Result<()> {
-        self.stream.synchronize()
+        self.stream.synchronize().map_err(|error| self.blame(error))
     }
 }

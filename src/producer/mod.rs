@@ -87,6 +87,19 @@ pub trait Producer {
     /// Who owns a slot between frames.
     fn owner(&self) -> Owner;
 
+    /// An error if what it enqueued has failed meanwhile: a kernel that faulted, say. Does not wait.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How far its side has come, in words, for the error of a run that got stuck.
+    fn progress(&self) -> Option<String> {
+        None
+    }
+
+    /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.
+    fn abandon(&mut self) {}
+
     /// Blocks until nothing of its own is running (what runs on the Vulkan queue is the queue's affair).
     fn wait_idle(&mut self) -> Result<()>;
 }

@@ -1,5 +1,7 @@
 //! How far the CPU may run ahead: a few command buffers, and one timeline that says which are free again.
 
+use std::time::{Duration, Instant};
+
 use ash::vk;
 
 use super::{Device, Queue};
@@ -94,11 +96,14 @@ impl Pacer {
     }
 
     /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
-    pub fn begin(&mut self) -> Result<Flight> {
+    ///
+    /// While it waits, it calls `alive` ten times a second with the time since the wait began; an error of `alive`
+    /// ends the wait.
+    pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
         let depth = self.slots.len() as u64;
         // The frame that used this flight before was number `submitted - depth`, which signals that number plus 1.
         if self.submitted >= depth {
-            self.wait_for(self.submitted - depth + 1)?;
+            self.wait_for(self.submitted - depth + 1, alive)?;
         }
         let index = (self.submitted % depth) as usize;
         let slot = &self.slots[index];
@@ -121,26 +126,39 @@ impl Pacer {
         self.submitted += 1;
     }
 
-    /// Waits until every submitted frame is done.
-    pub fn wait_all(&mut self) -> Result<()> {
-        self.wait_for(self.submitted)
+    /// Waits until every submitted frame is done; `alive` as for [`Pacer::begin`].
+    pub fn wait_all(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+        self.wait_for(self.submitted, alive)
     }
 
-    fn wait_for(&mut self, value: u64) -> Result<()> {
+    /// Frames that the GPU has finished.
+    pub fn finished(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
-        let reached = unsafe { self.device.raw().get_semaphore_counter_value(self.done) }
-            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))?;
-        if reached >= value {
+        unsafe { self.device.raw().get_semaphore_counter_value(self.done) }
+            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
+    }
+
+    fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+        if self.finished()? >= value {
             return Ok(());
         }
         self.blocking_waits += 1;
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: as above; the value is one that a submission will signal.
-        unsafe { self.device.raw().wait_semaphores(&info, u64::MAX) }
-            .map_err(self.device.failed("vkWaitSemaphores"))
+        let began = Instant::now();
+        loop {
+            // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
+            match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP_NS) } {
+                Ok(()) => return Ok(()),
+                Err(vk::Result::TIMEOUT) => alive(began.elapsed())?,
+                Err(result) => return Err(self.device.failed("vkWaitSemaphores")(result)),
+            }
+        }
     }
 }
+
+/// How long a wait goes on before it looks up: what it waits for may never come.
+const LOOK_UP_NS: u64 = 100_000_000;
 
 impl Drop for Pacer {
     fn drop(&mut self) {

@@ -183,6 +183,9 @@ impl Swapchain {
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
         let adapter = device.adapter().raw();
+        // Presents of the old images are not covered by any semaphore or fence of ours. Waiting comes before asking for
+        // the size: the window may change at any time, and the size should still hold when the images are made.
+        queue.wait_idle()?;
         // SAFETY: surface and physical device belong to the same instance.
         let caps = unsafe {
             self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
@@ -193,8 +196,6 @@ impl Swapchain {
         if extent.width == 0 || extent.height == 0 {
             return Ok(false);
         }
-        // Presents of the old images are not covered by any semaphore or fence of ours.
-        queue.wait_idle()?;
         let alpha = [
             vk::CompositeAlphaFlagsKHR::OPAQUE,
             vk::CompositeAlphaFlagsKHR::INHERIT,

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# gpu-check.sh [OUT]: what only a real GPU can show, in one go, with a table at the end.
+#
+# Runs the program and the tests that need CUDA and Vulkan on one GPU, and leaves logs and pictures in OUT (default
+# target/gpu-check). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
+# with the test binaries (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=${1:-target/gpu-check}
+mkdir -p "$out"
+export WAVEFIELD_REQUIRE_GPU=1
+table=()
+failed=0
+
+if [ -z "${WAVEFIELD_BIN:-}" ]; then
+  cargo build --release || exit 1
+  WAVEFIELD_BIN=$PWD/target/release/wavefield
+fi
+export WAVEFIELD_BIN
+
+# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
+check() {
+  local name=$1 start=$SECONDS verdict=ok
+  shift
+  if ! "$@" >"$out/$name.log" 2>&1; then
+    verdict=FAILED
+    failed=1
+    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
+  fi
+  table+=("$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))")
+}
+
+# suite NAME: one test file, here or as a binary from elsewhere.
+suite() {
+  if [ -n "${TEST_DIR:-}" ]; then
+    check "test-$1" "$TEST_DIR/test-$1" --nocapture
+  else
+    check "test-$1" cargo test --test "$1" -- --nocapture
+  fi
+}
+
+# quiet COMMAND…: succeeds, and the validation layer says nothing at all.
+quiet() {
+  local text
+  text=$("$@" 2>&1) || { echo "$text"; return 1; }
+  echo "$text"
+  ! grep -qE 'validation (error|warning):' <<<"$text"
+}
+
+# fails CODE TEXT COMMAND…: exits with CODE and says TEXT, without a panic.
+fails() {
+  local code=$1 part=$2 text status
+  shift 2
+  text=$("$@" 2>&1)
+  status=$?
+  echo "exit $status: $text"
+  [ "$status" = "$code" ] && grep -q "$part" <<<"$text" && ! grep -q panicked <<<"$text"
+}
+
+run=("$WAVEFIELD_BIN" --headless --producer cuda)
+check devices "$WAVEFIELD_BIN" devices
+check wave-validated quiet "${run[@]}" --frames 1000 --validation --output "$out/wave.png"
+check wave "${run[@]}" --frames 2000
+for ring in 1 2 8; do check "ring-$ring" "${run[@]}" --frames 2000 --ring "$ring"; done
+check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
+check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
+check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
+check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
+check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
+check trap fails 1 'trap.ptx.*CUDA_ERROR' timeout 20 "${run[@]}" --frames 20 --kernel kernels/test/trap.ptx
+check endless-kernel fails 1 'CUDA did not signal' timeout 30 "${run[@]}" --timeout 2 --frames 20 --kernel kernels/test/spin.ptx
+check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
+for name in producers rounds errors pictures; do suite "$name"; done
+
+cat "$out"/{devices,wave-validated,wave,ring-1,ring-2,ring-8,compute,largest}.log
+grep -h 'worst error\|descriptors' "$out"/test-*.log
+printf '%s\n' '' "${table[@]}"
+exit "$failed"
