@@ -62,6 +62,11 @@ check devices "$WAVEFIELD_BIN" devices
 check wave-validated quiet "${run[@]}" --frames 1000 --validation --output "$out/wave.png"
 check wave "${run[@]}" --frames 2000
 for ring in 1 2 8; do check "ring-$ring" "${run[@]}" --frames 2000 --ring "$ring"; done
+for handoff in inline binary cpu-sync device-copy host-copy; do
+  check "handoff-$handoff" quiet "${run[@]}" --frames 1000 --handoff "$handoff"
+  check "handoff-$handoff-validated" quiet "${run[@]}" --frames 200 --validation --handoff "$handoff"
+done
+check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
@@ -72,7 +77,7 @@ check endless-kernel fails 1 'CUDA did not signal' timeout 30 "${run[@]}" --time
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 for name in producers rounds errors pictures; do suite "$name"; done
 
-cat "$out"/{devices,wave-validated,wave,ring-1,ring-2,ring-8,compute,largest}.log
+head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log
 grep -h 'worst error\|descriptors' "$out"/test-*.log
 printf '%s\n' '' "${table[@]}"
 exit "$failed"

@@ -7,11 +7,12 @@ use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use wavefield::app::{Config, DeviceTable, EventLoop, ProducerKind, Stop, run_headless, run_windowed};
 use wavefield::cuda::KernelSource;
+use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::render::ColorMap;
 use wavefield::vulkan::{Instance, InstanceDesc, PresentMode, Validation};
 use wavefield::wave::Grid;
-use wavefield::{Result, note, say};
+use wavefield::{Error, Result, note, say};
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -59,6 +60,12 @@ struct RunArgs {
     /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency.
     #[arg(long, value_name = "1..=32", default_value = "3", value_parser = parse_ring)]
     ring: Ring,
+    /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long.
+    #[arg(long, value_name = "1..=RING", default_value = "1")]
+    batch: u32,
+    /// How CUDA's vertices reach Vulkan; all but timeline are there to be compared with it.
+    #[arg(long, value_enum, default_value_t)]
+    handoff: Handoff,
     /// Draw without a window.
     #[arg(long)]
     headless: bool,
@@ -143,7 +150,13 @@ impl RunArgs {
             producer: self.device.producer,
             kernel: self.kernel.as_deref().map(KernelSource::from_argument).transpose()?,
             grid: self.grid,
-            ring: self.ring,
+            ring: self.ring.with_batch(self.batch).ok_or_else(|| {
+                let (batch, depth) = (self.batch, self.ring.depth());
+                Error::Usage(format!(
+                    "--batch {batch} does not fit a ring of {depth}: it is from 1 to the ring's depth"
+                ))
+            })?,
+            handoff: self.handoff,
             size: self.size,
             frames: self.frames,
             output: self.output,

@@ -8,6 +8,7 @@
 //! | [`cuda`] | the CUDA driver API, opened at run time and wrapped in types that own what they make |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
+//! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
@@ -21,6 +22,7 @@
 pub mod app;
 pub mod cuda;
 mod error;
+pub mod handoff;
 pub mod interop;
 pub mod producer;
 pub mod render;

@@ -4,15 +4,17 @@ mod common;
 
 use ash::vk;
 use wavefield::app::{Config, ProducerKind, Stop, run_headless};
+use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 
 const ROUNDS: usize = 50;
 
-fn rounds(producer: ProducerKind) {
+fn rounds(producer: ProducerKind, handoff: Handoff) {
     let config = Config {
         producer,
+        handoff,
         grid: Grid { cols: 64, rows: 64 },
         ring: Ring::new(3).unwrap(),
         size: vk::Extent2D { width: 64, height: 48 },
@@ -37,14 +39,19 @@ fn rounds(producer: ProducerKind) {
         }
     }
     let left = common::open_descriptors();
-    println!("{producer:?}: {settled} descriptors after round 3, {left} after round {ROUNDS}");
+    println!(
+        "{producer:?} {}: {settled} descriptors after round 3, {left} after round {ROUNDS}",
+        handoff.name()
+    );
     assert!(left <= settled, "{producer:?}: {} descriptors were left open", left - settled);
 }
 
 /// One test, because descriptors are counted for the whole process.
 #[test]
 fn nothing_is_left_over() {
-    for producer in [ProducerKind::Compute, ProducerKind::Host, ProducerKind::Cuda] {
-        rounds(producer);
+    rounds(ProducerKind::Compute, Handoff::Timeline);
+    rounds(ProducerKind::Host, Handoff::Timeline);
+    for handoff in [Handoff::Timeline, Handoff::Inline, Handoff::Binary, Handoff::DeviceCopy] {
+        rounds(ProducerKind::Cuda, handoff);
     }
 }

@@ -1,14 +1,15 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 
 use super::{Choice, Config, ProducerKind, Summary};
 use crate::cuda::{Context, KernelSource};
-use crate::producer::{ComputeProducer, CudaProducer, Frame, HostProducer, Producer, read_slot};
+use crate::handoff::Handoff;
+use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, read_slot};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
-use crate::vulkan::{Device, Flight, Pacer, Queue};
+use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -18,10 +19,53 @@ pub struct Engine {
     renderer: FieldRenderer,
     producer: Box<dyn Producer>,
     pacer: Pacer,
+    timestamps: Option<Timestamps<3>>,
     queue: Queue,
+    /// What the CPU saw of each frame in flight.
+    begun: Vec<Option<Begun>>,
+    finished: Option<FrameTiming>,
     grid: Grid,
     timeout: Duration,
 }
+
+/// The CPU's half of a frame's times.
+#[derive(Clone, Copy)]
+struct Begun {
+    frame: u64,
+    at: Instant,
+    cpu: Duration,
+}
+
+/// When a frame is, in the field's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since the start.
+    pub time: f64,
+    /// Seconds to the next frame, as far as is known.
+    pub step: f64,
+}
+
+/// How long the parts of a finished frame took.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameTiming {
+    /// The frame's number.
+    pub frame: u64,
+    /// The kernel alone: by CUDA events, or by Vulkan timestamps where it is in the command buffer.
+    pub kernel: Option<Duration>,
+    /// The draw alone, by Vulkan timestamps.
+    pub draw: Option<Duration>,
+    /// When the draw was done, in nanoseconds of the GPU's clock.
+    pub end_ns: Option<f64>,
+    /// CPU time to produce, record and submit, waits left out.
+    pub cpu: Duration,
+    /// From the begin of production to when the CPU learnt of the frame's end.
+    pub latency: Duration,
+}
+
+/// The marks of a frame: its begin, the begin of the draw, the end of the draw.
+const BEGIN: usize = 0;
+const DRAW: usize = 1;
+const END: usize = 2;
 
 /// Binary semaphores that tie a frame to the window system.
 #[derive(Clone, Copy, Debug)]
@@ -54,14 +98,48 @@ impl Engine {
                 color_map: config.color_map,
             },
         )?;
-        Ok(Self { renderer, producer, pacer, queue, grid: config.grid, timeout: config.timeout })
+        let timestamps = Timestamps::new(queue.device(), pacer.depth())?;
+        Ok(Self {
+            renderer,
+            producer,
+            begun: vec![None; pacer.depth()],
+            pacer,
+            timestamps,
+            queue,
+            finished: None,
+            grid: config.grid,
+            timeout: config.timeout,
+        })
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
-        self.pacer.begin(|waited| watchdog.look(waited))
+        let flight = self.pacer.begin(|waited| watchdog.look(waited))?;
+        self.finished = self.begun[flight.index].take().map(|begun| self.timing(&flight, begun));
+        Ok(flight)
+    }
+
+    /// The times of the frame whose resources [`Engine::begin`] has just handed out again.
+    pub fn finished(&self) -> Option<FrameTiming> {
+        self.finished
+    }
+
+    fn timing(&self, flight: &Flight, begun: Begun) -> FrameTiming {
+        let marks = self.timestamps.as_ref().and_then(|timestamps| timestamps.read(flight.index));
+        let between = |from: usize, to: usize| {
+            marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
+        };
+        let in_queue = || between(BEGIN, DRAW).filter(|_| self.producer.runs_in_queue());
+        FrameTiming {
+            frame: begun.frame,
+            kernel: self.producer.kernel_time(begun.frame).or_else(in_queue),
+            draw: between(DRAW, END),
+            end_ns: marks.map(|marks| marks[END]),
+            cpu: begun.cpu,
+            latency: begun.at.elapsed(),
+        }
     }
 
     /// Waits until every submitted frame is drawn.
@@ -83,12 +161,13 @@ impl Engine {
     pub fn draw(
         &mut self,
         flight: &Flight,
-        time: f64,
+        moment: Moment,
         camera: &Camera,
         picture: &Picture,
         present: Option<PresentSync>,
     ) -> Result<()> {
-        let frame = Frame { index: self.pacer.submitted(), time };
+        let (began, blocked) = (Instant::now(), self.producer.blocked());
+        let frame = Frame { index: self.pacer.submitted(), time: moment.time, step: moment.step };
         if self.renderer.needs_resize(picture.extent) {
             self.wait_all()?;
             self.renderer.resize(picture.extent)?;
@@ -116,6 +195,9 @@ impl Engine {
         // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
         unsafe { self.queue.submit(&batch) }?;
         self.pacer.end();
+        let waited = self.producer.blocked().time - blocked.time;
+        let cpu = began.elapsed().saturating_sub(waited);
+        self.begun[flight.index] = Some(Begun { frame: frame.index, at: began, cpu });
         Ok(())
     }
 
@@ -126,11 +208,22 @@ impl Engine {
         // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
         unsafe { device.raw().begin_command_buffer(commands, &begin) }
             .map_err(device.failed("vkBeginCommandBuffer"))?;
+        let mark = |mark| {
+            if let Some(timestamps) = &self.timestamps {
+                timestamps.mark(commands, flight.index, mark);
+            }
+        };
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.reset(commands, flight.index);
+        }
+        mark(BEGIN);
         self.producer.record_before_draw(commands, frame);
+        mark(DRAW);
         let slot = self.producer.slot_of(frame.index);
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
         // picture is the caller's to draw on.
         unsafe { self.renderer.record(commands, flight.index, slot, camera, picture) }?;
+        mark(END);
         self.producer.record_after_draw(commands, frame);
         // SAFETY: recording.
         unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
@@ -157,6 +250,12 @@ impl Engine {
         self.queue.device()
     }
 
+    /// How often the CPU had to wait for the GPU, wherever.
+    pub fn blocking_waits(&self) -> u64 {
+        let Blocked { count, .. } = self.producer.blocked();
+        self.pacer.blocking_waits() + count
+    }
+
     /// Who fills the field.
     pub fn producer(&self) -> &dyn Producer {
         &*self.producer
@@ -174,7 +273,7 @@ impl Engine {
             frames: self.pacer.submitted(),
             skipped,
             times,
-            blocking_waits: self.pacer.blocking_waits(),
+            blocking_waits: self.blocking_waits(),
             ring: self.producer.slots().len(),
             grid: self.grid,
             producer: self.producer.name(),
@@ -227,7 +326,18 @@ fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<
             let context = Context::new(*driver, info)?;
             let built_in = KernelSource::built_in();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            Box::new(CudaProducer::new(queue, &context, kernel, config.grid, config.ring)?)
+            let handoff = match config.handoff {
+                Handoff::Inline if device.info().inline.is_none() => {
+                    crate::note!(
+                        "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
+                         falls back to timeline",
+                        device.info().name
+                    );
+                    Handoff::Timeline
+                }
+                handoff => handoff,
+            };
+            handoff.make(queue, &context, kernel, config.grid, config.ring)?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

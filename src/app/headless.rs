@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::engine::Engine;
+use super::engine::{Engine, Moment};
 use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, check_writable, write_png};
+use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
 use crate::{Error, Result};
@@ -83,8 +84,11 @@ impl Headless {
     /// Makes both.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
         announce(choice);
-        let (device, queue) =
-            choice.adapter.request_device(&DeviceDesc { present: false, interop: choice.cuda.is_some() })?;
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
+            present: false,
+            interop: choice.cuda.is_some(),
+            inline: config.handoff == Handoff::Inline,
+        })?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {
             return Err(Error::Unsupported(format!(
@@ -110,7 +114,7 @@ impl Headless {
             extent: image.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         };
-        self.engine.draw(&flight, time, &Camera::default(), &picture, None)
+        self.engine.draw(&flight, Moment { time, step }, &Camera::default(), &picture, None)
     }
 
     /// The engine, for reading slots.

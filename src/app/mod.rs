@@ -15,12 +15,13 @@ use std::time::Duration;
 use ash::vk;
 
 use crate::cuda::KernelSource;
+use crate::handoff::Handoff;
 use crate::interop::Ring;
 use crate::render::ColorMap;
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
-pub use engine::Engine;
+pub use engine::{Engine, FrameTiming, Moment, PresentSync};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{check_writable, read_png, write_png};
 pub use select::{Choice, DeviceTable};
@@ -50,6 +51,8 @@ pub struct Config {
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only.
     pub kernel: Option<KernelSource>,
+    /// How CUDA's vertices reach Vulkan.
+    pub handoff: Handoff,
     /// Vertices across and along.
     pub grid: Grid,
     /// Slots between the producer and the draw.
@@ -78,6 +81,7 @@ impl Default for Config {
             device: None,
             producer: ProducerKind::Auto,
             kernel: None,
+            handoff: Handoff::default(),
             grid: Grid { cols: 1024, rows: 1024 },
             ring: Ring::default(),
             size: vk::Extent2D { width: 1280, height: 720 },

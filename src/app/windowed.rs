@@ -15,9 +15,10 @@ use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Window, WindowId};
 
-use super::engine::{Engine, PresentSync};
+use super::engine::{Engine, Moment, PresentSync};
 use super::headless::announce;
 use super::{Config, DeviceTable, FrameTimes, Stop, Summary};
+use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Picture};
 use crate::vulkan::{Acquired, DeviceDesc, Instance, InstanceDesc, Swapchain};
 use crate::{Error, Result};
@@ -148,6 +149,8 @@ impl ApplicationHandler for App<'_> {
         };
         match event {
             WindowEvent::CloseRequested => self.leave(event_loop),
+            // A key that was down already when the focus came: pressed for another window.
+            WindowEvent::KeyboardInput { is_synthetic: true, .. } => {}
             WindowEvent::KeyboardInput { ref event, .. } if escape(event) => self.leave(event_loop),
             WindowEvent::RedrawRequested if !self.is_done() => {
                 self.attempt(event_loop, |app| match &mut app.state {
@@ -224,8 +227,11 @@ impl State {
         let choice = DeviceTable::query(&instance, Some(&surface))?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        let (device, queue) =
-            choice.adapter.request_device(&DeviceDesc { present: true, interop: choice.cuda.is_some() })?;
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
+            present: true,
+            interop: choice.cuda.is_some(),
+            inline: config.handoff == Handoff::Inline,
+        })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let engine = Engine::new(queue, &choice, config, swapchain.format())?;
         Ok(Self {
@@ -236,7 +242,7 @@ impl State {
             instance,
             camera: Camera::default(),
             color_map: config.color_map,
-            clock: Clock { time: 0.0, speed: config.speed, paused: false },
+            clock: Clock { time: 0.0, step: 0.0, speed: config.speed, paused: false },
             times: FrameTimes::default(),
             last_frame: None,
             visible: true,
@@ -277,7 +283,7 @@ impl State {
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
-        self.engine.draw(&flight, self.clock.time, &self.camera, &picture, Some(present))?;
+        self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, Some(present))?;
         self.window.pre_present_notify();
         self.swapchain.present(self.engine.queue(), &image)?;
         self.title.frame(&self.window, now);
@@ -347,15 +353,20 @@ impl State {
 /// The field's time.
 struct Clock {
     time: f64,
+    step: f64,
     speed: f64,
     paused: bool,
 }
 
 impl Clock {
     fn advance(&mut self, elapsed: Duration) {
-        if !self.paused {
-            self.time += elapsed.as_secs_f64() * self.speed;
-        }
+        self.step = if self.paused { 0.0 } else { elapsed.as_secs_f64() * self.speed };
+        self.time += self.step;
+    }
+
+    /// The next frame is taken to come as late as this one came after the last.
+    fn moment(&self) -> Moment {
+        Moment { time: self.time, step: self.step }
     }
 }
 

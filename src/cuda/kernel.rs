@@ -96,7 +96,12 @@ pub struct Kernel {
 unsafe impl Send for Kernel {}
 
 /// Threads in a block: what every kernel of the documented signature is launched with.
-pub const BLOCK: u32 = 256;
+pub(crate) const BLOCK: u32 = 256;
+
+/// Blocks of a launch over the whole grid.
+pub(crate) fn blocks(cols: u32, rows: u32) -> u32 {
+    (u64::from(cols) * u64::from(rows)).div_ceil(u64::from(BLOCK)) as u32
+}
 
 impl Kernel {
     /// Compiles the PTX for this device.
@@ -159,7 +164,7 @@ impl Kernel {
         mut frame: u64,
         mut time: f64,
     ) -> Result<()> {
-        let blocks = (u64::from(cols) * u64::from(rows)).div_ceil(u64::from(BLOCK)) as u32;
+        let blocks = blocks(cols, rows);
         let mut arguments: [*mut c_void; 5] = [
             (&raw mut vertices).cast(),
             (&raw mut cols).cast(),

@@ -4,9 +4,13 @@
 //! create, keep their [`Context`] alive, and name the call and the device in every error.
 
 mod context;
+pub mod cubin;
 mod driver;
 mod kernel;
+mod memory;
 
 pub use context::{Context, Event, Stream};
 pub use driver::{DeviceInfo, Driver};
+pub(crate) use kernel::{BLOCK, blocks};
 pub use kernel::{Kernel, KernelSource};
+pub use memory::DeviceMemory;

@@ -121,6 +121,8 @@ pub(crate) mod tests {
             queue_family: Some(0),
             largest_buffer: (1 << 32, "maxBufferSize"),
             largest_picture: 16384,
+            inline: None,
+            timestamp_period: Some(1.0),
         }
     }
 

@@ -27,4 +27,4 @@ pub mod semaphore;
 pub use device::{DeviceUuid, Mismatch, find_twin};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use ring::{Ring, Turn};
-pub use semaphore::SharedTimeline;
+pub use semaphore::{SharedBinary, SharedTimeline};

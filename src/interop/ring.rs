@@ -3,8 +3,12 @@
 //! With one buffer the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
 //! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead, and about K frames share a pair
 //! of switches.
+//!
+//! Where a frame's work is long, each freed slot lets CUDA in again for one frame only, and the GPU still switches every
+//! frame. Then a *batch* helps: CUDA waits once for B free slots and fills them in one go; Vulkan takes them one by one.
 
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// The deepest ring that [`Ring::new`] makes.
 pub const MAX_DEPTH: u32 = 32;
@@ -13,6 +17,7 @@ pub const MAX_DEPTH: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     depth: NonZeroU32,
+    batch: NonZeroU32,
 }
 
 /// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps: a frame that is skipped takes no
@@ -21,7 +26,8 @@ pub struct Ring {
 pub struct Turn {
     /// The slot that CUDA writes and Vulkan reads.
     pub slot: usize,
-    /// CUDA waits until Vulkan's timeline `free` has this value; `None` while the slot has never been used.
+    /// CUDA waits until Vulkan's timeline `free` has this value; `None` while the slot has never been used, and inside
+    /// a batch, whose first frame has waited for all of it.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
@@ -32,9 +38,16 @@ pub struct Turn {
 }
 
 impl Ring {
-    /// A ring of `depth` slots; `None` outside 1..=[`MAX_DEPTH`].
+    /// A ring of `depth` slots, filled one at a time; `None` outside 1..=[`MAX_DEPTH`].
     pub fn new(depth: u32) -> Option<Self> {
-        (depth <= MAX_DEPTH).then(|| NonZeroU32::new(depth)).flatten().map(|depth| Self { depth })
+        let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;
+        Some(Self { depth, batch: NonZeroU32::MIN })
+    }
+
+    /// The same ring, filled `batch` slots at a time; `None` outside 1..=depth.
+    pub fn with_batch(self, batch: u32) -> Option<Self> {
+        let batch = NonZeroU32::new(batch).filter(|&batch| batch <= self.depth)?;
+        Some(Self { batch, ..self })
     }
 
     /// How many slots it has.
@@ -42,15 +55,28 @@ impl Ring {
         self.depth.get() as usize
     }
 
+    /// How many slots CUDA fills for each wait.
+    pub fn batch(self) -> usize {
+        self.batch.get() as usize
+    }
+
+    /// The frames that CUDA fills together with `frame`; empty unless `frame` is the first of them.
+    pub fn batch_from(self, frame: u64) -> Range<u64> {
+        let batch = u64::from(self.batch.get());
+        if frame.is_multiple_of(batch) { frame..frame + batch } else { frame..frame }
+    }
+
     /// The plan of frame `frame`.
     ///
     /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
-    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1.
+    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1. The first frame of a batch waits for the slots of
+    /// all of it, which is the wait of its last.
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
+        let last_of_batch = self.batch_from(frame).last();
         Turn {
             slot: (frame % depth) as usize,
-            wait_free: frame.checked_sub(depth).map(|last_user| last_user + 1),
+            wait_free: last_of_batch.and_then(|last| last.checked_sub(depth)).map(|last_user| last_user + 1),
             signal_ready: frame + 1,
             wait_ready: frame + 1,
             signal_free: frame + 1,
@@ -61,7 +87,7 @@ impl Ring {
 impl Default for Ring {
     /// Three slots: one being written, one being read, one in between.
     fn default() -> Self {
-        Self { depth: NonZeroU32::MIN.saturating_add(2) }
+        Self { depth: NonZeroU32::MIN.saturating_add(2), batch: NonZeroU32::MIN }
     }
 }
 
@@ -86,11 +112,11 @@ mod tests {
         Read,
     }
 
-    /// The CPU has enqueued `enqueued` halves (CUDA's, then Vulkan's, frame by frame); `cuda` and `vulkan` count steps
-    /// that each side has done: wait, begin, end, signal for every frame.
+    /// The CPU has enqueued the first `enqueued` of [`halves`]; `cuda` and `vulkan` count steps that each side has done:
+    /// wait, begin, end, signal for every frame.
     #[derive(Clone, PartialEq, Eq, Hash, Debug)]
     struct State {
-        enqueued: u64,
+        enqueued: usize,
         cuda: u64,
         vulkan: u64,
         ready: u64,
@@ -98,21 +124,53 @@ mod tests {
         slots: Vec<Slot>,
     }
 
+    /// Half a frame, as the CPU enqueues it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Half {
+        Cuda(u64),
+        Vulkan(u64),
+    }
+
+    /// What the CPU enqueues, in order, each with the frame whose begin it follows.
+    fn halves(batch: u64) -> Vec<(u64, Half)> {
+        (0..FRAMES)
+            .flat_map(|frame| {
+                let filled =
+                    if frame % batch == 0 { frame..(frame + batch).min(FRAMES) } else { frame..frame };
+                let cuda = filled.map(move |filled| (frame, Half::Cuda(filled)));
+                cuda.chain([(frame, Half::Vulkan(frame))])
+            })
+            .collect()
+    }
+
+    /// A ring to explore: its plan, and how many frames the CPU may have in flight.
+    struct Case<'a> {
+        depth: u32,
+        flights: u64,
+        halves: Vec<(u64, Half)>,
+        plan: &'a dyn Fn(u64) -> Turn,
+    }
+
+    impl Case<'_> {
+        fn enqueued(&self, state: &State, half: Half) -> bool {
+            self.halves[..state.enqueued].iter().any(|&(_, enqueued)| enqueued == half)
+        }
+    }
+
     /// Explores every reachable state. `Err` says what went wrong first.
-    fn explore(depth: u32, flights: u64, plan: &dyn Fn(u64) -> Turn) -> Result<usize, String> {
+    fn explore(case: &Case) -> Result<usize, String> {
         let start = State {
             enqueued: 0,
             cuda: 0,
             vulkan: 0,
             ready: 0,
             free: 0,
-            slots: vec![Slot::Empty; depth as usize],
+            slots: vec![Slot::Empty; case.depth as usize],
         };
         let mut seen = HashSet::from([start.clone()]);
         let mut todo = vec![start];
         while let Some(state) = todo.pop() {
-            let next =
-                [step_cpu(&state, flights, plan), step_cuda(&state, plan)?, step_vulkan(&state, plan)?];
+            let next = [step_cpu(&state, case), step_cuda(&state, case)?, step_vulkan(&state, case)?];
             if state.vulkan < FRAMES * 4 && next.iter().all(Option::is_none) {
                 return Err(format!("deadlock in {state:?}"));
             }
@@ -126,18 +184,18 @@ mod tests {
     }
 
     /// The CPU may run `flights` frames ahead of Vulkan's signal.
-    fn step_cpu(state: &State, flights: u64, plan: &dyn Fn(u64) -> Turn) -> Option<State> {
-        let frame = state.enqueued / 2;
-        let paced = frame < flights || state.free >= plan(frame - flights).signal_free;
-        (frame < FRAMES && paced).then(|| State { enqueued: state.enqueued + 1, ..state.clone() })
+    fn step_cpu(state: &State, case: &Case) -> Option<State> {
+        let &(frame, _) = case.halves.get(state.enqueued)?;
+        let paced = frame < case.flights || state.free >= (case.plan)(frame - case.flights).signal_free;
+        paced.then(|| State { enqueued: state.enqueued + 1, ..state.clone() })
     }
 
-    fn step_cuda(state: &State, plan: &dyn Fn(u64) -> Turn) -> Result<Option<State>, String> {
+    fn step_cuda(state: &State, case: &Case) -> Result<Option<State>, String> {
         let (frame, step) = (state.cuda / 4, state.cuda % 4);
-        if frame >= FRAMES || state.enqueued < frame * 2 + 1 {
+        if frame >= FRAMES || !case.enqueued(state, Half::Cuda(frame)) {
             return Ok(None);
         }
-        let turn = plan(frame);
+        let turn = (case.plan)(frame);
         let mut next = State { cuda: state.cuda + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
@@ -156,12 +214,12 @@ mod tests {
         Ok(Some(next))
     }
 
-    fn step_vulkan(state: &State, plan: &dyn Fn(u64) -> Turn) -> Result<Option<State>, String> {
+    fn step_vulkan(state: &State, case: &Case) -> Result<Option<State>, String> {
         let (frame, step) = (state.vulkan / 4, state.vulkan % 4);
-        if frame >= FRAMES || state.enqueued < frame * 2 + 2 {
+        if frame >= FRAMES || !case.enqueued(state, Half::Vulkan(frame)) {
             return Ok(None);
         }
-        let turn = plan(frame);
+        let turn = (case.plan)(frame);
         let mut next = State { vulkan: state.vulkan + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
@@ -181,10 +239,15 @@ mod tests {
     #[test]
     fn no_interleaving_tears_or_deadlocks() {
         for depth in 1..=5 {
-            for flights in 1..=6 {
-                let ring = Ring::new(depth).unwrap();
-                let states = explore(depth, flights, &|frame| ring.turn(frame));
-                assert!(states.as_ref().is_ok_and(|&n| n > 50), "K = {depth}, F = {flights}: {states:?}");
+            for batch in 1..=depth {
+                for flights in 1..=6 {
+                    let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
+                    let plan = |frame| ring.turn(frame);
+                    let case = Case { depth, flights, halves: halves(batch.into()), plan: &plan };
+                    let states = explore(&case);
+                    let name = format!("K = {depth}, B = {batch}, F = {flights}");
+                    assert!(states.as_ref().is_ok_and(|&n| n > 50), "{name}: {states:?}");
+                }
             }
         }
     }
@@ -192,7 +255,6 @@ mod tests {
     /// The simulation is worth something only if it finds broken plans.
     #[test]
     fn the_simulation_finds_broken_plans() {
-        let ring = Ring::new(2).unwrap();
         type Change = fn(Turn) -> Turn;
         let broken: [(&str, Change); 5] = [
             ("no wait for free", |t| Turn { wait_free: None, ..t }),
@@ -201,9 +263,14 @@ mod tests {
             ("wait for an earlier ready", |t| Turn { wait_ready: t.wait_ready - 1, ..t }),
             ("the other slot", |t| Turn { slot: 0, ..t }),
         ];
-        for (what, change) in broken {
-            let verdict = explore(2, 4, &|frame| change(ring.turn(frame)));
-            assert!(verdict.is_err(), "{what} went unnoticed");
+        for batch in [1, 2] {
+            let ring = Ring::new(2).unwrap().with_batch(batch).unwrap();
+            for (what, change) in broken {
+                let plan = |frame| change(ring.turn(frame));
+                let verdict =
+                    explore(&Case { depth: 2, flights: 4, halves: halves(batch.into()), plan: &plan });
+                assert!(verdict.is_err(), "{what} went unnoticed with B = {batch}");
+            }
         }
     }
 
@@ -215,21 +282,32 @@ mod tests {
         assert_eq!(Ring::default().depth(), 3);
     }
 
+    #[test]
+    fn a_batch_fits_into_its_ring() {
+        let ring = Ring::new(4).unwrap();
+        assert_eq!(ring.with_batch(0), None);
+        assert_eq!(ring.with_batch(5), None);
+        let batched = ring.with_batch(4).unwrap();
+        assert_eq!((batched.batch(), batched.batch_from(8), batched.batch_from(9)), (4, 8..12, 9..9));
+    }
+
     proptest! {
         #[test]
-        fn turns_hold_in_any_depth(depth in 1..=MAX_DEPTH, frame in 0..u64::MAX / 2) {
-            let ring = Ring::new(depth).unwrap();
+        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, part in 0.0..1.0, frame in 0..u64::MAX / 2) {
+            let batch = 1 + (f64::from(depth - 1) * part) as u32;
+            let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
             let (turn, next) = (ring.turn(frame), ring.turn(frame + 1));
             prop_assert!(turn.slot < ring.depth());
             prop_assert!(turn.signal_ready > 0, "0 is the counter's start");
             prop_assert_eq!(turn.wait_ready, turn.signal_ready);
             prop_assert!(next.signal_ready > turn.signal_ready);
             prop_assert!(next.signal_free > turn.signal_free);
-            // CUDA waits for exactly the last user of its slot.
-            let again = ring.turn(frame + u64::from(depth));
-            prop_assert_eq!(again.slot, turn.slot);
-            prop_assert_eq!(again.wait_free, Some(turn.signal_free));
-            // And only for values that Vulkan signals in an earlier frame, so no wait can be circular.
+            // The wait at the begin of a frame's batch covers the last user of its slot.
+            let again = frame + u64::from(depth);
+            let waited = ring.turn(again - again % u64::from(batch)).wait_free;
+            prop_assert_eq!(ring.turn(again).slot, turn.slot);
+            prop_assert!(waited.is_some_and(|value| value >= turn.signal_free));
+            // And it is only for values that Vulkan signals in an earlier frame, so no wait can be circular.
             prop_assert!(turn.wait_free.is_none_or(|value| value < turn.signal_free));
         }
     }

@@ -3,6 +3,9 @@
 //! A timeline is a 64-bit counter that only grows. Waiting for a value that nobody has promised yet is allowed, so each
 //! side can enqueue its half of a frame without asking the other. One side signals, the other waits: with two signallers
 //! the values could not be strictly increasing (`VUID-VkSubmitInfo2-semaphore-03882`).
+//!
+//! A binary semaphore has no counter: each signal is for one wait, which must be enqueued after it. [`SharedBinary`] is
+//! here for comparison; it is what NVIDIA's samples use.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -15,16 +18,40 @@ use crate::Result;
 use crate::cuda::{Context, Stream};
 use crate::vulkan::Device;
 
-/// A timeline semaphore in exportable form.
-struct ExportedTimeline {
+/// The two kinds of semaphore, on both sides.
+#[derive(Clone, Copy)]
+enum Kind {
+    Timeline,
+    Binary,
+}
+
+impl Kind {
+    fn vulkan(self) -> vk::SemaphoreType {
+        match self {
+            Self::Timeline => vk::SemaphoreType::TIMELINE,
+            Self::Binary => vk::SemaphoreType::BINARY,
+        }
+    }
+
+    fn cuda(self) -> sys::CUexternalSemaphoreHandleType {
+        use sys::CUexternalSemaphoreHandleType::*;
+        match self {
+            Self::Timeline => CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
+            Self::Binary => CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,
+        }
+    }
+}
+
+/// A Vulkan semaphore in exportable form.
+struct Exported {
     raw: vk::Semaphore,
     device: Device,
 }
 
-impl ExportedTimeline {
-    /// The counter starts at 0.
-    fn new(device: &Device) -> Result<Self> {
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+impl Exported {
+    /// A timeline starts at 0, a binary semaphore unsignalled.
+    fn new(device: &Device, kind: Kind) -> Result<Self> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
         let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(handle::SEMAPHORE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind).push_next(&mut export);
         // SAFETY: a live device with timeline semaphores enabled, whose export was asked for and granted.
@@ -34,24 +61,23 @@ impl ExportedTimeline {
     }
 }
 
-impl Drop for ExportedTimeline {
+impl Drop for Exported {
     fn drop(&mut self) {
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_semaphore(self.raw, None) };
     }
 }
 
-/// The same timeline as CUDA sees it.
-struct ImportedTimeline {
+/// The same semaphore as CUDA sees it.
+struct Imported {
     raw: sys::CUexternalSemaphore,
     context: Arc<Context>,
 }
 
-impl ImportedTimeline {
-    fn new(context: &Arc<Context>, handle: OwnedFd) -> Result<Self> {
+impl Imported {
+    fn new(context: &Arc<Context>, handle: OwnedFd, kind: Kind) -> Result<Self> {
         let desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
-            type_:
-                sys::CUexternalSemaphoreHandleType::CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
+            type_: kind.cuda(),
             handle: sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 { fd: handle.as_raw_fd() },
             flags: 0,
             reserved: [0; 16],
@@ -65,13 +91,70 @@ impl ImportedTimeline {
         let _ = handle.into_raw_fd();
         Ok(Self { raw, context: context.clone() })
     }
+
+    /// `value` is for timelines; CUDA ignores it for binary semaphores.
+    fn wait(&self, stream: &Stream, value: u64) -> Result<()> {
+        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
+        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
+        params.params.fence.value = value;
+        let context = stream.context();
+        context.bind()?;
+        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
+        let code = unsafe { sys::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
+        context.check("cuWaitExternalSemaphoresAsync", code)
+    }
+
+    /// As [`Imported::wait`].
+    fn signal(&self, stream: &Stream, value: u64) -> Result<()> {
+        // SAFETY: as in `wait`.
+        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
+        params.params.fence.value = value;
+        let context = stream.context();
+        context.bind()?;
+        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
+        let code = unsafe { sys::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
+        context.check("cuSignalExternalSemaphoresAsync", code)
+    }
 }
 
-impl Drop for ImportedTimeline {
+impl Drop for Imported {
     fn drop(&mut self) {
-        // SAFETY: imported above; the stream that used it is idle: whoever drops a shared timeline waits first.
+        // SAFETY: imported above; the stream that used it is idle: whoever drops a shared semaphore waits first.
         self.context
             .cleanup("cuDestroyExternalSemaphore", || unsafe { sys::cuDestroyExternalSemaphore(self.raw) });
+    }
+}
+
+/// One binary semaphore that both APIs use: each signal is waited for exactly once, and is submitted before its wait.
+///
+/// Before it is dropped, the Vulkan queue and the CUDA stream that use it must be idle.
+pub struct SharedBinary {
+    // CUDA lets go before Vulkan destroys.
+    imported: Imported,
+    exported: Exported,
+}
+
+impl SharedBinary {
+    /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
+    pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        let exported = Exported::new(device, Kind::Binary)?;
+        let imported = Imported::new(context, handle::export_semaphore(device, exported.raw)?, Kind::Binary)?;
+        Ok(Self { imported, exported })
+    }
+
+    /// Makes work that is enqueued on `stream` from now on wait, on the GPU, for the signal, and takes it.
+    pub fn cuda_wait(&self, stream: &Stream) -> Result<()> {
+        self.imported.wait(stream, 0)
+    }
+
+    /// Makes `stream` signal once everything enqueued on it so far is done.
+    pub fn cuda_signal(&self, stream: &Stream) -> Result<()> {
+        self.imported.signal(stream, 0)
+    }
+
+    /// The same for a Vulkan submission; `stage` as for [`SharedTimeline::vulkan`].
+    pub fn vulkan(&self, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
+        vk::SemaphoreSubmitInfo::default().semaphore(self.exported.raw).stage_mask(stage)
     }
 }
 
@@ -80,42 +163,27 @@ impl Drop for ImportedTimeline {
 /// Before it is dropped, the Vulkan queue and the CUDA stream that use it must be idle.
 pub struct SharedTimeline {
     // CUDA lets go before Vulkan destroys.
-    imported: ImportedTimeline,
-    exported: ExportedTimeline,
+    imported: Imported,
+    exported: Exported,
 }
 
 impl SharedTimeline {
     /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
     pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
-        let exported = ExportedTimeline::new(device)?;
-        let imported = ImportedTimeline::new(context, handle::export_semaphore(device, exported.raw)?)?;
+        let exported = Exported::new(device, Kind::Timeline)?;
+        let imported =
+            Imported::new(context, handle::export_semaphore(device, exported.raw)?, Kind::Timeline)?;
         Ok(Self { imported, exported })
     }
 
     /// Makes work that is enqueued on `stream` from now on wait, on the GPU, for the counter to reach `value`.
     pub fn cuda_wait(&self, stream: &Stream, value: u64) -> Result<()> {
-        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
-        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
-        params.params.fence.value = value;
-        let context = stream.context();
-        context.bind()?;
-        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
-        context.check("cuWaitExternalSemaphoresAsync", unsafe {
-            sys::cuWaitExternalSemaphoresAsync(&self.imported.raw, &params, 1, stream.raw())
-        })
+        self.imported.wait(stream, value)
     }
 
     /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done.
     pub fn cuda_signal(&self, stream: &Stream, value: u64) -> Result<()> {
-        // SAFETY: as in `cuda_wait`.
-        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
-        params.params.fence.value = value;
-        let context = stream.context();
-        context.bind()?;
-        // SAFETY: semaphore and stream are alive and of one context; the counts match the arrays.
-        context.check("cuSignalExternalSemaphoresAsync", unsafe {
-            sys::cuSignalExternalSemaphoresAsync(&self.imported.raw, &params, 1, stream.raw())
-        })
+        self.imported.signal(stream, value)
     }
 
     /// The same for a Vulkan submission: as a wait, `stage` is the first stage that must wait; as a signal, the last

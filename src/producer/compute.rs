@@ -85,6 +85,10 @@ impl Producer for ComputeProducer {
         Owner::Queue
     }
 
+    fn runs_in_queue(&self) -> bool {
+        true
+    }
+
     fn wait_idle(&mut self) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Who fills a slot with vertices: [`cuda`](self::CudaProducer), a Vulkan compute shader ([`ComputeProducer`]) or CPU
-//! threads ([`HostProducer`]).
+//! Who fills a slot with vertices: a CUDA kernel (one of [`crate::handoff`]), a Vulkan compute shader
+//! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
 //!
 //! A producer owns the ring's slots, because what a slot *is* differs: memory shared with CUDA, memory of Vulkan alone,
 //! or memory that the CPU can write. It also owns the hand-off, so the renderer asks four things of it a frame and
@@ -10,18 +10,18 @@
 //! 4. [`Producer::sync`]: what the submission waits for and signals.
 
 mod compute;
-mod cuda;
 mod host;
+
+use std::time::Duration;
 
 use ash::vk;
 
 use crate::interop::ownership::{Access, Owner};
-use crate::vulkan::{Device, Queue, read_buffer};
+use crate::vulkan::{Device, Queue, pipeline_barrier, read_buffer};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
 pub use compute::ComputeProducer;
-pub use cuda::CudaProducer;
 pub use host::HostProducer;
 
 /// One frame's input.
@@ -31,6 +31,25 @@ pub struct Frame {
     pub index: u64,
     /// Seconds since the start.
     pub time: f64,
+    /// Seconds to the next frame, as far as is known: for what fills frames ahead of their time.
+    pub step: f64,
+}
+
+/// How often and how long a producer made the CPU wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Blocked {
+    /// Times.
+    pub count: u64,
+    /// In all.
+    pub time: Duration,
+}
+
+impl Blocked {
+    /// One more wait.
+    pub fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.time += time;
+    }
 }
 
 /// What a frame's submission waits for and signals on the producer's behalf.
@@ -72,7 +91,7 @@ pub trait Producer {
         self.slots().len().max(2)
     }
 
-    /// Fills the frame's slot, or enqueues that. The CPU must not wait here.
+    /// Fills the frame's slot, or enqueues that. What waits here on the CPU says so in [`Producer::blocked`].
     fn produce(&mut self, frame: &Frame) -> Result<()>;
 
     /// Records what makes the slot readable for [`DRAW_READS`]. Outside a render pass.
@@ -86,6 +105,21 @@ pub trait Producer {
 
     /// Who owns a slot between frames.
     fn owner(&self) -> Owner;
+
+    /// The CPU's waits in [`Producer::produce`] so far; none, for whatever is worth its name.
+    fn blocked(&self) -> Blocked {
+        Blocked::default()
+    }
+
+    /// Whether its work is part of the draw's command buffer, recorded by [`Producer::record_before_draw`].
+    fn runs_in_queue(&self) -> bool {
+        false
+    }
+
+    /// How long the kernel of a finished frame took, if it is not part of Vulkan's command buffer and still known.
+    fn kernel_time(&self, _frame: u64) -> Option<Duration> {
+        None
+    }
 
     /// An error if what it enqueued has failed meanwhile: a kernel that faulted, say. Does not wait.
     fn check(&self) -> Result<()> {
@@ -102,6 +136,13 @@ pub trait Producer {
 
     /// Blocks until nothing of its own is running (what runs on the Vulkan queue is the queue's affair).
     fn wait_idle(&mut self) -> Result<()>;
+}
+
+/// Records one buffer barrier.
+pub(crate) fn barrier(device: &Device, commands: vk::CommandBuffer, barrier: vk::BufferMemoryBarrier2<'_>) {
+    // SAFETY: producers record outside a render pass, into a command buffer that is being recorded, and the barrier
+    // names one of their own slots.
+    unsafe { pipeline_barrier(device, commands, &[barrier], &[]) };
 }
 
 /// Refuses a field that one slot cannot hold, before anything is allocated.

@@ -3,6 +3,7 @@
 use ash::vk;
 
 use super::{Device, DeviceDesc, Instance, Queue, Surface};
+use crate::handoff::InlineSupport;
 use crate::interop::{DeviceUuid, handle};
 use crate::{Error, Result};
 
@@ -37,6 +38,10 @@ pub struct AdapterInfo {
     pub queue_family: Option<u32>,
     /// The most bytes that one buffer, bound whole as a storage buffer, may have, and which limit says so.
     pub largest_buffer: (u64, &'static str),
+    /// How it launches CUDA kernels from a command buffer, if it does.
+    pub inline: Option<InlineSupport>,
+    /// Nanoseconds of one step of a timestamp; `None` where the queue keeps no time.
+    pub timestamp_period: Option<f64>,
     /// The most pixels that a picture may have each way.
     pub largest_picture: u32,
 }
@@ -192,6 +197,10 @@ impl AdapterInfo {
                     && has(handle::SEMAPHORE_EXTENSION)
                     && exports_timeline(vk, raw),
             },
+            inline: supports_inline(vk, raw, base.api_version, &has),
+            timestamp_period: queue_family
+                .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
+                .map(|_| f64::from(base.limits.timestamp_period)),
             missing_features,
             queue_family,
             largest_buffer,
@@ -233,6 +242,30 @@ fn device_groups(vk: &ash::Instance) -> Result<Vec<Vec<vk::PhysicalDevice>>, vk:
         .iter()
         .map(|group| group.physical_devices[..group.physical_device_count as usize].to_vec())
         .collect())
+}
+
+/// Buffers reach such a kernel by their addresses, so that feature is needed too.
+fn supports_inline(
+    vk: &ash::Instance,
+    raw: vk::PhysicalDevice,
+    api_version: u32,
+    has: &dyn Fn(&'static std::ffi::CStr) -> bool,
+) -> Option<InlineSupport> {
+    let found = [InlineSupport::KernelLaunch, InlineSupport::BinaryImport]
+        .into_iter()
+        .find(|support| has(support.extension()))?;
+    let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
+    let mut launches = vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default();
+    if api_version >= vk::API_VERSION_1_2 {
+        let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut addresses);
+        if found == InlineSupport::KernelLaunch {
+            features = features.push_next(&mut launches);
+        }
+        // SAFETY: `raw` was enumerated from this live instance; the chain is of local structures.
+        unsafe { vk.get_physical_device_features2(raw, &mut features) };
+    }
+    let launches = found == InlineSupport::BinaryImport || launches.cuda_kernel_launch_features == vk::TRUE;
+    (addresses.buffer_device_address == vk::TRUE && launches).then_some(found)
 }
 
 /// The same usage that the ring's buffers have: the answer may depend on it.

@@ -8,6 +8,7 @@ use ash::{khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 
 use super::{Adapter, AdapterInfo, Instance};
+use crate::handoff::InlineSupport;
 use crate::interop::handle;
 use crate::{Error, Result};
 
@@ -18,6 +19,8 @@ pub struct DeviceDesc {
     pub present: bool,
     /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions.
     pub interop: bool,
+    /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`].
+    pub inline: bool,
 }
 
 /// A logical device. Cheap to clone; every object that it makes keeps a clone.
@@ -51,18 +54,32 @@ impl Device {
         if desc.interop {
             extensions.extend([handle::MEMORY_EXTENSION.as_ptr(), handle::SEMAPHORE_EXTENSION.as_ptr()]);
         }
+        let inline = info.inline.filter(|_| desc.inline);
+        if let Some(support) = inline {
+            extensions.push(support.extension().as_ptr());
+        }
         let priorities = [1.0];
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
         let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
         let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
         let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
-        let create = vk::DeviceCreateInfo::default()
+        let mut addresses =
+            vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
+        let mut launches =
+            vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
+        let mut create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
             .push_next(&mut timeline)
             .push_next(&mut sync2)
             .push_next(&mut rendering);
+        if inline.is_some() {
+            create = create.push_next(&mut addresses);
+        }
+        if inline == Some(InlineSupport::KernelLaunch) {
+            create = create.push_next(&mut launches);
+        }
         let instance = adapter.instance().raw();
         // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
         let raw = unsafe { instance.create_device(adapter.raw(), &create, None) }
@@ -73,7 +90,7 @@ impl Device {
             device: raw.clone(),
             physical_device: adapter.raw(),
             debug_settings: Default::default(),
-            buffer_device_address: false,
+            buffer_device_address: inline.is_some(),
             allocation_sizes: Default::default(),
         });
         let allocator = match allocator {

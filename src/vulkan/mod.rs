@@ -15,6 +15,7 @@ mod shader;
 mod surface;
 mod swapchain;
 mod sync;
+mod timestamps;
 mod validation;
 
 pub use adapter::{Adapter, AdapterInfo, Exports};
@@ -29,6 +30,7 @@ pub use shader::ShaderModule;
 pub use surface::Surface;
 pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};
 pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
+pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
 /// A Vulkan version number as people write it.

@@ -1,0 +1,65 @@
+//! Device memory of CUDA's own: what the hand-offs that copy fill first.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::{Context, Stream};
+use crate::Result;
+
+/// Linear device memory.
+pub struct DeviceMemory {
+    pointer: sys::CUdeviceptr,
+    size: u64,
+    context: Arc<Context>,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for DeviceMemory {}
+
+impl DeviceMemory {
+    /// Allocates `size` bytes; not 0.
+    pub fn new(context: &Arc<Context>, size: u64) -> Result<Self> {
+        context.bind()?;
+        let mut pointer = 0;
+        // SAFETY: writes one address; the context is current.
+        context.check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut pointer, size as usize) })?;
+        Ok(Self { pointer, size, context: context.clone() })
+    }
+
+    /// Its address.
+    pub fn pointer(&self) -> sys::CUdeviceptr {
+        self.pointer
+    }
+
+    /// Enqueues a copy of all of it to `target`.
+    ///
+    /// # Safety
+    /// `target` is memory of this context of at least the same size, which nobody else touches until the stream has
+    /// passed this point.
+    pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: the caller's promise.
+        let code =
+            unsafe { sys::cuMemcpyDtoDAsync_v2(target, self.pointer, self.size as usize, stream.raw()) };
+        self.context.check("cuMemcpyDtoDAsync", code)
+    }
+
+    /// Copies the first `bytes.len()` bytes (or all of it, if that is less) to the host, and waits for the stream.
+    pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        self.context.bind()?;
+        let size = bytes.len().min(self.size as usize);
+        // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
+        let code =
+            unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.pointer, size, stream.raw()) };
+        self.context.check("cuMemcpyDtoHAsync", code)?;
+        stream.synchronize()
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated above; the streams that used it are idle: whoever drops it waits first.
+        self.context.cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+    }
+}

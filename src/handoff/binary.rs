@@ -1,0 +1,107 @@
+//! One shared buffer and two binary semaphores: the scheme of NVIDIA's samples.
+//!
+//! The GPU waits both ways, as with timelines, but the two sides take turns: each frame pays for two switches between
+//! the CUDA context and the graphics context.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ash::vk;
+
+use super::Fill;
+use crate::Result;
+use crate::cuda::{Context, KernelSource};
+use crate::interop::ownership::Owner;
+use crate::interop::{SharedBinary, SharedBuffer};
+use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::vulkan::{Device, Queue};
+use crate::wave::Grid;
+
+/// One buffer, filled and drawn in turn.
+pub struct BinaryHandoff {
+    fill: Fill,
+    /// Signalled by CUDA, waited for by Vulkan in the same frame.
+    ready: SharedBinary,
+    /// Signalled by Vulkan, waited for by CUDA in the next frame.
+    free: SharedBinary,
+    shared: SharedBuffer,
+    slots: [vk::Buffer; 1],
+    device: Device,
+    family: u32,
+}
+
+impl BinaryHandoff {
+    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+        let device = queue.device();
+        check_grid(device, grid)?;
+        let fill = Fill::new(context, source, grid)?;
+        let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
+        Ok(Self {
+            fill,
+            ready: SharedBinary::new(device, context)?,
+            free: SharedBinary::new(device, context)?,
+            slots: [shared.vulkan()],
+            shared,
+            device: device.clone(),
+            family: queue.family(),
+        })
+    }
+
+    fn enqueue(&mut self, frame: &Frame) -> Result<()> {
+        let stream = self.fill.stream();
+        // A binary wait must come after its signal was submitted: the frame before has submitted it. The first frame
+        // has nobody before it.
+        if frame.index > 0 {
+            self.free.cuda_wait(stream)?;
+        }
+        // SAFETY: the buffer has 16 bytes a vertex; the wait above keeps Vulkan out of it until the signal below.
+        unsafe { self.fill.enqueue(self.shared.cuda(), frame) }?;
+        self.ready.cuda_signal(stream)
+    }
+}
+
+impl Producer for BinaryHandoff {
+    fn name(&self) -> &'static str {
+        "cuda, binary"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<()> {
+        self.enqueue(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, DRAW_READS));
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
+    }
+
+    fn sync(&self, _frame: &Frame) -> FrameSync {
+        FrameSync {
+            wait: Some(self.ready.vulkan(DRAW_READS.stage)),
+            signal: Some(self.free.vulkan(vk::PipelineStageFlags2::ALL_COMMANDS)),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::External
+    }
+
+    fn kernel_time(&self, frame: u64) -> Option<Duration> {
+        self.fill.time(frame)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fill.check()
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        self.fill.wait_idle()
+    }
+}

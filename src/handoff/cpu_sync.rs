@@ -1,0 +1,105 @@
+//! One shared buffer and no semaphore: the CPU waits for CUDA before it submits to Vulkan, and for Vulkan before the next
+//! frame. Nothing is copied, and nothing overlaps.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::Fill;
+use crate::Result;
+use crate::cuda::{Context, KernelSource};
+use crate::interop::SharedBuffer;
+use crate::interop::ownership::Owner;
+use crate::producer::{Blocked, DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::vulkan::{Device, Queue};
+use crate::wave::Grid;
+
+/// One buffer, with the CPU as the messenger.
+pub struct CpuSyncHandoff {
+    fill: Fill,
+    shared: SharedBuffer,
+    slots: [vk::Buffer; 1],
+    blocked: Blocked,
+    device: Device,
+    family: u32,
+}
+
+impl CpuSyncHandoff {
+    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+        let device = queue.device();
+        check_grid(device, grid)?;
+        let fill = Fill::new(context, source, grid)?;
+        let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
+        Ok(Self {
+            fill,
+            slots: [shared.vulkan()],
+            shared,
+            blocked: Blocked::default(),
+            device: device.clone(),
+            family: queue.family(),
+        })
+    }
+
+    fn run(&mut self, frame: &Frame) -> Result<()> {
+        // SAFETY: the buffer has 16 bytes a vertex; with one frame in flight Vulkan is done with it, and it gets it
+        // back only after the wait below.
+        unsafe { self.fill.enqueue(self.shared.cuda(), frame) }?;
+        let began = Instant::now();
+        self.fill.wait_idle()?;
+        self.blocked.add(began.elapsed());
+        Ok(())
+    }
+}
+
+impl Producer for CpuSyncHandoff {
+    fn name(&self) -> &'static str {
+        "cuda, cpu-sync"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    /// The pacer's wait for the frame before is this scheme's wait for Vulkan.
+    fn max_in_flight(&self) -> usize {
+        1
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<()> {
+        self.run(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, DRAW_READS));
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
+    }
+
+    fn sync(&self, _frame: &Frame) -> FrameSync {
+        FrameSync::default()
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::External
+    }
+
+    fn blocked(&self) -> Blocked {
+        self.blocked
+    }
+
+    fn kernel_time(&self, frame: u64) -> Option<Duration> {
+        self.fill.time(frame)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fill.check()
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        self.fill.wait_idle()
+    }
+}

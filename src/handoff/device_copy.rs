@@ -1,0 +1,123 @@
+//! CUDA fills memory of its own and copies it, on the device, into the shared slot: what libraries do that bring their own
+//! allocator (Taichi and Warp, for example). The hand-off itself is that of `timeline`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ash::vk;
+
+use super::Fill;
+use super::timeline::Timelines;
+use crate::Result;
+use crate::cuda::{Context, DeviceMemory, KernelSource};
+use crate::interop::ownership::Owner;
+use crate::interop::{Ring, SharedBuffer};
+use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::vulkan::{Device, Queue};
+use crate::wave::Grid;
+
+/// A ring of shared buffers behind a buffer of CUDA's own.
+pub struct DeviceCopyHandoff {
+    fill: Fill,
+    timelines: Timelines,
+    own: DeviceMemory,
+    shared: Vec<SharedBuffer>,
+    slots: Vec<vk::Buffer>,
+    ring: Ring,
+    device: Device,
+    family: u32,
+}
+
+impl DeviceCopyHandoff {
+    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    pub fn new(
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        grid: Grid,
+        ring: Ring,
+    ) -> Result<Self> {
+        let device = queue.device();
+        check_grid(device, grid)?;
+        let fill = Fill::new(context, source, grid)?;
+        let shared = (0..ring.depth())
+            .map(|_| SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            fill,
+            timelines: Timelines::new(device, context)?,
+            own: DeviceMemory::new(context, grid.bytes())?,
+            slots: shared.iter().map(SharedBuffer::vulkan).collect(),
+            shared,
+            ring,
+            device: device.clone(),
+            family: queue.family(),
+        })
+    }
+
+    fn enqueue(&mut self, frame: &Frame) -> Result<()> {
+        let turn = self.ring.turn(frame.index);
+        let stream = self.fill.stream();
+        // SAFETY: CUDA's own memory, 16 bytes a vertex, touched by this stream alone.
+        unsafe { self.fill.enqueue(self.own.pointer(), frame) }?;
+        // Only the copy must wait for the slot.
+        if let Some(value) = turn.wait_free {
+            self.timelines.free.cuda_wait(stream, value)?;
+        }
+        // SAFETY: both have the grid's bytes; the wait above keeps Vulkan out of the slot until the signal below.
+        unsafe { self.own.copy_to(stream, self.shared[turn.slot].cuda()) }?;
+        self.timelines.cuda_signal(stream, turn)
+    }
+}
+
+impl Producer for DeviceCopyHandoff {
+    fn name(&self) -> &'static str {
+        "cuda, device-copy"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<()> {
+        self.enqueue(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        let slot = self.slots[self.slot_of(frame.index)];
+        barrier(&self.device, commands, Owner::External.acquire(slot, self.family, DRAW_READS));
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        let slot = self.slots[self.slot_of(frame.index)];
+        barrier(&self.device, commands, Owner::External.release(slot, self.family, DRAW_READS));
+    }
+
+    fn sync(&self, frame: &Frame) -> FrameSync {
+        self.timelines.vulkan(self.ring.turn(frame.index))
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::External
+    }
+
+    fn kernel_time(&self, frame: u64) -> Option<Duration> {
+        self.fill.time(frame)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fill.check()
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.timelines.progress()
+    }
+
+    fn abandon(&mut self) {
+        self.timelines.abandon();
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        self.fill.wait_idle()
+    }
+}

@@ -1,0 +1,85 @@
+//! The kernel on its stream: what every hand-off from CUDA has in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cudarc::driver::sys::CUdeviceptr;
+
+use crate::cuda::{Context, Event, Kernel, KernelSource, Stream};
+use crate::producer::Frame;
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// Runs the kernel once a frame, between two events that keep time.
+pub struct Fill {
+    // The stream goes before what it uses.
+    stream: Stream,
+    kernel: Kernel,
+    marks: Vec<(Event, Event)>,
+    name: String,
+    grid: Grid,
+}
+
+/// Frames whose times are kept: more than can be in flight, batches included.
+const KEPT: u64 = 128;
+
+impl Fill {
+    /// Compiles the kernel.
+    pub fn new(context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+        let kernel = Kernel::load(context, source)?;
+        let mark = |_| Ok((Event::new(context)?, Event::new(context)?));
+        Ok(Self {
+            stream: Stream::new(context)?,
+            kernel,
+            marks: (0..KEPT).map(mark).collect::<Result<_>>()?,
+            name: source.name.clone(),
+            grid,
+        })
+    }
+
+    /// The stream that it runs on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Enqueues the kernel for `frame`.
+    ///
+    /// # Safety
+    /// `vertices` is memory of this context for the whole grid, which nobody else touches until the stream has passed
+    /// this point. That the kernel has the documented signature is what `--kernel` asks of its user.
+    pub unsafe fn enqueue(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
+        let (before, after) = &self.marks[(frame.index % KEPT) as usize];
+        before.record(&self.stream)?;
+        let Grid { cols, rows } = self.grid;
+        // SAFETY: the caller's promise.
+        unsafe { self.kernel.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
+        after.record(&self.stream)
+    }
+
+    /// How long the kernel of a finished frame took, if that is still known.
+    pub fn time(&self, frame: u64) -> Option<Duration> {
+        let (before, after) = &self.marks[(frame % KEPT) as usize];
+        let milliseconds = before.elapsed_ms(after).ok()?;
+        Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
+    }
+
+    /// An error if the kernel has faulted.
+    pub fn check(&self) -> Result<()> {
+        self.stream.check().map_err(|error| self.blame(error))
+    }
+
+    /// Blocks until the stream is idle.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.stream.synchronize().map_err(|error| self.blame(error))
+    }
+
+    /// Once a kernel has faulted, every call on its context fails with the same code: name the kernel, not the call.
+    pub fn blame(&self, error: Error) -> Error {
+        match error {
+            Error::Cuda { code: 700..=720, .. } => {
+                Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Ways to hand CUDA's vertices to Vulkan, one small file each, made to be compared.
+//!
+//! | file | what orders the two sides | what is copied |
+//! |---|---|---|
+//! | [`timeline`](TimelineHandoff) | two timelines and a ring: the GPU waits, the CPU never | nothing |
+//! | [`inline`](InlineHandoff) | one command buffer: the CUDA kernel is launched *by Vulkan* | nothing |
+//! | [`binary`](BinaryHandoff) | one buffer, two binary semaphores: as NVIDIA's samples do | nothing |
+//! | [`cpu_sync`](CpuSyncHandoff) | the CPU waits for each side in turn | nothing |
+//! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
+//! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
+//!
+//! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream.
+
+mod binary;
+mod cpu_sync;
+mod device_copy;
+mod fill;
+mod host_copy;
+mod inline;
+mod timeline;
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::cuda::{Context, KernelSource};
+use crate::interop::Ring;
+use crate::producer::Producer;
+use crate::vulkan::Queue;
+use crate::wave::Grid;
+
+pub use binary::BinaryHandoff;
+pub use cpu_sync::CpuSyncHandoff;
+pub use device_copy::DeviceCopyHandoff;
+pub use fill::Fill;
+pub use host_copy::HostCopyHandoff;
+pub use inline::{InlineHandoff, InlineSupport};
+pub use timeline::TimelineHandoff;
+
+/// How a frame gets from CUDA to Vulkan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Handoff {
+    /// A ring of shared buffers and two timeline semaphores; the GPU waits.
+    #[default]
+    Timeline,
+    /// The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import); falls back to timeline.
+    Inline,
+    /// One shared buffer and two binary semaphores, as NVIDIA's samples do.
+    Binary,
+    /// A shared buffer; the CPU waits for each side.
+    CpuSync,
+    /// CUDA fills memory of its own and copies it on the device into the shared slot.
+    DeviceCopy,
+    /// Device to host to device, as without interop.
+    HostCopy,
+}
+
+impl Handoff {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeline => "timeline",
+            Self::Inline => "inline",
+            Self::Binary => "binary",
+            Self::CpuSync => "cpu-sync",
+            Self::DeviceCopy => "device-copy",
+            Self::HostCopy => "host-copy",
+        }
+    }
+
+    /// Makes the producer. `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    pub fn make(
+        self,
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        grid: Grid,
+        ring: Ring,
+    ) -> Result<Box<dyn Producer>> {
+        Ok(match self {
+            Self::Timeline => Box::new(TimelineHandoff::new(queue, context, source, grid, ring)?),
+            Self::Inline => Box::new(InlineHandoff::new(queue, context, source, grid, ring)?),
+            Self::Binary => Box::new(BinaryHandoff::new(queue, context, source, grid)?),
+            Self::CpuSync => Box::new(CpuSyncHandoff::new(queue, context, source, grid)?),
+            Self::DeviceCopy => Box::new(DeviceCopyHandoff::new(queue, context, source, grid, ring)?),
+            Self::HostCopy => Box::new(HostCopyHandoff::new(queue, context, source, grid)?),
+        })
+    }
+}

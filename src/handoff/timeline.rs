@@ -1,0 +1,177 @@
+//! The hand-off that this crate exists to show: a ring of shared buffers, two timelines, and a CPU that never waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ash::vk;
+
+use super::Fill;
+use crate::Result;
+use crate::cuda::{Context, KernelSource};
+use crate::interop::ownership::Owner;
+use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
+use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::vulkan::{Device, Queue};
+use crate::wave::Grid;
+
+/// Fills slots with a CUDA kernel, ordered with Vulkan by two timelines and nothing else.
+pub struct TimelineHandoff {
+    // Field order is drop order: the stream before what it uses.
+    fill: Fill,
+    timelines: Timelines,
+    shared: Vec<SharedBuffer>,
+    slots: Vec<vk::Buffer>,
+    ring: Ring,
+    device: Device,
+    family: u32,
+}
+
+impl TimelineHandoff {
+    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    pub fn new(
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        grid: Grid,
+        ring: Ring,
+    ) -> Result<Self> {
+        let device = queue.device();
+        check_grid(device, grid)?;
+        // First the kernel: a bad one should be known before gigabytes are allocated.
+        let fill = Fill::new(context, source, grid)?;
+        let shared = (0..ring.depth())
+            .map(|_| SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            fill,
+            timelines: Timelines::new(device, context)?,
+            slots: shared.iter().map(SharedBuffer::vulkan).collect(),
+            shared,
+            ring,
+            device: device.clone(),
+            family: queue.family(),
+        })
+    }
+
+    /// CUDA's half: wait for the slots, fill them, say so. Returns before any of it has run.
+    fn enqueue(&mut self, frame: &Frame) -> Result<()> {
+        let stream = self.fill.stream();
+        if let Some(value) = self.ring.turn(frame.index).wait_free {
+            self.timelines.free.cuda_wait(stream, value)?;
+        }
+        // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
+        for index in self.ring.batch_from(frame.index) {
+            let turn = self.ring.turn(index);
+            let ahead = (index - frame.index) as f64;
+            let frame = Frame { index, time: frame.time + ahead * frame.step, ..*frame };
+            // SAFETY: the slot has 16 bytes a vertex; the wait above and the ring keep Vulkan out of it until the
+            // signal below.
+            unsafe { self.fill.enqueue(self.shared[turn.slot].cuda(), &frame) }?;
+            self.timelines.cuda_signal(stream, turn)?;
+        }
+        Ok(())
+    }
+}
+
+impl Producer for TimelineHandoff {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<()> {
+        self.enqueue(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        let slot = self.slots[self.slot_of(frame.index)];
+        barrier(&self.device, commands, Owner::External.acquire(slot, self.family, DRAW_READS));
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        let slot = self.slots[self.slot_of(frame.index)];
+        barrier(&self.device, commands, Owner::External.release(slot, self.family, DRAW_READS));
+    }
+
+    fn sync(&self, frame: &Frame) -> FrameSync {
+        self.timelines.vulkan(self.ring.turn(frame.index))
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::External
+    }
+
+    fn kernel_time(&self, frame: u64) -> Option<Duration> {
+        self.fill.time(frame)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.fill.check()
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.timelines.progress()
+    }
+
+    fn abandon(&mut self) {
+        self.timelines.abandon();
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        self.fill.wait_idle()
+    }
+}
+
+/// The two timelines of a ring. Each has one signaller only, so that its values strictly increase.
+pub(super) struct Timelines {
+    /// Set by CUDA: the slot is written.
+    ready: SharedTimeline,
+    /// Set by Vulkan: the slot was read.
+    pub(super) free: SharedTimeline,
+    /// The last value of `ready` that the stream was asked to signal.
+    promised: u64,
+}
+
+impl Timelines {
+    pub(super) fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        Ok(Self {
+            ready: SharedTimeline::new(device, context)?,
+            free: SharedTimeline::new(device, context)?,
+            promised: 0,
+        })
+    }
+
+    /// CUDA: everything enqueued so far fills this turn's slot.
+    pub(super) fn cuda_signal(&mut self, stream: &crate::cuda::Stream, turn: Turn) -> Result<()> {
+        self.ready.cuda_signal(stream, turn.signal_ready)?;
+        self.promised = turn.signal_ready;
+        Ok(())
+    }
+
+    /// Vulkan: what the turn's submission waits for and signals.
+    pub(super) fn vulkan(&self, turn: Turn) -> FrameSync {
+        FrameSync {
+            // Only the stage that reads waits; what comes before it (and the frame before) goes on.
+            wait: Some(self.ready.vulkan(turn.wait_ready, DRAW_READS.stage)),
+            // All commands, because the release barrier must be done too.
+            signal: Some(self.free.vulkan(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)),
+        }
+    }
+
+    pub(super) fn progress(&self) -> Option<String> {
+        let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
+        let late = if ready < self.promised { "CUDA" } else { "Vulkan" };
+        let promised = self.promised;
+        Some(format!(
+            "{late} did not signal: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"
+        ))
+    }
+
+    pub(super) fn abandon(&self) {
+        // A value that CUDA has signalled already is an error here, and needs no letting go.
+        let _ = self.ready.signal_from_host(self.promised);
+    }
+}
