@@ -33,7 +33,7 @@ check() {
 # suite NAME: one test file, here or as a binary from elsewhere.
 suite() {
   if [ -n "${TEST_DIR:-}" ]; then
-    check "test-$1" "$TEST_DIR/test-$1" --nocapture
+    check "test-$1" timeout -k 5 200 "$TEST_DIR/test-$1" --nocapture
   else
     check "test-$1" cargo test --test "$1" -- --nocapture
   fi
@@ -57,7 +57,8 @@ fails() {
   [ "$status" = "$code" ] && grep -q "$part" <<<"$text" && ! grep -q panicked <<<"$text"
 }
 
-run=("$WAVEFIELD_BIN" --headless --producer cuda)
+# Nothing here takes long; what hangs has failed.
+run=(timeout -k 5 60 "$WAVEFIELD_BIN" --headless --producer cuda)
 check devices "$WAVEFIELD_BIN" devices
 check wave-validated quiet "${run[@]}" --frames 1000 --validation --output "$out/wave.png"
 check wave "${run[@]}" --frames 2000
@@ -72,8 +73,8 @@ check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
-check trap fails 1 'trap.ptx.*CUDA_ERROR' timeout 20 "${run[@]}" --frames 20 --kernel kernels/test/trap.ptx
-check endless-kernel fails 1 'CUDA did not signal' timeout 30 "${run[@]}" --timeout 2 --frames 20 --kernel kernels/test/spin.ptx
+check trap fails 1 'trap.ptx.*CUDA_ERROR' "${run[@]}" --frames 20 --kernel kernels/test/trap.ptx
+check endless-kernel fails 1 'CUDA did not signal' "${run[@]}" --timeout 2 --frames 20 --kernel kernels/test/spin.ptx
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 for name in producers rounds errors pictures; do suite "$name"; done
 

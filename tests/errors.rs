@@ -24,7 +24,12 @@ fn assert_fails(output: &Output, code: i32, parts: &[&str]) {
 /// The program, with libraries in `folder` found before the system's.
 fn with_libraries(folder: &Path) -> Command {
     let mut command = wavefield();
-    command.env("LD_LIBRARY_PATH", folder);
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(usual) = std::env::var_os("LD_LIBRARY_PATH") {
+        path.push(":");
+        path.push(usual);
+    }
+    command.env("LD_LIBRARY_PATH", path);
     command
 }
 

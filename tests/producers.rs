@@ -14,8 +14,9 @@ use wavefield::wave::{self, Grid};
 /// Seconds of the field between two frames.
 const STEP: f64 = 0.37;
 
-/// Frames are more than the ring has slots, so that every slot has been used, freed and used again.
-const FRAMES: u64 = 11;
+/// More than any ring here has slots, so that every slot was used, freed and used again; and a multiple of every batch,
+/// so that nothing was filled ahead of the last frame.
+const FRAMES: u64 = 12;
 
 fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
     Config {
