@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A Vulkan call answered with an error code.
-    #[error("{call} failed on {device}: {} ({result:?}){}", words(*.result), vulkan_hint(*.result))]
+    #[error("{call} failed on {device}: {}{}", words(*.result), vulkan_hint(*.result))]
     Vulkan {
         /// The Vulkan command.
         call: &'static str,
@@ -127,10 +127,10 @@ impl Error {
     }
 }
 
-/// `vk::Result` in words. Those that ash does not describe keep their name only.
+/// `vk::Result` in words, with its name. Those that ash does not describe have the name only.
 fn words(result: vk::Result) -> String {
-    let text = result.to_string();
-    text.trim_end_matches('.').to_owned()
+    let (text, name) = (result.to_string(), format!("{result:?}"));
+    if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
 fn vulkan_hint(result: vk::Result) -> &'static str {
@@ -148,6 +148,7 @@ fn vulkan_hint(result: vk::Result) -> &'static str {
         vk::Result::ERROR_INITIALIZATION_FAILED => {
             "; the driver is installed but does not start: check that this user may open the GPU's device files"
         }
+        vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window",
         _ => "",
     }
 }

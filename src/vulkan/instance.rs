@@ -1,7 +1,7 @@
 //! The Vulkan loader and instance: the entrance to everything else.
 
 use std::ffi::{CStr, c_char};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
@@ -146,8 +146,30 @@ impl Instance {
     }
 }
 
+/// A bare instance that outlives all others, so that the loader keeps its drivers loaded.
+///
+/// With its last instance gone the loader unloads the drivers, and loads them anew for the next. NVIDIA's takes a little
+/// of the C library's static thread-local storage each time and cannot give it back: after about 30 rounds in one
+/// process it does not load any more ("cannot allocate memory in static TLS block").
+struct Anchor {
+    _entry: ash::Entry,
+    _instance: ash::Instance,
+}
+
+static ANCHOR: OnceLock<Option<Anchor>> = OnceLock::new();
+
+impl Anchor {
+    fn new(entry: &ash::Entry) -> Option<Self> {
+        // SAFETY: a plain description without layers or extensions. It is never destroyed: statics are not dropped.
+        let instance = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default(), None) }.ok()?;
+        Some(Self { _entry: entry.clone(), _instance: instance })
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
+        // Made at the end, not at the start: a program that makes one instance should not wait for two.
+        ANCHOR.get_or_init(|| Anchor::new(&self.entry));
         self.messenger = None;
         // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
         unsafe { self.raw.destroy_instance(None) };

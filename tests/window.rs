@@ -1,0 +1,486 @@
+//! The program in a real window, with someone who resizes, hides, drags, presses keys and closes it.
+//!
+//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+#[path = "common/display.rs"]
+mod display;
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
+
+use ash::vk;
+use clap::ValueEnum;
+use common::{SAME_PICTURE, assert_exit, assert_same_picture, difference, stderr, stdout};
+use display::{Display, PATIENCE, Picture, poll};
+use tempfile::TempDir;
+use wavefield::app::{read_png, write_png};
+use wavefield::render::ColorMap;
+
+/// Small enough for a software device.
+const GRID: &str = "--grid=128x128";
+const SIZE: vk::Extent2D = vk::Extent2D { width: 320, height: 240 };
+
+const OTHER_TITLE: &str = "of a test";
+
+/// With the validation layer wherever it is installed.
+fn validation() -> &'static str {
+    static FLAG: LazyLock<&str> =
+        LazyLock::new(|| if common::has_validation() { "--validation" } else { "--validation=off" });
+    &FLAG
+}
+
+/// The program, with its window on a display.
+struct Shown<'a> {
+    display: &'a Display,
+    program: Child,
+    // Files, because nobody reads along and a full pipe would stop the program.
+    outputs: [File; 2],
+}
+
+impl<'a> Shown<'a> {
+    fn start(display: &'a Display, arguments: &[&str]) -> Self {
+        let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
+        let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
+        let mut command = common::wavefield();
+        command.args([GRID, validation()]).args(arguments);
+        if !arguments.iter().any(|argument| argument.starts_with("--size")) {
+            command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
+        }
+        let program = display.show(&mut command).stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        Self { display, program: program.expect("the program starts"), outputs }
+    }
+
+    /// What it wrote until now.
+    fn output(&mut self, status: ExitStatus) -> Output {
+        let [stdout, stderr] = self.outputs.each_mut().map(|file| {
+            let mut text = Vec::new();
+            file.rewind().and_then(|()| file.read_to_end(&mut text)).expect("it is a file");
+            text
+        });
+        Output { status, stdout, stderr }
+    }
+
+    /// Fails if the program has ended.
+    fn assert_alive(&mut self) {
+        if let Some(status) = self.program.try_wait().expect("it is our child") {
+            let output = self.output(status);
+            panic!("ended with {status}: {}{}", stdout(&output), stderr(&output));
+        }
+    }
+
+    /// Asks until there is an answer, as long as the program runs.
+    fn poll<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let answer = poll(|| {
+            self.assert_alive();
+            ask(self)
+        });
+        answer.unwrap_or_else(|| panic!("{what}: not within {PATIENCE:?}"))
+    }
+
+    /// Its window, once it is shown.
+    fn window(&mut self) -> u32 {
+        self.poll("a window", |shown| shown.display.window(shown.program.id(), true))
+    }
+
+    /// xdotool with a command for the window and, after its number, further words.
+    fn window_command(&mut self, command: &str, rest: &[&str]) -> String {
+        let window = self.window_even_hidden().to_string();
+        self.display.xdotool(&[&[command, &window], rest].concat())
+    }
+
+    fn window_even_hidden(&mut self) -> u32 {
+        self.poll("a window", |shown| shown.display.window(shown.program.id(), false))
+    }
+
+    fn title(&mut self) -> String {
+        self.window_command("getwindowname", &[])
+    }
+
+    /// Puts another title there, which stays until the program puts its own. It does so each second with the rate, but
+    /// only when it draws.
+    fn retitle(&mut self) {
+        let window = self.window_even_hidden().to_string();
+        self.display.xdotool(&["set_window", "--name", OTHER_TITLE, &window]);
+    }
+
+    /// Waits until it has drawn frames after this was called.
+    fn assert_frames_go_on(&mut self) {
+        self.window();
+        self.retitle();
+        self.poll("a title with the rate", |shown| {
+            let title = shown.title();
+            (title.starts_with("wavefield: ") && title.ends_with(" frames/s")).then_some(())
+        });
+    }
+
+    /// A key, pressed and released by the keyboard: the keyboard writes to the window with the focus.
+    fn key(&mut self, key: &str) {
+        let window = self.window().to_string();
+        self.display.xdotool(&["windowfocus", &window, "key", key]);
+    }
+
+    /// What is seen of the window.
+    fn picture(&mut self) -> Picture {
+        let window = self.window();
+        let part = self.display.geometry(window);
+        self.display.screenshot().crop(part)
+    }
+
+    /// Waits until the window shows a picture of `pictures`.
+    fn assert_shows(&mut self, want: &Path) {
+        let (size, pixels) = read_png(want).expect("the reference is there");
+        let mut last = None;
+        let matched = poll(|| {
+            self.assert_alive();
+            let picture = last.insert(self.picture());
+            (picture.size == size && is_same(&picture.rgba, &pixels)).then_some(())
+        });
+        let last = last.expect("there was a first look");
+        if matched.is_none() {
+            // This says how far it is off, and keeps what was seen.
+            let folder = tempfile::tempdir().expect("the temporary folder is writable");
+            let got = folder.path().join("window.png");
+            write_png(&got, last.size, &last.rgba).expect("the temporary folder is writable");
+            assert_same_picture(&got, want, SAME_PICTURE);
+        }
+        assert!(last.colors() > 100, "the window shows {} colours only", last.colors());
+    }
+
+    /// Waits until the window shows something else than `was`.
+    fn assert_differs(&mut self, was: &Picture) {
+        self.poll("another picture", |shown| {
+            let is = shown.picture();
+            (is.size == was.size && !is_same(&is.rgba, &was.rgba)).then_some(())
+        });
+    }
+
+    fn signal(&mut self, name: &str) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.program.id())]).status();
+        assert!(sent.expect("sh starts").success(), "kill -{name}");
+    }
+
+    /// Waits until the program ends.
+    fn end(mut self) -> Output {
+        let status = poll(|| self.program.try_wait().expect("it is our child"));
+        let status = status.unwrap_or_else(|| panic!("the program did not end within {PATIENCE:?}"));
+        self.output(status)
+    }
+
+    /// Waits until the program ends, and asserts that it ends well: exit code 0, a summary, nothing that the
+    /// validation layer did not like. Returns the frames it counted.
+    fn assert_ends_well(self) -> u64 {
+        let output = self.end();
+        assert_exit(&output, 0);
+        let (summary, notes) = (stdout(&output), stderr(&output));
+        assert!(!notes.contains("validation error") && !notes.contains("validation warning"), "{notes}");
+        if validation() == "--validation" {
+            assert!(summary.contains("validation    no errors, 0 warnings"), "{summary}");
+        }
+        let frames = summary.strip_prefix("frames ").and_then(|rest| rest.split_whitespace().next());
+        frames
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("no summary: {summary}{notes}"))
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        // Where a test failed the program may still run; where it ended these do nothing.
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let difference = difference(a, b);
+    difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
+}
+
+/// Pictures of the standing field, drawn without a window.
+struct Headless(TempDir);
+
+impl Headless {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("the temporary folder is writable"))
+    }
+
+    fn picture(&self, size: vk::Extent2D, colors: ColorMap) -> PathBuf {
+        let colors = colors.to_possible_value().expect("no colour map is hidden");
+        let size = format!("{}x{}", size.width, size.height);
+        let path = self.0.path().join(format!("{size}-{}.png", colors.get_name()));
+        if !path.exists() {
+            let mut command = common::wavefield();
+            command.args(["--headless", "--frames=1", "--speed=0", GRID, "--size", &size]);
+            command.args(["--colormap", colors.get_name(), "--output"]).arg(&path);
+            assert_exit(&command.output().expect("the program starts"), 0);
+        }
+        path
+    }
+}
+
+#[test]
+fn it_survives_resizing_moving_and_hiding_until_escape() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    shown.assert_frames_go_on();
+
+    for (width, height) in [("500", "300"), ("90", "400"), ("1", "1"), ("640", "480")] {
+        shown.window_command("windowsize", &[width, height]);
+        shown.assert_frames_go_on();
+    }
+    let window = shown.window();
+    assert_eq!(display.geometry(window).extent, vk::Extent2D { width: 640, height: 480 });
+
+    // Faster than it can draw.
+    let window = window.to_string();
+    let mut storm = Vec::new();
+    for step in 0..200 {
+        let (width, height) = (100 + step * 37 % 500, 80 + step * 53 % 400);
+        storm.extend(["windowsize", &window].map(String::from));
+        storm.extend([width.to_string(), height.to_string(), "sleep".into(), "0.002".into()]);
+    }
+    display.xdotool(&storm.iter().map(String::as_str).collect::<Vec<_>>());
+    shown.assert_frames_go_on();
+
+    shown.window_command("windowmove", &["200", "100"]);
+    shown.assert_frames_go_on();
+    // Partly outside, then wholly.
+    for x in ["-50", "3000", "40"] {
+        shown.window_command("windowmove", &[x, "40"]);
+    }
+    shown.assert_frames_go_on();
+
+    // To minimise a window is to unmap it, for a window manager; here is none that could be asked to.
+    for size in ["320", "330"] {
+        shown.window_command("windowunmap", &[]);
+        shown.poll("no window", |shown| match shown.display.window(shown.program.id(), true) {
+            None => Some(()),
+            Some(_) => None,
+        });
+        // While it is hidden it may draw or rest, but it must not end.
+        shown.window_command("windowsize", &[size, "240"]);
+        shown.assert_alive();
+        shown.window_command("windowmap", &[]);
+        shown.assert_frames_go_on();
+    }
+
+    shown.assert_alive();
+    shown.key("Escape");
+    assert!(shown.assert_ends_well() > 0);
+}
+
+#[test]
+fn the_window_shows_the_headless_picture() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    let mut shown = Shown::start(&display, &["--speed=0"]);
+    shown.assert_shows(&headless.picture(SIZE, ColorMap::default()));
+
+    for (width, height) in [(500, 300), (200, 333)] {
+        shown.window_command("windowsize", &[&width.to_string(), &height.to_string()]);
+        shown.assert_shows(&headless.picture(vk::Extent2D { width, height }, ColorMap::default()));
+    }
+    shown.window_command("windowmove", &["300", "200"]);
+    let window = shown.window();
+    assert_eq!(display.geometry(window).offset, vk::Offset2D { x: 300, y: 200 });
+    shown.assert_shows(&headless.picture(vk::Extent2D { width: 200, height: 333 }, ColorMap::default()));
+
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_covered_window_rests_until_it_is_seen_again() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    let mut shown = Shown::start(&display, &["--speed=0"]);
+    let reference = headless.picture(SIZE, ColorMap::default());
+    shown.assert_shows(&reference);
+
+    let mut cover = Shown::start(&display, &["--size=640x480"]);
+    cover.assert_frames_go_on();
+    shown.poll("no frames", |shown| {
+        shown.retitle();
+        // Two new titles there are more than a second, in which there would be one here.
+        cover.assert_frames_go_on();
+        cover.assert_frames_go_on();
+        (shown.title() == OTHER_TITLE).then_some(())
+    });
+
+    cover.key("Escape");
+    cover.assert_ends_well();
+    shown.assert_frames_go_on();
+    shown.assert_shows(&reference);
+
+    let mut cover = Shown::start(&display, &["--size=640x480"]);
+    cover.assert_frames_go_on();
+    shown.signal("TERM");
+    shown.assert_ends_well();
+    cover.assert_alive();
+}
+
+#[test]
+fn the_close_button_ends_it() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    shown.assert_frames_go_on();
+    let window = shown.window();
+    display.ask_to_close(window);
+    assert!(shown.assert_ends_well() > 0);
+}
+
+#[test]
+fn it_may_be_closed_before_the_first_frame() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    // The window is there before there is a device to draw with.
+    let window = shown.window_even_hidden();
+    display.ask_to_close(window);
+    shown.assert_ends_well();
+}
+
+#[test]
+fn signals_end_it() {
+    let Some(display) = Display::start() else { return };
+    for name in ["TERM", "INT", "HUP"] {
+        let mut shown = Shown::start(&display, &[]);
+        shown.window();
+        shown.signal(name);
+        shown.assert_ends_well();
+    }
+    let mut shown = Shown::start(&display, &[]);
+    shown.window_command("windowunmap", &[]);
+    shown.signal("TERM");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn it_stops_after_the_frames_it_was_told() {
+    let Some(display) = Display::start() else { return };
+    let shown = Shown::start(&display, &["--frames=30"]);
+    assert_eq!(shown.assert_ends_well(), 30);
+}
+
+#[test]
+fn keys_and_pointer_change_the_picture() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    let mut shown = Shown::start(&display, &["--speed=0"]);
+    let mut colors = ColorMap::default();
+    shown.assert_shows(&headless.picture(SIZE, colors));
+
+    for _ in 0..2 {
+        shown.key("c");
+        colors = colors.next();
+        shown.assert_shows(&headless.picture(SIZE, colors));
+    }
+
+    let first = headless.picture(SIZE, colors);
+    let still = shown.picture();
+    let window = shown.window().to_string();
+    let at = |x: &'static str, y: &'static str| ["mousemove", "--window", &window, x, y].map(String::from);
+    let drag = [&at("100", "100")[..], &words("mousedown 1"), &at("180", "60"), &words("mouseup 1")].concat();
+    let wheel = |button: &str| [&at("100", "100")[..], &words(&format!("click {button}"))].concat();
+    for gesture in [drag, wheel("4"), wheel("5")] {
+        display.xdotool(&gesture.iter().map(String::as_str).collect::<Vec<_>>());
+        shown.assert_differs(&still);
+        shown.key("r");
+        shown.assert_shows(&first);
+    }
+
+    // Moving the pointer with no button down turns nothing.
+    display.xdotool(&at("10", "20").each_ref().map(String::as_str));
+    display.xdotool(&at("200", "150").each_ref().map(String::as_str));
+    shown.assert_frames_go_on();
+    shown.assert_shows(&first);
+
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_key_that_is_held_when_the_focus_comes_is_not_meant_for_it() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    let window = shown.window().to_string();
+    // The focus follows the pointer at first. So the key goes to the background.
+    display.xdotool(&["mousemove", "1000", "600", "keydown", "Escape", "windowfocus", &window]);
+    shown.assert_frames_go_on();
+    display.xdotool(&["keyup", "Escape"]);
+    shown.assert_frames_go_on();
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn space_pauses_and_goes_on() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--speed=4"]);
+    shown.assert_frames_go_on();
+    let was = shown.picture();
+    shown.assert_differs(&was);
+
+    shown.key("space");
+    // The key may come some frames later.
+    let paused = shown.poll("a standing picture", |shown| {
+        let before = shown.picture();
+        shown.assert_frames_go_on();
+        (before == shown.picture()).then_some(before)
+    });
+    assert!(paused.colors() > 100, "the window shows {} colours only", paused.colors());
+
+    shown.key("space");
+    shown.assert_differs(&paused);
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn other_present_modes_work_or_say_what_is_used() {
+    let Some(display) = Display::start() else { return };
+    for (mode, name) in [("mailbox", "Mailbox"), ("immediate", "Immediate")] {
+        let output = Shown::start(&display, &["--frames=10", "--present", mode]).end();
+        assert_exit(&output, 0);
+        assert!(stdout(&output).starts_with("frames        10\n"), "{}", stdout(&output));
+        let notes = stderr(&output);
+        assert!(!notes.contains("validation error") && !notes.contains("validation warning"), "{notes}");
+        let fallback = format!("note: this window does not offer {name} presentation, using Fifo\n");
+        assert!(!notes.contains("does not offer") || notes.contains(&fallback), "{notes}");
+    }
+}
+
+#[test]
+fn without_a_display_it_goes_headless_and_says_so() {
+    // Needs no tools. The last one names a socket that nobody listens on.
+    for (display, wayland) in [(None, None), (Some(":4242"), None), (None, Some("wavefield-test-nobody"))] {
+        let folder = tempfile::tempdir().expect("the temporary folder is writable");
+        let mut command = common::wavefield();
+        command.args(["--frames=2", "--grid=16x16", "--size=64x64"]).current_dir(&folder);
+        for (name, value) in [("DISPLAY", display), ("WAYLAND_DISPLAY", wayland), ("WAYLAND_SOCKET", None)] {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let output = command.output().expect("the program starts");
+        assert_exit(&output, 0);
+        let (summary, notes) = (stdout(&output), stderr(&output));
+        assert!(notes.contains("note: no display: "), "{notes}");
+        assert!(notes.contains("running headless, the last frame goes to wavefield.png"), "{notes}");
+        assert!(!notes.contains(".rs:"), "a note for people names no source line: {notes}");
+        assert!(summary.contains("frames        2\n"), "{summary}");
+        assert!(summary.contains("picture       wavefield.png\n"), "{summary}");
+        let (size, _) = read_png(&folder.path().join("wavefield.png")).expect("a picture was written");
+        assert_eq!(size, vk::Extent2D { width: 64, height: 64 });
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(String::from).collect()
+}
