@@ -10,6 +10,7 @@
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
+//! | [`bench`] | what each hand-off costs, measured |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
 //!
@@ -20,6 +21,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod app;
+pub mod bench;
 pub mod cuda;
 mod error;
 pub mod handoff;
@@ -29,5 +31,7 @@ pub mod render;
 pub mod report;
 pub mod vulkan;
 pub mod wave;
+mod whole_file;
 
 pub use error::{Error, Result};
+pub use whole_file::check_writable;

@@ -7,7 +7,7 @@ use ash::vk;
 use super::{Choice, Config, ProducerKind, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
-use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, read_slot};
+use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, StillProducer, read_slot};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps};
 use crate::wave::{Grid, Vertex};
@@ -345,6 +345,7 @@ fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
             Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
         }
+        (ProducerKind::Still, _) => Box::new(StillProducer::new(device, config.grid)?),
         (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
     })
 }

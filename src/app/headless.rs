@@ -6,11 +6,11 @@ use std::time::Instant;
 use ash::vk;
 
 use super::engine::{Engine, Moment};
-use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, check_writable, write_png};
+use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
-use crate::{Error, Result};
+use crate::{Error, Result, whole_file};
 
 /// Frames of a headless run that was not told how many.
 pub const DEFAULT_FRAMES: u64 = 120;
@@ -24,7 +24,7 @@ const STEP: f64 = 1.0 / 60.0;
 /// picture was asked for.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
     if let Some(path) = &config.output {
-        check_writable(path)?;
+        whole_file::check_writable(path)?;
     }
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
@@ -84,6 +84,11 @@ impl Headless {
     /// Makes both.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
         announce(choice);
+        Self::quietly(choice, config)
+    }
+
+    /// The same without a word about the device.
+    pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: false,
             interop: choice.cuda.is_some(),

@@ -23,7 +23,7 @@ use crate::wave::Grid;
 
 pub use engine::{Engine, FrameTiming, Moment, PresentSync};
 pub use headless::{Headless, run_headless};
-pub use picture_file::{check_writable, read_png, write_png};
+pub use picture_file::{read_png, write_png};
 pub use select::{Choice, DeviceTable};
 pub use summary::{FrameTimes, Summary};
 pub use windowed::{EventLoop, run_windowed};
@@ -40,6 +40,9 @@ pub enum ProducerKind {
     Compute,
     /// CPU threads.
     Host,
+    /// Nobody, after the first frame: the draw alone, for the benchmark.
+    #[value(skip)]
+    Still,
 }
 
 /// Everything that a run can be told.

@@ -63,6 +63,13 @@ impl Fill {
         Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
     }
 
+    /// From the end of the frame before to the end of this one, both finished, if that is still known.
+    pub fn period(&self, frame: u64) -> Option<Duration> {
+        let before = &self.marks[(frame.checked_sub(1)? % KEPT) as usize].1;
+        let milliseconds = before.elapsed_ms(&self.marks[(frame % KEPT) as usize].1).ok()?;
+        (milliseconds >= 0.0).then(|| Duration::from_secs_f64(f64::from(milliseconds) * 1e-3))
+    }
+
     /// An error if the kernel has faulted.
     pub fn check(&self) -> Result<()> {
         self.stream.check().map_err(|error| self.blame(error))

@@ -11,6 +11,7 @@
 
 mod compute;
 mod host;
+mod still;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::{Error, Result};
 
 pub use compute::ComputeProducer;
 pub use host::HostProducer;
+pub use still::StillProducer;
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]

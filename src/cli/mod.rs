@@ -1,5 +1,7 @@
 //! The command line: what can be asked, and what is nonsense.
 
+mod bench;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ enum Command {
     Run(RunArgs),
     /// List every device of both APIs, and which one would be used.
     Devices(DeviceArgs),
+    /// Measure what each way of handing a frame over costs.
+    Bench(bench::BenchArgs),
 }
 
 #[derive(Args)]
@@ -109,6 +113,7 @@ impl Cli {
             None => run(self.run, stop),
             Some(Command::Run(args)) => run(args, stop),
             Some(Command::Devices(args)) => devices(&args),
+            Some(Command::Bench(args)) => bench::execute(args, stop),
         }
     }
 }

@@ -1,0 +1,311 @@
+//! A report as a file: JSON, which is read back, and CSV, which is for other programs.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::record::{Cell, Report, SCHEMA};
+use crate::{Error, Result, whole_file};
+
+/// Writes the report as JSON, whole or not at all.
+///
+/// # Errors
+/// A place that cannot be written, and a figure that is not finite: JSON has no such number, and a file that cannot be
+/// read back is worse than none.
+pub fn write_json(path: &Path, report: &Report) -> Result<()> {
+    let text = serde_json::to_string_pretty(report).and_then(|text| {
+        serde_json::from_str::<Report>(&text)?;
+        Ok(text)
+    });
+    whole_file::write(path, |file| {
+        let text =
+            text.map_err(|error| io::Error::other(format!("a figure is not a finite number ({error})")))?;
+        writeln!(file, "{text}")
+    })
+}
+
+/// Reads what [`write_json`] wrote.
+///
+/// # Errors
+/// A file that cannot be read, is cut short, is no JSON, or is JSON of something else or of another version. The text
+/// names the file and what to do.
+pub fn read_json(path: &Path) -> Result<Report> {
+    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
+    let bytes = std::fs::read(path).map_err(failed)?;
+    parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
+}
+
+/// The schema alone, which is looked at first: of another version nothing else need fit.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+}
+
+fn parse(bytes: &[u8]) -> Result<Report, String> {
+    use serde_json::error::Category;
+
+    const FOREIGN: &str = "it is not a result of wavefield bench; give a file that its --json wrote";
+    if bytes.trim_ascii().is_empty() {
+        return Err("the file is empty; run the benchmark again with --json".into());
+    }
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        _ if error.is_eof() || is_cut(bytes) => {
+            format!("the file is cut short ({error}); copy it again, or run the benchmark again")
+        }
+        Category::Data => format!("{FOREIGN} ({error})"),
+        _ => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
+    })?;
+    if head.schema != SCHEMA {
+        let found = head.schema.escape_debug();
+        let family = SCHEMA.split('/').next().unwrap_or(SCHEMA);
+        return Err(match head.schema.split_once('/') {
+            Some((name, _)) if name == family => format!(
+                "it has schema {found} and this version reads {SCHEMA}; run the benchmark again with this version, or read \
+                 the file with the one that wrote it"
+            ),
+            _ => format!("its schema is \"{found}\"; {FOREIGN}"),
+        });
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        format!("it says {SCHEMA} but does not keep to it ({error}); run the benchmark again")
+    })
+}
+
+/// Whether an object begins and does not end. To the parser a number that is cut within is no end of file.
+fn is_cut(bytes: &[u8]) -> bool {
+    let text = bytes.trim_ascii();
+    text.starts_with(b"{") && !text.ends_with(b"}")
+}
+
+/// The columns of the CSV file, in order. `docs/bench-schema.md` describes them.
+const COLUMNS: [&str; 43] = [
+    "schema",
+    "complete",
+    "command",
+    "started",
+    "gpu",
+    "driver",
+    "vulkan",
+    "cuda",
+    "cpu",
+    "threads",
+    "os",
+    "wavefield",
+    "build",
+    "width",
+    "height",
+    "rounds",
+    "warmup_frames",
+    "round_ms",
+    "strategy",
+    "ring",
+    "batch",
+    "grid_cols",
+    "grid_rows",
+    "frames",
+    "frame_mean_us",
+    "frame_p50_us",
+    "frame_p95_us",
+    "frame_p99_us",
+    "frame_max_us",
+    "frames_per_second",
+    "kernel_us",
+    "draw_us",
+    "cpu_mean_us",
+    "cpu_p50_us",
+    "cpu_p95_us",
+    "cpu_p99_us",
+    "cpu_max_us",
+    "blocking_waits",
+    "bytes",
+    "latency_frames",
+    "overhead_us",
+    "spread",
+    "noisy",
+];
+
+/// Writes one row for each cell, with the machine and the settings on every row, so that files of several runs can be
+/// joined without losing where a row is from. Absent figures are empty. Whole or not at all.
+///
+/// # Errors
+/// A place that cannot be written.
+pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
+    whole_file::write(path, |file| {
+        let mut writer = csv::Writer::from_writer(file);
+        writer.write_record(COLUMNS).map_err(io::Error::from)?;
+        for cell in &report.cells {
+            writer.write_record(row(report, cell)).map_err(io::Error::from)?;
+        }
+        writer.flush()
+    })
+}
+
+fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
+    // JSON refuses what is not finite; a table of figures leaves it out.
+    let number = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
+    let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
+    let (machine, settings) = (&report.machine, &report.settings);
+    [
+        report.schema.clone(),
+        report.complete.to_string(),
+        report.command.clone(),
+        report.started.to_string(),
+        machine.gpu.clone(),
+        machine.driver.clone(),
+        machine.vulkan.clone(),
+        machine.cuda.clone().unwrap_or_default(),
+        machine.cpu.clone(),
+        machine.threads.to_string(),
+        machine.os.clone(),
+        machine.wavefield.clone(),
+        machine.build.clone(),
+        settings.size[0].to_string(),
+        settings.size[1].to_string(),
+        settings.rounds.to_string(),
+        settings.warmup_frames.to_string(),
+        settings.round_ms.to_string(),
+        cell.strategy.clone(),
+        cell.ring.to_string(),
+        cell.batch.to_string(),
+        cell.grid[0].to_string(),
+        cell.grid[1].to_string(),
+        cell.frames.to_string(),
+        number(cell.frame_us.mean),
+        number(cell.frame_us.p50),
+        number(cell.frame_us.p95),
+        number(cell.frame_us.p99),
+        number(cell.frame_us.max),
+        number(cell.frames_per_second()),
+        maybe(cell.kernel_us),
+        maybe(cell.draw_us),
+        number(cell.cpu_us.mean),
+        number(cell.cpu_us.p50),
+        number(cell.cpu_us.p95),
+        number(cell.cpu_us.p99),
+        number(cell.cpu_us.max),
+        number(cell.blocking_waits),
+        cell.bytes.to_string(),
+        number(cell.latency_frames),
+        maybe(cell.overhead_us),
+        number(cell.spread),
+        cell.noisy.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    fn problem(bytes: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        std::fs::write(&path, bytes).unwrap();
+        let error = read_json(&path).unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        let text = error.to_string();
+        assert!(text.contains("cannot read") && text.contains("run.json"), "{text}");
+        text
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        let report = sample::report();
+        write_json(&path, &report).unwrap();
+        assert!(read_json(&path).unwrap() == report);
+        let none = Report { cells: Vec::new(), ..report };
+        write_json(&path, &none).unwrap();
+        assert_eq!(read_json(&path).unwrap(), none);
+    }
+
+    #[test]
+    fn a_figure_that_json_lacks_is_refused_and_the_old_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        std::fs::write(&path, "old").unwrap();
+        let mut report = sample::report();
+        report.cells[0].frame_us.mean = f64::NAN;
+        let text = write_json(&path, &report).unwrap_err().to_string();
+        assert!(text.contains("cannot write") && text.contains("finite"), "{text}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_said_to_be_cut() {
+        let whole = serde_json::to_vec_pretty(&sample::small()).unwrap();
+        let mut cut = 1;
+        while cut < whole.len() {
+            let text = problem(&whole[..cut]);
+            assert!(text.contains("cut short") && text.contains("again"), "{cut}: {text}");
+            cut += 61;
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_apart() {
+        assert!(problem(b" \n").contains("empty"));
+        assert!(problem(b"strategy,ring\n").contains("not JSON"));
+        assert!(problem(b"\xff\xfe{}").contains("not JSON"));
+        for foreign in ["{}", "[]", "[1, 2]", "7", "{\"schema\": 3}", "{\"schema\": \"other/1\"}"] {
+            assert!(problem(foreign.as_bytes()).contains("not a result of wavefield bench"), "{foreign}");
+        }
+        let text = problem(b"{\"schema\": \"wavefield-bench/2\", \"cells\": 5}");
+        assert!(
+            text.contains("wavefield-bench/2") && text.contains(SCHEMA) && text.contains("again"),
+            "{text}"
+        );
+        let text = problem(format!("{{\"schema\": \"{SCHEMA}\"}}").as_bytes());
+        assert!(text.contains("does not keep to it") && text.contains("missing field"), "{text}");
+        let mut broken = serde_json::to_value(sample::small()).unwrap();
+        broken["cells"][0]["ring"] = (-3).into();
+        assert!(problem(broken.to_string().as_bytes()).contains("does not keep to it"));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let text = read_json(Path::new("/no/such/run.json")).unwrap_err().to_string();
+        assert!(text.contains("/no/such/run.json"), "{text}");
+    }
+
+    #[test]
+    fn csv_has_a_row_for_each_cell_and_quotes_what_it_must() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.csv");
+        let mut report = sample::report();
+        report.machine.gpu = "Toy \"GPU\", large".into();
+        report.machine.cuda = None;
+        report.cells[0].kernel_us = None;
+        report.cells[1].draw_us = Some(f64::NAN);
+        write_csv(&path, &report).unwrap();
+
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("schema,complete,command,"));
+        assert!(text.contains("\"Toy \"\"GPU\"\", large\""));
+
+        let mut reader = csv::Reader::from_path(&path).unwrap();
+        let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+        assert_eq!(rows.len(), report.cells.len());
+        let headers = reader.headers().unwrap().clone();
+        let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
+        let (row, cell) = (&rows[7], &report.cells[7]);
+        assert_eq!(&row[column("gpu")], "Toy \"GPU\", large");
+        assert_eq!(&row[column("cuda")], "");
+        assert_eq!(&rows[0][column("kernel_us")], "");
+        assert_eq!(&rows[1][column("draw_us")], "");
+        assert_eq!(row[column("frame_p99_us")].parse(), Ok(cell.frame_us.p99));
+        assert_eq!(row[column("overhead_us")].parse().ok(), cell.overhead_us);
+        assert_eq!(row[column("ring")].parse(), Ok(cell.ring));
+        assert_eq!(row[column("noisy")].parse(), Ok(cell.noisy));
+    }
+
+    #[test]
+    fn csv_without_cells_is_the_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.csv");
+        write_csv(&path, &Report { cells: Vec::new(), ..sample::report() }).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), COLUMNS.join(","));
+    }
+}

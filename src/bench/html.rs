@@ -1,0 +1,585 @@
+//! The report as one page that needs nothing else: no network, no script.
+//!
+//! The page is made with `maud`, which escapes all text, so that no name in a report can become markup. The charts are
+//! this crate's own SVG: chart libraries bake colours in, and these follow the reader's light or dark and carry their
+//! figures as tooltips.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart::{self, Axis, Line, Point, Range, Scale};
+use super::compare::SAME_WITHIN;
+use super::figures::{
+    by_grid, count, figure, grid, machine, maybe, moment, places, strategies, unless_zero, vertices,
+};
+use super::record::{Cell, Report};
+use super::stats::NOISY_SPREAD;
+use crate::{Result, whole_file};
+
+/// How many colours the style sheet has.
+const COLOURS: usize = 8;
+
+/// Writes the report as a page, whole or not at all.
+///
+/// # Errors
+/// A place that cannot be written.
+pub fn write_html(path: &Path, report: &Report) -> Result<()> {
+    let text = page(report).into_string();
+    whole_file::write(path, |file| file.write_all(text.as_bytes()))
+}
+
+fn page(report: &Report) -> Markup {
+    let strategies = strategies(&report.cells);
+    let view = View { strategies: &strategies, grids: by_grid(&report.cells) };
+    let title = format!("wavefield bench on {}", report.machine.gpu);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(include_str!("page.css"))) (PreEscaped(strategy_styles(strategies.len()))) }
+            }
+            body {
+                header {
+                    h1 { (title) }
+                    div.soft {
+                        (report.machine.driver) ", Vulkan " (report.machine.vulkan)
+                        @if let Some(cuda) = &report.machine.cuda { ", CUDA " (cuda) } @else { ", no CUDA" }
+                        "; " (moment(report.started))
+                    }
+                    @if !report.complete {
+                        p.banner role="status" {
+                            strong { "Incomplete. " }
+                            "The run was stopped before its last round: every cell has fewer frames than planned."
+                        }
+                    }
+                    @if report.machine.build == "debug" {
+                        p.banner role="status" { strong { "Debug build. " } "CPU times are not those of a release build." }
+                    }
+                }
+                main {
+                    @if report.cells.is_empty() {
+                        p.banner { "No cell was measured." }
+                    } @else {
+                        (view.cards())
+                        (view.legend())
+                        (view.overhead())
+                        (view.frame_times())
+                        (view.distributions())
+                        (view.table())
+                    }
+                    (about(report))
+                }
+            }
+        }
+    }
+}
+
+/// What the parts of the page share.
+struct View<'a> {
+    strategies: &'a [&'a str],
+    grids: Vec<([u32; 2], Vec<&'a Cell>)>,
+}
+
+impl<'a> View<'a> {
+    fn style(&self, strategy: &str) -> usize {
+        self.strategies.iter().position(|name| *name == strategy).unwrap_or(0)
+    }
+
+    /// Each strategy at its best in a group, in the strategies' order.
+    fn best(&self, cells: &[&'a Cell]) -> Vec<&'a Cell> {
+        let of = |strategy: &str| shallowest(cells.iter().copied().filter(|cell| cell.strategy == strategy));
+        self.strategies.iter().filter_map(|strategy| of(strategy)).collect()
+    }
+
+    /// For each grid the figure that people quote.
+    fn cards(&self) -> Markup {
+        html! {
+            div.cards {
+                @for (size, cells) in &self.grids {
+                    // What hands nothing over has no place in a contest of hand-offs.
+                    @let rivals: Vec<&Cell> = self.best(cells).into_iter().filter(|cell| cell.overhead_us.is_some()).collect();
+                    @let slowest = rivals.iter().max_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean));
+                    @if let Some((first, slowest)) = fastest(rivals.iter().copied()).zip(slowest) {
+                        @let equals: Vec<&str> = rivals
+                            .iter()
+                            .filter(|cell| cell.strategy != first.strategy && as_fast(cell, first))
+                            .map(|cell| cell.strategy.as_str())
+                            .collect();
+                        section.card {
+                            h3 { (grid(*size)) span.soft { " · " (count(vertices(*size))) " vertices" } }
+                            p.big { (figure(first.frame_us.mean)) " µs a frame" }
+                            p {
+                                (setting(first)) " is fastest: " (figure(first.frames_per_second())) " frames/s, p99 "
+                                (figure(first.frame_us.p99)) " µs, hand-off overhead " (maybe(first.overhead_us)) " µs"
+                                @if first.noisy { span.warn { " (noisy)" } }
+                            }
+                            @if rivals.len() > 1 {
+                                p.soft {
+                                    @if !equals.is_empty() { "As fast within " (percent(SAME_WITHIN)) ": " (equals.join(", ")) ". " }
+                                    "The slowest, " (setting(slowest)) ", takes "
+                                    (format!("{:.1}", slowest.frame_us.mean / first.frame_us.mean)) " times as long."
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The strategies' colours, and which of them to show.
+    fn legend(&self) -> Markup {
+        html! {
+            div.legend role="group" aria-label="Strategies to show" {
+                @for (at, strategy) in self.strategies.iter().enumerate() {
+                    label {
+                        input id={ "show" (at) } type="checkbox" checked;
+                        (chart::key(at)) (strategy)
+                    }
+                }
+            }
+        }
+    }
+
+    fn overhead(&self) -> Markup {
+        let panel = |size: [u32; 2], cells: &[&Cell]| {
+            let lines = self.overhead_lines(cells);
+            let points = || lines.iter().flat_map(|line| &line.points);
+            let mut rings: Vec<u32> = cells.iter().map(|cell| cell.ring).collect();
+            rings.sort_unstable();
+            rings.dedup();
+            let x = Axis {
+                name: "slots in the ring",
+                scale: Scale::steps(rings.iter().map(|&ring| f64::from(ring))),
+                ticks: rings.iter().map(|&ring| (f64::from(ring), ring.to_string())).collect(),
+            };
+            let y = Axis::new("overhead in µs", Scale::covering(points().map(|point| point.y)));
+            let label = format!("Hand-off overhead against ring depth, grid {}", grid(size));
+            html! { figure { h3 { (grid(size)) } (chart::lines(&label, &x, &y, &lines)) } }
+        };
+        html! {
+            h2 { "Hand-off overhead against ring depth" }
+            p.soft {
+                "Mean frame time less the kernel and the draw alone. Below zero, kernel and draw overlap by more than the hand-off "
+                "costs. The vertical strokes reach over the rounds, hollow marks are noisy, dashes stand for batches. Each panel has "
+                "its own scale."
+            }
+            div.panels { @for (size, cells) in &self.grids { (panel(*size, cells)) } }
+        }
+    }
+
+    /// One line for each strategy and batch.
+    fn overhead_lines(&self, cells: &[&Cell]) -> Vec<Line> {
+        let mut batches: Vec<(usize, u32)> =
+            cells.iter().map(|cell| (self.style(&cell.strategy), cell.batch)).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        let line = |(style, batch): (usize, u32)| {
+            let own = cells.iter().filter(|cell| cell.batch == batch && self.style(&cell.strategy) == style);
+            let mut points: Vec<Point> = own.filter_map(|cell| overhead_point(cell)).collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            Line { style, dashed: batch > 1, points }
+        };
+        batches.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
+    }
+
+    fn frame_times(&self) -> Markup {
+        let best: Vec<Vec<&Cell>> = self.grids.iter().map(|(_, cells)| self.best(cells)).collect();
+        let sizes = || self.grids.iter().map(|(size, _)| *size);
+        let point = |cell: &Cell| Point {
+            x: vertices(cell.grid) as f64,
+            y: cell.frame_us.mean,
+            reach: reach(cell, cell.frame_us.mean),
+            noisy: cell.noisy,
+            tip: format!("{}, {}: {} µs a frame", setting(cell), grid(cell.grid), figure(cell.frame_us.mean)),
+        };
+        let line = |style: usize| Line {
+            style,
+            dashed: false,
+            points: best
+                .iter()
+                .flatten()
+                .filter(|cell| self.style(&cell.strategy) == style)
+                .map(|cell| point(cell))
+                .collect(),
+        };
+        let lines: Vec<Line> = (0..self.strategies.len()).map(line).collect();
+        let x = Axis {
+            name: "vertices",
+            scale: Scale::steps(sizes().map(|size| vertices(size) as f64)),
+            ticks: sizes().map(|size| (vertices(size) as f64, grid(size))).collect(),
+        };
+        let times = lines.iter().flat_map(|line| &line.points).map(|point| point.y);
+        let y = Axis::new("frame time in µs", Scale::covering(times));
+        html! {
+            h2 { "Frame time against grid size" }
+            p.soft {
+                "The mean of each strategy at its best: the shallowest ring within " (percent(SAME_WITHIN))
+                " of its fastest cell at that grid."
+            }
+            div.panels.wide {
+                // One grid makes no line, and its figures are in the table.
+                @if self.grids.len() > 1 {
+                    figure { (chart::lines("Mean frame time against grid size", &x, &y, &lines)) }
+                }
+                (self.best_table(&best))
+            }
+        }
+    }
+
+    /// The figures of the chart beside it.
+    fn best_table(&self, best: &[Vec<&Cell>]) -> Markup {
+        html! {
+            div.scroll {
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "strategy" }
+                            @for (size, _) in &self.grids { th scope="col" { (grid(*size)) small { "µs, times the fastest, ring" } } }
+                        }
+                    }
+                    tbody {
+                        @for (style, strategy) in self.strategies.iter().enumerate() {
+                            tr class={ "s" (style) } {
+                                td { (chart::key(style)) (strategy) }
+                                @for cells in best {
+                                    td {
+                                        @match cells.iter().find(|cell| cell.strategy == **strategy) {
+                                            Some(cell) => {
+                                                (figure(cell.frame_us.mean))
+                                                span.times.soft { (times(cell, cells)) } span.ring.soft { (cell.ring) }
+                                                @if cell.noisy { span.warn { " ~" } }
+                                            }
+                                            None => { "-" }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn distributions(&self) -> Markup {
+        let row = |cell: &Cell| {
+            let frame = &cell.frame_us;
+            let [mean, p50, p95, p99, max] =
+                [frame.mean, frame.p50, frame.p95, frame.p99, frame.max].map(figure);
+            Range {
+                style: self.style(&cell.strategy),
+                name: short_name(&cell.strategy),
+                at: [frame.p50, frame.p95, frame.p99, frame.max],
+                noisy: cell.noisy,
+                tip: format!("{}: p50 {p50}, p95 {p95}, p99 {p99}, max {max}, mean {mean} µs", setting(cell)),
+            }
+        };
+        html! {
+            h2 { "How frame times are spread" }
+            p.soft {
+                "Mark: p50. Broad bar: to the p95. Narrow bar: to the p99. Line: to the longest frame. Each strategy at its best, as above."
+            }
+            div.panels {
+                @for (size, cells) in &self.grids {
+                    @let rows: Vec<Range> = self.best(cells).into_iter().map(row).collect();
+                    @let label = format!("Frame time distribution of each strategy, grid {}", grid(*size));
+                    figure { h3 { (grid(*size)) } (chart::ranges(&label, "frame time in µs", &rows)) }
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        const COLUMNS: [(&str, &str); 16] = [
+            ("strategy", ""),
+            ("ring", "slots"),
+            ("batch", "frames"),
+            ("frame", "µs, mean"),
+            ("p50", "µs"),
+            ("p95", "µs"),
+            ("p99", "µs"),
+            ("max", "µs"),
+            ("rate", "frames/s"),
+            ("kernel", "µs"),
+            ("draw", "µs"),
+            ("overhead", "µs"),
+            ("CPU", "µs"),
+            ("waits", "/frame"),
+            ("written", "GB/s"),
+            ("latency", "frames"),
+        ];
+        html! {
+            h2 { "All cells" }
+            p.soft {
+                "Overhead: frame - kernel - draw. CPU: from recording to submission, waits left out. Bold: the fastest of its grid. "
+                span.warn { "~" } " noisy: the means of its rounds lie more than "
+                (percent(NOISY_SPREAD)) " apart; measure again before quoting it."
+            }
+            div.scroll {
+                table {
+                    thead { tr { @for (name, unit) in COLUMNS { th scope="col" { (name) small { (unit) } } } } }
+                    @for (size, cells) in &self.grids {
+                        @let first = fastest(cells.iter().copied());
+                        tbody {
+                            tr {
+                                th scope="rowgroup" colspan="16" {
+                                    (grid(*size)) span.soft { " · " (count(vertices(*size))) " vertices" }
+                                }
+                            }
+                            @for cell in cells { (self.row(cell, first.is_some_and(|first| std::ptr::eq(first, *cell)))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn row(&self, cell: &Cell, best: bool) -> Markup {
+        let frame = &cell.frame_us;
+        let style = self.style(&cell.strategy);
+        let figures = [frame.p50, frame.p95, frame.p99, frame.max, cell.frames_per_second()].map(figure);
+        html! {
+            tr class={ "s" (style) @if best { " best" } } {
+                td { (chart::key(style)) (cell.strategy) }
+                td { (cell.ring) }
+                td { (cell.batch) }
+                td {
+                    @if cell.noisy {
+                        span.warn title={ "noisy: the rounds spread by " (figure(cell.spread * 100.0)) " %" } { "~ " }
+                    }
+                    (figure(frame.mean))
+                }
+                @for text in figures { td { (text) } }
+                @for value in [cell.kernel_us, cell.draw_us, cell.overhead_us] { td { (maybe(value)) } }
+                td { (figure(cell.cpu_us.mean)) }
+                td { (places(cell.blocking_waits)) }
+                td { (unless_zero(cell.gigabytes_per_second())) }
+                td { (places(cell.latency_frames)) }
+            }
+        }
+    }
+}
+
+/// Where and how it was measured.
+fn about(report: &Report) -> Markup {
+    html! {
+        @if !report.skipped.is_empty() {
+            h2 { "Skipped strategies" }
+            dl { @for skipped in &report.skipped { dt { (skipped.strategy) } dd { (skipped.reason) } } }
+        }
+        h2 { "Machine and method" }
+        dl {
+            @for (what, name) in machine(report) { dt { (what) } dd { (name) } }
+            dt { "command" } dd { code { (report.command) } }
+            dt { "schema" } dd { (report.schema) }
+        }
+        p.soft {
+            "Quantiles are by nearest rank, so each is a frame that happened. In every round each cell runs once, so that drift hits "
+            "all alike."
+        }
+    }
+}
+
+/// The colour of each strategy, and the rule that hides it where its box is not ticked. Without `:has` all are shown.
+fn strategy_styles(count: usize) -> String {
+    let mut rules = String::new();
+    for at in 0..count {
+        let _ = writeln!(
+            rules,
+            ".s{at} {{ --c: var(--c{}); }} body:has(#show{at}:not(:checked)) main :is(g, tr).s{at} {{ display: none; }}",
+            at % COLOURS
+        );
+    }
+    rules
+}
+
+/// The cell with the least mean frame time that is one.
+fn fastest<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a Cell> {
+    cells
+        .filter(|cell| is_time(cell.frame_us.mean))
+        .min_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean))
+}
+
+/// The cell with the shallowest ring among those that are as fast as the fastest; a noisy one only for want of another. A deeper ring that gains nothing costs
+/// memory and latency, and which of the equals comes first is chance.
+fn shallowest<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Option<&'a Cell> {
+    let first = fastest(cells.clone())?;
+    cells
+        .filter(|cell| is_time(cell.frame_us.mean) && as_fast(cell, first))
+        .min_by_key(|cell| (cell.noisy, cell.ring, cell.batch))
+}
+
+fn as_fast(cell: &Cell, first: &Cell) -> bool {
+    cell.frame_us.mean <= first.frame_us.mean * (1.0 + SAME_WITHIN)
+}
+
+fn is_time(time: f64) -> bool {
+    time.is_finite() && time > 0.0
+}
+
+fn overhead_point(cell: &Cell) -> Option<Point> {
+    let overhead = cell.overhead_us.filter(|overhead| overhead.is_finite())?;
+    Some(Point {
+        x: f64::from(cell.ring),
+        y: overhead,
+        reach: reach(cell, overhead),
+        noisy: cell.noisy,
+        tip: format!(
+            "{}: overhead {} µs of {} µs a frame",
+            setting(cell),
+            figure(overhead),
+            figure(cell.frame_us.mean)
+        ),
+    })
+}
+
+/// How far the rounds' means reach from the mean, around `value`.
+fn reach(cell: &Cell, value: f64) -> Option<(f64, f64)> {
+    let mut means = cell.round_means_us.clone();
+    means.retain(|mean| mean.is_finite());
+    means.sort_unstable_by(f64::total_cmp);
+    let around = |mean: &f64| value + mean - cell.frame_us.mean;
+    Some((around(means.first()?), around(means.last()?)))
+}
+
+/// How many times as long as the fastest of `cells` it takes.
+fn times(cell: &Cell, cells: &[&Cell]) -> String {
+    let first = fastest(cells.iter().copied()).map_or(f64::NAN, |first| first.frame_us.mean);
+    format!("×{}", places(cell.frame_us.mean / first))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A cell's name without its grid.
+fn setting(cell: &Cell) -> String {
+    let mut name = format!("{}, ring {}", cell.strategy, cell.ring);
+    if cell.batch > 1 {
+        let _ = write!(name, ", batch {}", cell.batch);
+    }
+    name
+}
+
+/// A name that has room beside the bars.
+fn short_name(name: &str) -> String {
+    super::figures::short(name, 22)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn one_self_contained_page_with_everything_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let report = sample::report();
+        write_html(&path, &report).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>"));
+        for outside in ["http://", "https://", "//cdn", "<script", "<link", "<img", "@import", "url("] {
+            assert!(!text.contains(outside), "{outside} reaches outside");
+        }
+        for part in [
+            "prefers-color-scheme: dark",
+            "Toy RTX 9000",
+            "Toy 570.86.15",
+            "--rings 1,2,3,4,8,16",
+            "implicit-sync",
+        ] {
+            assert!(text.contains(part), "{part} is missing");
+        }
+        // The rows of the table and its three heads; a chart of overhead and one of ranges for each grid, one of times.
+        assert_eq!(text.matches("<svg viewBox").count(), 7);
+        assert_eq!(text.matches("<tbody>").count(), 4);
+        for cell in &report.cells {
+            assert!(text.contains(&format!("{}: overhead {} µs", setting(cell), maybe(cell.overhead_us))));
+        }
+        assert!(!text.contains("Incomplete"));
+    }
+
+    #[test]
+    fn nothing_in_a_report_becomes_markup() {
+        let mut report = sample::report();
+        let evil = "<script>alert('x')</script>\"onload=\"&";
+        report.machine.gpu = evil.into();
+        report.machine.driver = evil.into();
+        report.machine.cpu = evil.into();
+        report.machine.cuda = Some(evil.into());
+        report.command = evil.into();
+        report.schema = evil.into();
+        report.cells[0].strategy = evil.into();
+        report.skipped[0].strategy = evil.into();
+        report.skipped[0].reason = evil.into();
+        let text = page(&report).into_string();
+        assert!(!text.contains("<script") && !text.contains("\"onload=\""));
+        assert!(text.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn incomplete_and_empty_are_said() {
+        let report = Report { complete: false, cells: Vec::new(), ..sample::small() };
+        let text = page(&report).into_string();
+        assert!(text.contains("Incomplete.") && text.contains("No cell was measured"));
+    }
+
+    #[test]
+    fn broken_figures_make_no_broken_page() {
+        let mut report = sample::report();
+        let values = [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300, -1e300, 5e-324];
+        for (cell, value) in report.cells.iter_mut().zip(values.into_iter().cycle()) {
+            let frame = &mut cell.frame_us;
+            (frame.mean, frame.p50, frame.p95, frame.p99, frame.max) = (value, value, -value, value, value);
+            (cell.overhead_us, cell.kernel_us) = (Some(value), None);
+            (cell.spread, cell.ring, cell.batch, cell.bytes) = (value, 0, 0, 0);
+            cell.round_means_us = vec![value, 1.0];
+        }
+        report.cells[0].grid = [0, 0];
+        report.cells[1].grid = [u32::MAX, u32::MAX];
+        report.started = u64::MAX;
+        let text = page(&report).into_string();
+        assert!(!text.contains("NaN") && !text.contains("inf\"") && !text.contains("width=\"-"));
+    }
+
+    #[test]
+    fn the_fastest_cell_is_one_that_was_measured() {
+        let mut report = sample::small();
+        report.cells.truncate(3);
+        for (cell, mean) in report.cells.iter_mut().zip([f64::NAN, 0.0, 5.0]) {
+            cell.frame_us.mean = mean;
+        }
+        assert_eq!(fastest(report.cells.iter()).unwrap().frame_us.mean, 5.0);
+        assert!(fastest(report.cells[..2].iter()).is_none());
+    }
+
+    #[test]
+    fn of_rings_that_are_as_fast_the_shallowest_is_shown() {
+        let mut report = sample::report();
+        report.cells.truncate(6);
+        for (cell, mean) in report.cells.iter_mut().zip([20.0, 12.0, 10.1, 10.15, 10.0, 10.3]) {
+            cell.frame_us.mean = mean;
+        }
+        assert_eq!(shallowest(report.cells.iter()).unwrap().ring, 3);
+    }
+
+    #[test]
+    fn there_is_a_colour_for_every_strategy() {
+        let css = include_str!("page.css");
+        for at in 0..COLOURS {
+            // Light and dark.
+            assert_eq!(css.matches(&format!("--c{at}: #")).count(), 2, "{at}");
+        }
+        assert!(strategy_styles(9).contains(".s8 { --c: var(--c0); }"));
+    }
+}

@@ -1,0 +1,36 @@
+//! Where a figure was measured: without that it says nothing.
+
+use super::record::Machine;
+use crate::app::Choice;
+
+impl Machine {
+    /// This machine, with the device that was chosen.
+    pub fn describe(choice: &Choice) -> Self {
+        let info = choice.adapter.info();
+        Self {
+            gpu: info.name.clone(),
+            driver: info.driver.clone(),
+            vulkan: crate::vulkan::version(info.api_version),
+            cuda: choice.cuda.as_ref().map(|(driver, _)| driver.version()),
+            cpu: line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            threads: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            os: system(),
+            wavefield: env!("CARGO_PKG_VERSION").to_owned(),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+        }
+    }
+}
+
+fn system() -> String {
+    let name = line_of("/etc/os-release", "PRETTY_NAME").unwrap_or_else(|| std::env::consts::OS.to_owned());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{name}, {} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
+}
+
+/// The value of the first line that begins with `key`, whether `:` or `=` stands between, without quotes.
+fn line_of(path: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    let (_, value) = line.split_once([':', '='])?;
+    Some(value.trim().trim_matches('"').to_owned()).filter(|value| !value.is_empty())
+}

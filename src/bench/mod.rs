@@ -1,0 +1,26 @@
+//! The benchmark: what a hand-off costs, measured so that others can check it.
+//!
+//! [`plan`] says which cells there are, [`run`] measures them into a [`record::Report`], and everything that comes out
+//! (table, JSON, CSV, page, comparison) is made from that record alone.
+
+mod chart;
+mod compare;
+mod figures;
+mod files;
+mod html;
+mod machine;
+mod produce_only;
+pub mod record;
+mod runner;
+#[cfg(test)]
+mod sample;
+pub mod stats;
+mod strategy;
+mod table;
+
+pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
+pub use files::{read_json, write_csv, write_json};
+pub use html::write_html;
+pub use runner::{Plan, run};
+pub use strategy::{CellPlan, Strategy, plan};
+pub use table::Table;

@@ -1,0 +1,222 @@
+//! Measures the cells: in rounds, each cell once a round, so that drift hits all alike.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ash::vk;
+
+use super::produce_only;
+use super::record::{Cell, Distribution, Machine, Report, SCHEMA, Settings, Skipped};
+use super::stats;
+use super::strategy::{CellPlan, Strategy};
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Stop};
+use crate::cuda::Context;
+use crate::vulkan::{Instance, InstanceDesc};
+use crate::{Error, Result};
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The cells, in the order of the table.
+    pub cells: Vec<CellPlan>,
+    /// How often each is measured.
+    pub rounds: u32,
+    /// Frames before the measured ones, in every round.
+    pub warmup_frames: u64,
+    /// How long each cell is measured for in every round.
+    pub round: Duration,
+    /// The picture.
+    pub size: vk::Extent2D,
+    /// For the record.
+    pub command: String,
+}
+
+/// Frames that a round has at least, however long they take.
+const MIN_FRAMES: usize = 4;
+
+/// What the frames of a cell took, over all rounds so far.
+#[derive(Default)]
+pub(super) struct Samples {
+    pub(super) frame_us: Vec<f64>,
+    pub(super) kernel_us: Vec<f64>,
+    pub(super) draw_us: Vec<f64>,
+    pub(super) cpu_us: Vec<f64>,
+    pub(super) latency_us: Vec<f64>,
+    pub(super) waits: u64,
+    pub(super) round_means_us: Vec<f64>,
+}
+
+/// Runs the plan. `progress` is called before each measurement with how many are done and how many there are.
+///
+/// # Errors
+/// No device that can draw, or a failure in the midst of a cell. A strategy that this machine cannot run is no error: it
+/// is listed as skipped. A stop gives what was measured so far, marked incomplete.
+pub fn run(
+    plan: &Plan,
+    base: &Config,
+    stop: &Stop,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Report> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
+    let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Auto)?;
+    // Held throughout, so that no cell pays for making it.
+    let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
+    let mut skipped = Vec::new();
+    let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
+    for &cell in &plan.cells {
+        match obstacle(cell.strategy, &choice, context.as_ref()) {
+            None => cells.push((cell, Samples::default())),
+            Some(reason) => {
+                let strategy = cell.strategy.name().to_owned();
+                if !skipped.iter().any(|known: &Skipped| known.strategy == strategy) {
+                    skipped.push(Skipped { strategy, reason });
+                }
+            }
+        }
+    }
+
+    let total = cells.len() * plan.rounds as usize;
+    let mut done = 0;
+    'rounds: for _ in 0..plan.rounds {
+        for (cell, samples) in &mut cells {
+            progress(done, total);
+            if stop.requested() {
+                break 'rounds;
+            }
+            measure(plan, base, cell, samples, &choice, context.as_ref(), stop)?;
+            done += 1;
+        }
+    }
+    progress(done, total);
+    Ok(Report {
+        schema: SCHEMA.to_owned(),
+        complete: done == total,
+        command: plan.command.clone(),
+        started,
+        machine: Machine::describe(&choice),
+        settings: Settings {
+            size: [plan.size.width, plan.size.height],
+            rounds: plan.rounds,
+            warmup_frames: plan.warmup_frames,
+            round_ms: plan.round.as_millis() as u64,
+        },
+        cells: cells
+            .into_iter()
+            .filter(|(_, samples)| !samples.frame_us.is_empty())
+            .map(|(cell, samples)| summarise(&cell, samples))
+            .collect(),
+        skipped,
+    })
+}
+
+/// Why a strategy cannot run here.
+fn obstacle(strategy: Strategy, choice: &Choice, context: Option<&Arc<Context>>) -> Option<String> {
+    let needs_cuda = strategy.producer() == ProducerKind::Cuda;
+    if needs_cuda && context.is_none() {
+        let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
+        return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+    }
+    if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
+        return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
+    }
+    None
+}
+
+fn measure(
+    plan: &Plan,
+    base: &Config,
+    cell: &CellPlan,
+    samples: &mut Samples,
+    choice: &Choice,
+    context: Option<&Arc<Context>>,
+    stop: &Stop,
+) -> Result<()> {
+    let config = cell.config(base, plan.size);
+    let before = samples.frame_us.len();
+    match (cell.strategy, context) {
+        (Strategy::ProduceOnly, Some(context)) => {
+            produce_only::measure(plan, &config, samples, choice, context, stop)?;
+        }
+        _ => {
+            let mut run = Headless::quietly(choice, &config)?;
+            let outcome = frames(plan, &mut run, samples, stop);
+            if matches!(outcome, Err(Error::Stuck { .. })) {
+                // The GPU still uses everything and may never stop: leave it to the end of the process.
+                std::mem::forget(run);
+            }
+            outcome?;
+        }
+    }
+    let round = &samples.frame_us[before..];
+    if !round.is_empty() {
+        samples.round_means_us.push(round.iter().sum::<f64>() / round.len() as f64);
+    }
+    Ok(())
+}
+
+fn frames(plan: &Plan, run: &mut Headless, samples: &mut Samples, stop: &Stop) -> Result<()> {
+    const STEP: f64 = 1.0 / 60.0;
+    for _ in 0..plan.warmup_frames {
+        run.frame(STEP)?;
+    }
+    let first = run.engine().next_frame();
+    let waits = run.engine().blocking_waits();
+    let began = Instant::now();
+    let mut last: Option<FrameTiming> = None;
+    let mut measured = 0;
+    while (began.elapsed() < plan.round || measured < MIN_FRAMES) && !stop.requested() {
+        run.frame(STEP)?;
+        let Some(timing) = run.engine().finished().filter(|timing| timing.frame >= first) else { continue };
+        if let Some(last) = last.replace(timing) {
+            samples.add(&last, &timing);
+            measured += 1;
+        }
+    }
+    samples.waits += run.engine().blocking_waits() - waits;
+    run.engine().finish()
+}
+
+impl Samples {
+    /// Adds `timing`, whose frame time began where `last` ended.
+    fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
+        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+        if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
+            self.frame_us.push((to - from) * 1e-3);
+        }
+        self.kernel_us.extend(timing.kernel.map(microseconds));
+        self.draw_us.extend(timing.draw.map(microseconds));
+        self.cpu_us.push(microseconds(timing.cpu));
+        self.latency_us.push(microseconds(timing.latency));
+    }
+}
+
+fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
+    let mean =
+        |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let frames = samples.frame_us.len();
+    let frame_us = Distribution::of(&mut samples.frame_us);
+    let produces = plan.strategy != Strategy::RenderOnly;
+    let draws = plan.strategy != Strategy::ProduceOnly;
+    let kernel_us = mean(&samples.kernel_us).filter(|_| produces);
+    let draw_us = mean(&samples.draw_us).filter(|_| draws);
+    let spread = stats::spread(&samples.round_means_us);
+    Cell {
+        strategy: plan.strategy.name().to_owned(),
+        ring: plan.ring.depth() as u32,
+        batch: plan.ring.batch() as u32,
+        grid: [plan.grid.cols, plan.grid.rows],
+        frames: frames as u64,
+        frame_us,
+        kernel_us,
+        draw_us,
+        cpu_us: Distribution::of(&mut samples.cpu_us),
+        blocking_waits: samples.waits as f64 / frames.max(1) as f64,
+        bytes: if produces { plan.grid.bytes() } else { 0 },
+        latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
+        overhead_us: kernel_us.zip(draw_us).map(|(kernel, draw)| frame_us.mean - kernel - draw),
+        noisy: stats::is_noisy(&samples.round_means_us),
+        spread,
+        round_means_us: samples.round_means_us,
+    }
+}

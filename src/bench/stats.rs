@@ -1,0 +1,257 @@
+//! From samples to figures: distributions, spread between rounds, and how sure a ratio of two runs is.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::record::Distribution;
+
+/// A cell whose rounds spread further than this is marked as noisy.
+///
+/// On a quiet machine with a GPU at steady clocks the means of rounds lie within a few percent. Beyond a tenth,
+/// something else ran or the clocks moved, and a difference between two cells may be no more than that.
+pub const NOISY_SPREAD: f64 = 0.10;
+
+/// How sure an interval is: 95 of 100 such intervals hold the true ratio.
+pub const CONFIDENCE: f64 = 0.95;
+
+impl Distribution {
+    /// The distribution of `samples`, which are sorted in passing. All zero without samples.
+    ///
+    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples keeps to. So every
+    /// figure is a frame that happened, and the p99 of fewer than 100 samples is their largest.
+    pub fn of(samples: &mut [f64]) -> Distribution {
+        samples.sort_unstable_by(f64::total_cmp);
+        let Some(&max) = samples.last() else { return Distribution::default() };
+        let quantile = |share: f64| {
+            let rank = (share * samples.len() as f64).ceil() as usize;
+            samples[rank.clamp(1, samples.len()) - 1]
+        };
+        Distribution {
+            mean: mean(samples),
+            p50: quantile(0.50),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+            max,
+        }
+    }
+}
+
+/// (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
+///
+/// It grows with the number of rounds, so it is no standard error. It is the worst that was seen, which is what a
+/// reader wants to be warned of.
+pub fn spread(round_means: &[f64]) -> f64 {
+    let mut sorted = round_means.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let [smallest, .., largest] = sorted[..] else { return 0.0 };
+    let middle = sorted.len() / 2;
+    let median = match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    };
+    // Rounds of zero length are broken data, and still no reason to divide by zero.
+    let scale = if median > 0.0 { median } else { largest.abs() };
+    if largest == smallest { 0.0 } else { (largest - smallest) / scale }
+}
+
+/// Whether the rounds spread too far to trust the cell. One round tells nothing of it and is not marked.
+pub fn is_noisy(round_means: &[f64]) -> bool {
+    let spread = spread(round_means);
+    spread.is_nan() || spread > NOISY_SPREAD
+}
+
+/// A ratio and its confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The best estimate: the ratio of the geometric means of the rounds.
+    pub value: f64,
+    /// The lower end of the interval at [`CONFIDENCE`].
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// new / old from the rounds' means, by Welch's t interval on their logarithms.
+///
+/// A round, not a frame, is the unit: frames of one round follow each other and are far from independent, and a
+/// thousand of them would feign a certainty that nobody has. Logarithms make the ratio a difference and the interval
+/// the same whichever run is called the old one. Welch's form lets both runs have their own variance. With 5 to 10
+/// rounds a bootstrap would come out too narrow; t is wide where it must be.
+///
+/// `None` where there is no interval: fewer than two rounds on a side, or means that are not positive and finite.
+/// The interval knows the variance between rounds only. What differs between two runs as a whole, such as another
+/// boot or another neighbour on the machine, it cannot see.
+pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
+    let (old, new) = (Logs::of(old)?, Logs::of(new)?);
+    let difference = new.mean - old.mean;
+    let squared_error = old.squared_error + new.squared_error;
+    let reach = if squared_error > 0.0 {
+        // Welch and Satterthwaite's degrees of freedom.
+        let freedom = squared_error.powi(2) / (old.freedom_share() + new.freedom_share());
+        let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0);
+        t * squared_error.sqrt()
+    } else {
+        0.0
+    };
+    let [value, low, high] = [difference, difference - reach, difference + reach].map(f64::exp);
+    [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
+}
+
+/// The logarithms of a run's round means.
+struct Logs {
+    mean: f64,
+    /// The variance of `mean`.
+    squared_error: f64,
+    rounds: f64,
+}
+
+impl Logs {
+    fn of(round_means: &[f64]) -> Option<Logs> {
+        if round_means.len() < 2 || !round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0) {
+            return None;
+        }
+        let logs: Vec<f64> = round_means.iter().map(|mean| mean.ln()).collect();
+        let rounds = logs.len() as f64;
+        let mean = mean(&logs);
+        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (rounds - 1.0);
+        Some(Logs { mean, squared_error: variance / rounds, rounds })
+    }
+
+    fn freedom_share(&self) -> f64 {
+        self.squared_error.powi(2) / (self.rounds - 1.0)
+    }
+}
+
+fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(got: f64, want: f64, within: f64) -> bool {
+        (got - want).abs() <= within * want.abs().max(1e-300)
+    }
+
+    #[test]
+    fn one_to_a_hundred() {
+        let mut samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        let found = Distribution::of(&mut samples);
+        let want = Distribution { mean: 50.5, p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 };
+        assert_eq!(found, want);
+    }
+
+    #[test]
+    fn exponential_with_known_quantiles() {
+        // Evenly spaced through the inverse of the distribution function, so that no luck is needed.
+        let count = 100_000;
+        let mut samples: Vec<f64> =
+            (0..count).map(|at| -7.0 * (1.0 - (f64::from(at) + 0.5) / f64::from(count)).ln()).collect();
+        let found = Distribution::of(&mut samples);
+        assert!(near(found.mean, 7.0, 1e-3), "{found:?}");
+        assert!(near(found.p50, 7.0 * 2f64.ln(), 1e-3), "{found:?}");
+        assert!(near(found.p95, 7.0 * 20f64.ln(), 1e-3), "{found:?}");
+        assert!(near(found.p99, 7.0 * 100f64.ln(), 1e-3), "{found:?}");
+        assert!(near(found.max, 7.0 * 200_000f64.ln(), 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn constant_single_and_empty() {
+        let want = |value| Distribution { mean: value, p50: value, p95: value, p99: value, max: value };
+        assert_eq!(Distribution::of(&mut [4.0; 250]), want(4.0));
+        assert_eq!(Distribution::of(&mut [3.5]), want(3.5));
+        assert_eq!(Distribution::of(&mut []), want(0.0));
+    }
+
+    #[test]
+    fn of_few_samples_the_p99_is_the_largest_and_the_p50_one_that_happened() {
+        let found = Distribution::of(&mut [9.0, 1.0, 2.0, 3.0]);
+        assert_eq!((found.p50, found.p95, found.p99, found.max), (2.0, 9.0, 9.0, 9.0));
+    }
+
+    #[test]
+    fn broken_samples_do_not_panic() {
+        let found = Distribution::of(&mut [f64::NAN, 1.0, f64::INFINITY, -2.0]);
+        assert!(found.mean.is_nan() && found.p50 == 1.0);
+    }
+
+    #[test]
+    fn spread_of_known_rounds() {
+        assert!(near(spread(&[100.0, 104.0, 98.0]), 0.06, 1e-12));
+        assert!(near(spread(&[1.0, 3.0]), 1.0, 1e-12));
+        assert_eq!((spread(&[]), spread(&[5.0]), spread(&[5.0; 9])), (0.0, 0.0, 0.0));
+        assert_eq!((spread(&[0.0, 0.0, 0.0]), spread(&[0.0, 0.0, 2.0])), (0.0, 1.0));
+    }
+
+    #[test]
+    fn noisy_begins_beyond_a_tenth() {
+        assert!(!is_noisy(&[95.0, 100.0, 104.0]));
+        assert!(is_noisy(&[94.0, 100.0, 105.0]));
+        assert!(is_noisy(&[100.0, f64::NAN]));
+        assert!(!is_noisy(&[100.0]) && !is_noisy(&[]));
+    }
+
+    #[test]
+    fn students_t_is_the_one_of_the_books() {
+        for (freedom, want) in [(1.0, 12.7062), (4.0, 2.7764), (8.0, 2.3060), (18.0, 2.1009), (3.5, 2.9374)] {
+            let got = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975);
+            assert!(near(got, want, 1e-3), "{freedom}: {got}, not {want}");
+        }
+    }
+
+    #[test]
+    fn the_interval_of_an_example_done_by_hand() {
+        // Logs 0, 0.1, 0.2 and 0.5, 0.6, 0.7: both have variance 0.01 and 3 rounds, so Welch's freedom is 4 and the
+        // reach is 2.7764 * sqrt(2 * 0.01 / 3) = 0.22670.
+        let [old, new] = [[0.0, 0.1, 0.2], [0.5, 0.6, 0.7]].map(|logs| logs.map(f64::exp));
+        let found = ratio(&old, &new).unwrap();
+        assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
+        assert!(near(found.low.ln(), 0.5 - 0.226_70, 1e-3), "{found:?}");
+        assert!(near(found.high.ln(), 0.5 + 0.226_70, 1e-3), "{found:?}");
+    }
+
+    #[test]
+    fn swapping_the_runs_turns_the_ratio_over() {
+        let (old, new) = ([10.0, 10.3, 9.9, 10.1, 10.0], [12.0, 12.5, 11.9, 12.2, 12.4, 12.1]);
+        let (there, back) = (ratio(&old, &new).unwrap(), ratio(&new, &old).unwrap());
+        assert!(near(there.value, 1.0 / back.value, 1e-12));
+        assert!(near(there.low, 1.0 / back.high, 1e-12));
+        assert!(there.low > 1.15 && there.high < 1.27, "{there:?}");
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_about_as_often_as_it_says() {
+        // Two runs of 5 rounds from one distribution, many times over, by a fixed sequence of pseudo-random numbers.
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut round = || 100.0 * (0.02 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).exp();
+        let runs = 4000;
+        let held = (0..runs)
+            .filter(|_| {
+                let old: [f64; 5] = std::array::from_fn(|_| round());
+                let new: [f64; 5] = std::array::from_fn(|_| round());
+                let found = ratio(&old, &new).unwrap();
+                found.low <= 1.0 && 1.0 <= found.high
+            })
+            .count();
+        let share = held as f64 / f64::from(runs);
+        assert!((0.94..=0.97).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn no_interval_without_two_sound_rounds_on_each_side() {
+        let sound = [10.0, 10.1, 10.2];
+        for broken in
+            [&[][..], &[10.0], &[10.0, 0.0], &[10.0, -1.0], &[10.0, f64::NAN], &[10.0, f64::INFINITY]]
+        {
+            assert_eq!(ratio(&sound, broken), None, "{broken:?}");
+            assert_eq!(ratio(broken, &sound), None, "{broken:?}");
+        }
+        assert_eq!(ratio(&[1e-300, 1e300], &[1e300, 1e-300]), None, "an interval without ends");
+        let equal = ratio(&[5.0, 5.0], &[5.0, 5.0, 5.0]).unwrap();
+        assert_eq!((equal.low, equal.value, equal.high), (1.0, 1.0, 1.0));
+    }
+}

@@ -1,0 +1,159 @@
+//! What can be measured, and which combinations are worth it.
+
+use ash::vk;
+
+use crate::app::{Config, ProducerKind};
+use crate::handoff::Handoff;
+use crate::interop::Ring;
+use crate::wave::Grid;
+
+/// One way of getting a frame from the producer to the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Strategy {
+    /// A ring of shared buffers and two timelines; the GPU waits.
+    Timeline,
+    /// The CUDA kernel inside Vulkan's command buffer.
+    Inline,
+    /// One shared buffer and two binary semaphores, as NVIDIA's samples do.
+    Binary,
+    /// One shared buffer; the CPU waits for each side.
+    CpuSync,
+    /// CUDA fills memory of its own and copies it on the device.
+    DeviceCopy,
+    /// Device to host to device.
+    HostCopy,
+    /// A Vulkan compute shader on the same device: no interop at all.
+    Compute,
+    /// The draw alone, from ordinary device memory that was filled once.
+    RenderOnly,
+    /// The CUDA kernel alone, into shared memory.
+    ProduceOnly,
+}
+
+impl Strategy {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 9] = [
+        Self::Timeline,
+        Self::Inline,
+        Self::Binary,
+        Self::CpuSync,
+        Self::DeviceCopy,
+        Self::HostCopy,
+        Self::Compute,
+        Self::RenderOnly,
+        Self::ProduceOnly,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::RenderOnly => "render-only",
+            Self::ProduceOnly => "produce-only",
+            other => other.handoff().name(),
+        }
+    }
+
+    /// The hand-off that it measures; `timeline` for those that have none.
+    pub fn handoff(self) -> Handoff {
+        match self {
+            Self::Inline => Handoff::Inline,
+            Self::Binary => Handoff::Binary,
+            Self::CpuSync => Handoff::CpuSync,
+            Self::DeviceCopy => Handoff::DeviceCopy,
+            Self::HostCopy => Handoff::HostCopy,
+            Self::Timeline | Self::Compute | Self::RenderOnly | Self::ProduceOnly => Handoff::Timeline,
+        }
+    }
+
+    /// Who fills the field.
+    pub fn producer(self) -> ProducerKind {
+        match self {
+            Self::Compute => ProducerKind::Compute,
+            Self::RenderOnly => ProducerKind::Still,
+            _ => ProducerKind::Cuda,
+        }
+    }
+
+    /// Whether the ring's depth means anything to it.
+    fn has_ring(self) -> bool {
+        matches!(self, Self::Timeline | Self::DeviceCopy)
+    }
+}
+
+/// What one cell of the table is to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellPlan {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// The ring, with its batch.
+    pub ring: Ring,
+    /// The field.
+    pub grid: Grid,
+}
+
+impl CellPlan {
+    /// The run that measures it.
+    pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
+        Config {
+            producer: self.strategy.producer(),
+            handoff: self.strategy.handoff(),
+            ring: self.ring,
+            grid: self.grid,
+            size,
+            output: None,
+            ..base.clone()
+        }
+    }
+}
+
+/// Which cells a run has: every ring and batch for `timeline`, every ring for `device-copy`, one cell for the others.
+pub fn plan(strategies: &[Strategy], grids: &[Grid], rings: &[u32], batches: &[u32]) -> Vec<CellPlan> {
+    let mut cells = Vec::new();
+    for &grid in grids {
+        for &strategy in strategies {
+            if !strategy.has_ring() {
+                let ring = match strategy {
+                    // These have one buffer by nature.
+                    Strategy::Binary | Strategy::CpuSync | Strategy::HostCopy => Ring::new(1),
+                    _ => Ring::new(3),
+                };
+                cells.extend(ring.map(|ring| CellPlan { strategy, ring, grid }));
+                continue;
+            }
+            let batches = if strategy == Strategy::Timeline { batches } else { &[1] };
+            for &depth in rings {
+                let fitting = batches.iter().filter_map(|&batch| Ring::new(depth)?.with_batch(batch));
+                cells.extend(fitting.map(|ring| CellPlan { strategy, ring, grid }));
+            }
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: Grid = Grid { cols: 64, rows: 64 };
+
+    #[test]
+    fn rings_and_batches_multiply_only_where_they_mean_something() {
+        let cells = plan(&Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
+        let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
+        // Rings of 1 and 3 do not hold a batch of 4.
+        assert_eq!(count(Strategy::Timeline), 4);
+        assert_eq!(count(Strategy::DeviceCopy), 3);
+        assert_eq!(count(Strategy::Binary), 1);
+        assert_eq!(cells.len(), 4 + 3 + 7);
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        use clap::ValueEnum;
+        for strategy in Strategy::ALL {
+            let value = strategy.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), strategy.name());
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `wavefield bench`: the arguments, the progress bar, the files.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use wavefield::app::{Config, Stop};
+use wavefield::bench::{self, Options, Plan, Strategy, Table};
+use wavefield::wave::Grid;
+use wavefield::{Error, Result, note, say};
+
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Fewer cells and shorter rounds: under 30 seconds on a real GPU.
+    #[arg(long)]
+    quick: bool,
+    /// Strategies to measure [default: all].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    strategies: Vec<Strategy>,
+    /// Fields to measure [default: 256x256,1024x1024,4096x4096; quick: the first two].
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid)]
+    grids: Vec<Grid>,
+    /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse_depth)]
+    rings: Vec<u32>,
+    /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse_depth)]
+    batches: Vec<u32>,
+    /// How often each cell is measured [default: 7; quick: 3].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Milliseconds for each cell in each round [default: 300; quick: 80].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    round_ms: Option<u64>,
+    /// The picture's size.
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size)]
+    size: vk::Extent2D,
+    /// Write everything that was found, as JSON (docs/bench-schema.md).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write one line a cell, as CSV.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a page with charts that needs no network.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Measure nothing: compare two JSON files.
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report"])]
+    compare: Option<Vec<PathBuf>>,
+    /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
+    #[arg(long, value_name = "FACTOR", requires = "compare")]
+    fail_above: Option<f64>,
+    /// With --compare: compare different hardware all the same.
+    #[arg(long, requires = "compare")]
+    force: bool,
+}
+
+pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
+    if let Some(files) = &args.compare {
+        return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
+    }
+    let outputs = [&args.json, &args.csv, &args.report];
+    for path in outputs.into_iter().flatten() {
+        wavefield::check_writable(path)?;
+    }
+    let config = Config { device: args.device.clone(), ..Config::default() };
+    let plan = args.plan();
+    if plan.cells.is_empty() {
+        return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
+    }
+    let bar = progress_bar();
+    let report = bench::run(&plan, &config, stop, &mut |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    say!("{}", Table(&report));
+    if let Some(path) = &args.json {
+        bench::write_json(path, &report)?;
+    }
+    if let Some(path) = &args.csv {
+        bench::write_csv(path, &report)?;
+    }
+    if let Some(path) = &args.report {
+        bench::write_html(path, &report)?;
+    }
+    for path in outputs.into_iter().flatten() {
+        note!("wrote {}", path.display());
+    }
+    if !report.complete {
+        return Err(Error::Stopped(
+            "stopped before the last round: what was measured so far is shown, marked incomplete".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> Result<()> {
+    let comparison = bench::compare(&bench::read_json(old)?, &bench::read_json(new)?, options)?;
+    say!("{comparison}");
+    match comparison.failed() {
+        true => Err(Error::Unsupported(
+            "slower than --fail-above allows, or nothing could be judged: see above".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
+impl BenchArgs {
+    fn plan(&self) -> Plan {
+        let or = |given: &[u32], full: &[u32], quick: &[u32]| match (given, self.quick) {
+            ([], true) => quick.to_vec(),
+            ([], false) => full.to_vec(),
+            _ => given.to_vec(),
+        };
+        let strategies =
+            if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
+        let square = |side| Grid { cols: side, rows: side };
+        let grids = match (self.grids.as_slice(), self.quick) {
+            ([], true) => vec![square(256), square(1024)],
+            ([], false) => vec![square(256), square(1024), square(4096)],
+            (given, _) => given.to_vec(),
+        };
+        let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
+        let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
+        Plan {
+            cells: bench::plan(&strategies, &grids, &rings, &batches),
+            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }),
+            warmup_frames: if self.quick { 8 } else { 32 },
+            round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
+            size: self.size,
+            command: command_line(),
+        }
+    }
+}
+
+fn command_line() -> String {
+    let mut words: Vec<_> = std::env::args().collect();
+    // The folder that the program lies in is nobody's business.
+    if let Some(program) = words.first_mut() {
+        let name = std::path::Path::new(program.as_str()).file_name();
+        *program = name.map_or("wavefield".into(), |name| name.to_string_lossy().into_owned());
+    }
+    words.join(" ")
+}
+
+/// Shown on a terminal only, and on standard error.
+fn progress_bar() -> ProgressBar {
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("measuring {bar:40} {pos}/{len}, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn parse_depth(text: &str) -> Result<u32, String> {
+    super::parse_ring(text).map(|ring| ring.depth() as u32)
+}

@@ -1,0 +1,60 @@
+//! Fills its slot once and never again: the draw alone, for comparison.
+
+use ash::vk;
+
+use super::{ComputeProducer, Frame, FrameSync, Producer};
+use crate::Result;
+use crate::interop::Ring;
+use crate::interop::ownership::Owner;
+use crate::vulkan::Device;
+use crate::wave::Grid;
+
+/// One slot of ordinary device memory, filled in the first frame by the compute shader.
+pub struct StillProducer(ComputeProducer);
+
+impl StillProducer {
+    /// Works on every Vulkan device.
+    pub fn new(device: &Device, grid: Grid) -> Result<Self> {
+        let ring = Ring::new(1).unwrap_or_default();
+        Ok(Self(ComputeProducer::new(device, grid, ring)?))
+    }
+}
+
+impl Producer for StillProducer {
+    fn name(&self) -> &'static str {
+        "still"
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        self.0.slots()
+    }
+
+    /// As many as the default ring allows: nothing is ever overwritten.
+    fn max_in_flight(&self) -> usize {
+        Ring::default().depth()
+    }
+
+    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+        Ok(())
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        if frame.index == 0 {
+            self.0.record_before_draw(commands, frame);
+        }
+    }
+
+    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
+
+    fn sync(&self, _frame: &Frame) -> FrameSync {
+        FrameSync::default()
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::Queue
+    }
+
+    fn wait_idle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
