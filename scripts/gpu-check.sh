@@ -5,7 +5,7 @@
 # target/gpu-check). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
 # with the test binaries (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 out=${1:-target/gpu-check}
 mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1

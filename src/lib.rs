@@ -10,7 +10,7 @@
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
-//! | [`bench`] | what each hand-off costs, measured |
+//! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
 //!

@@ -13,13 +13,13 @@ pub fn note(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// [`line`] with a format string.
+/// [`line()`] with a format string.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::report::line(format_args!($($text)*)) };
 }
 
-/// [`note`] with a format string.
+/// [`note()`] with a format string.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };

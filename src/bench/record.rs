@@ -92,7 +92,8 @@ pub struct Cell {
     pub bytes: u64,
     /// From the begin of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// Hand-off overhead: frame - kernel - draw, by the means; absent where one of them is.
+    /// Hand-off overhead: frame - kernel - draw, by the means, where the draw is that of `render-only` on the same
+    /// grid: a cell's own draw has in it what it waited for CUDA. Absent where one of them is.
     pub overhead_us: Option<f64>,
     /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,

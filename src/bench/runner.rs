@@ -101,11 +101,13 @@ pub fn run(
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,
         },
-        cells: cells
-            .into_iter()
-            .filter(|(_, samples)| !samples.frame_us.is_empty())
-            .map(|(cell, samples)| summarise(&cell, samples))
-            .collect(),
+        cells: with_overhead(
+            cells
+                .into_iter()
+                .filter(|(_, samples)| !samples.frame_us.is_empty())
+                .map(|(cell, samples)| summarise(&cell, samples))
+                .collect(),
+        ),
         skipped,
     })
 }
@@ -196,6 +198,24 @@ impl Samples {
     }
 }
 
+/// Fills in the overhead: frame - kernel - the draw *alone*, which `render-only` has measured on the same grid.
+///
+/// A cell's own draw will not do: where CUDA gets in while Vulkan draws, the GPU's switch to it and back lies between
+/// that draw's timestamps, and the overhead would seem to vanish.
+fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let alone: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell.strategy == Strategy::RenderOnly.name())
+        .filter_map(|cell| Some((cell.grid, cell.draw_us?)))
+        .collect();
+    for cell in &mut cells {
+        let draw = alone.iter().find(|(grid, _)| *grid == cell.grid).map(|&(_, draw)| draw);
+        let parts = cell.draw_us.and(draw).zip(cell.kernel_us);
+        cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
+    }
+    cells
+}
+
 fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
     let mean =
         |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
@@ -219,7 +239,7 @@ fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
         blocking_waits: samples.waits as f64 / frames.max(1) as f64,
         bytes: if produces { plan.grid.bytes() } else { 0 },
         latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
-        overhead_us: kernel_us.zip(draw_us).map(|(kernel, draw)| frame_us.mean - kernel - draw),
+        overhead_us: None,
         noisy: stats::is_noisy(&samples.round_means_us),
         spread,
         round_means_us: samples.round_means_us,

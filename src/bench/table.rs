@@ -77,7 +77,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "overhead: frame - kernel - draw, below 0 where kernel and draw overlap. CPU: recording to submission."
+        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA meanwhile. CPU: recording to submission."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {

@@ -14,6 +14,18 @@ use std::ops::Range;
 pub const MAX_DEPTH: u32 = 32;
 
 /// A ring of K slots, written by CUDA and read by Vulkan in the same order.
+///
+/// ```
+/// use wavefield::interop::Ring;
+///
+/// let ring = Ring::new(3).unwrap();
+/// let turn = ring.turn(7);
+/// assert_eq!(turn.slot, 1);
+/// // Frame 4 was the last to use slot 1; Vulkan marks its end with 5.
+/// assert_eq!(turn.wait_free, Some(5));
+/// // Values count from 1, because a timeline starts at 0.
+/// assert_eq!((turn.signal_ready, turn.signal_free), (8, 8));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     depth: NonZeroU32,

@@ -130,7 +130,7 @@ impl Instance {
         self.0.messenger.is_some()
     }
 
-    /// A surface of `window`, which must outlive it: see [`Surface::new`].
+    /// A surface of `window`, which must outlive it: the surface keeps it alive.
     pub fn create_surface(&self, window: Arc<winit::window::Window>) -> Result<Surface> {
         Surface::new(self, window)
     }

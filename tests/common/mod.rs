@@ -2,25 +2,32 @@
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use wavefield::app::{read_png, write_png};
 
-/// Says that a test did not run, and why. With `variable=1` in the environment that is a failure instead.
-fn skip(variable: &str, reason: &str) {
+/// Says that a test did not run, and why.
+pub fn skip(reason: &str) {
+    // Not eprintln: the test harness would keep that to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
+/// The same; with `variable=1` in the environment that is a failure instead.
+fn skip_unless_required(variable: &str, reason: &str) {
     assert!(std::env::var(variable).as_deref() != Ok("1"), "{variable}=1, but: {reason}");
-    eprintln!("skipped: {reason}");
+    skip(reason);
 }
 
 /// For tests that need CUDA and Vulkan on one GPU.
 pub fn skip_without_gpu(reason: &str) {
-    skip("WAVEFIELD_REQUIRE_GPU", reason);
+    skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
 }
 
 /// For tests that need a program or layer which `scripts/test.sh` installs.
 pub fn skip_without_tools(reason: &str) {
-    skip("WAVEFIELD_REQUIRE_TOOLS", reason);
+    skip_unless_required("WAVEFIELD_REQUIRE_TOOLS", reason);
 }
 
 /// The program under test. `WAVEFIELD_BIN` names another one, where the tests are not run by cargo.

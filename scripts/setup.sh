@@ -1,0 +1,189 @@
+# shellcheck shell=bash
+# Sets up what is missing: with apt on Debian and Ubuntu, elsewhere it names the
+# packages. demo.sh and test.sh source this and call `setup` with the tables that
+# they need. What is there is never asked of apt, so that a second run is quick
+# and works offline.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+apt_lists=/var/lib/apt/lists
+
+say() { echo "${0##*/}: $*" >&2; }
+die() { say "$@"; exit 1; }
+has_program() { command -v "$1" >/dev/null; }
+
+# The tables. Each line: how to see that it is there | the packages that have it
+# on Debian and Ubuntu | on Fedora | on Arch. Those for Fedora and Arch are from
+# their package lists and not tested.
+
+# Without these nothing runs. rustc links with cc.
+essentials() {
+    cat <<'END'
+can_link                   | gcc libc6-dev       | gcc glibc-devel     | gcc
+has_library libvulkan.so.1 | libvulkan1          | vulkan-loader       | vulkan-icd-loader
+has_vulkan_driver          | mesa-vulkan-drivers | mesa-vulkan-drivers | vulkan-swrast
+END
+}
+
+# What winit opens at run time for a window.
+x11_window() {
+    cat <<'END'
+has_library libX11.so.6            | libx11-6           | libX11           | libx11
+has_library libX11-xcb.so.1        | libx11-xcb1        | libX11-xcb       | libx11
+has_library libXcursor.so.1        | libxcursor1        | libXcursor       | libxcursor
+has_library libXi.so.6             | libxi6             | libXi            | libxi
+has_library libxkbcommon-x11.so.0  | libxkbcommon-x11-0 | libxkbcommon-x11 | libxkbcommon-x11
+END
+}
+wayland_window() {
+    cat <<'END'
+has_library libwayland-client.so.0 | libwayland-client0 | libwayland-client | wayland
+has_library libxkbcommon.so.0      | libxkbcommon0      | libxkbcommon      | libxkbcommon
+END
+}
+
+# Without one of these, the tests that need it say that they are skipped.
+test_tools() {
+    cat <<'END'
+has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb
+has_program xwd      | x11-apps                | xwd                      | xorg-xwd
+has_program xdotool  | xdotool                 | xdotool                  | xdotool
+has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
+has_program clang-14 | clang-14                |                          |
+has_pip              | python3 python3-pip     | python3-pip              | python-pip
+END
+}
+
+# The C compiler and what it links every program with.
+can_link() {
+    has_program cc && [[ $(cc -print-file-name=crt1.o) == /* ]]
+}
+
+has_library() {
+    # Not every user has it on the PATH.
+    local ldconfig
+    ldconfig=$(PATH=$PATH:/usr/sbin:/sbin command -v ldconfig) || return 0 # no telling; the program will
+    [[ $("$ldconfig" -p) == *$'\t'"$1 "* ]]
+}
+
+# vulkan_files PATTERN: where the loader looks for manifests.
+vulkan_files() {
+    local dir dirs IFS=:
+    dirs=${XDG_CONFIG_HOME:-${HOME:-}/.config}:${XDG_CONFIG_DIRS:-/etc/xdg}:/usr/local/etc:/etc
+    dirs+=:${XDG_DATA_HOME:-${HOME:-}/.local/share}:${XDG_DATA_DIRS:-/usr/local/share:/usr/share}
+    for dir in $dirs; do compgen -G "$dir/vulkan/$1" || true; done
+}
+
+has_vulkan_driver() {
+    # Whoever sets one of these has chosen a driver.
+    [[ -z ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}${VK_ADD_DRIVER_FILES:-} ]] || return 0
+    local file
+    while read -r file; do
+        # NVIDIA's counts where there is a GPU for it (nvidiactl; dxg under WSL).
+        [[ $file != */nvidia* || -e /dev/nvidiactl || -e /dev/dxg ]] && return 0
+    done < <(vulkan_files 'icd.d/*.json')
+    return 1
+}
+
+has_validation_layer() {
+    [[ -z ${VK_LAYER_PATH:-}${VK_ADD_LAYER_PATH:-} ]] || return 0
+    [[ -n $(vulkan_files 'explicit_layer.d/VkLayer_khronos_validation.json') ]]
+}
+
+has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+
+# find_missing TABLE...: fills debian, fedora and arch with the packages.
+find_missing() {
+    local table check on_debian on_fedora on_arch words
+    debian=() fedora=() arch=()
+    for table; do
+        while IFS='|' read -r check on_debian on_fedora on_arch; do
+            read -ra words <<<"$check"
+            "${words[@]}" </dev/null && continue
+            read -ra words <<<"$on_debian" && debian+=("${words[@]}")
+            read -ra words <<<"$on_fedora" && fedora+=("${words[@]}")
+            read -ra words <<<"$on_arch" && arch+=("${words[@]}")
+        done < <("$table")
+    done
+}
+
+has_all() {
+    find_missing "$@"
+    ((${#debian[@]} == 0))
+}
+
+need_rust() {
+    local oldest have
+    # A shell that is older than the installation lacks it on its PATH.
+    has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
+    has_program cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
+    read -r _ have _ <<<"$(rustc --version)"
+    # An old cargo's own words for this are about editions and lock files.
+    [[ $(printf '%s\n' "$oldest" "$have" | sort -V) == "$oldest"$'\n'* ]] ||
+        die "Rust $have is too old; this needs $oldest or newer. See https://rustup.rs."
+}
+
+has_apt() { has_program apt-get && has_program dpkg; }
+
+# Whether apt could install it, by the lists that it has.
+apt_knows() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[!\(]* ]]; }
+
+# Splits `debian` by that: known and unknown.
+ask_apt() {
+    local package
+    known=() unknown=()
+    # It cannot know anything before its first update.
+    if [[ -z $(compgen -G "$apt_lists/*Packages*") ]]; then
+        known=("${debian[@]}")
+        return
+    fi
+    for package in "${debian[@]}"; do
+        if apt_knows "$package"; then known+=("$package"); else unknown+=("$package"); fi
+    done
+}
+
+apt_get() {
+    local command=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@")
+    ((EUID == 0)) || command=(sudo "${command[@]}")
+    # Errors go to the other stream.
+    "${command[@]}" >/dev/null
+}
+
+by_hand() { echo "apt-get update && apt-get install --no-install-recommends ${known[*]}"; }
+
+install_with_apt() {
+    ask_apt
+    # A release that has no clang-14 will have none the next time either: then apt
+    # has nothing to do.
+    if ((${#known[@]} > 0)); then
+        ((EUID == 0)) || has_program sudo ||
+            die "missing: ${debian[*]}. There is no sudo here, so run this as root: $(by_hand)"
+        say "installing with apt-get: ${debian[*]}"
+        # One broken source need not matter to us: the installation decides.
+        apt_get update || say 'note: apt-get update failed'
+        ask_apt
+        apt_get install --yes --no-install-recommends "${known[@]}" ||
+            say "apt-get failed. Is this machine online? As root: $(by_hand)"
+    fi
+    ((${#unknown[@]} == 0)) || say "note: apt has no ${unknown[*]} here"
+}
+
+name_packages() {
+    say 'missing here, by the names of some distributions:'
+    say "    Debian, Ubuntu:      ${debian[*]}"
+    say "    Fedora (not tested): ${fedora[*]}"
+    say "    Arch (not tested):   ${arch[*]}"
+}
+
+# setup TABLE...: returns if at least the essentials are there.
+setup() {
+    need_rust
+    if [[ $(uname) != Linux ]]; then
+        say 'note: not Linux, so nothing is set up. What is needed is a Vulkan driver.'
+    elif has_all "$@"; then
+        say 'nothing to install'
+    else
+        if has_apt; then install_with_apt; else name_packages; fi
+        has_all essentials || die "cannot go on without ${debian[*]}"
+    fi
+}

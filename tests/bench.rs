@@ -1,0 +1,94 @@
+//! `wavefield bench` on whatever this machine has: its files, its refusals, its comparison.
+
+mod common;
+
+use std::path::Path;
+
+use common::{assert_exit, run, stderr, stdout};
+use wavefield::bench::read_json;
+
+/// Small enough for a software device.
+const SMALL: [&str; 8] = [
+    "bench",
+    "--quick",
+    "--grids=32x32,48x20",
+    "--rings=1,3",
+    "--batches=1,3",
+    "--rounds=2",
+    "--round-ms=40",
+    "--size=64x48",
+];
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+#[test]
+fn it_measures_what_this_machine_has_and_names_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (json, csv, page) = (path("a.json"), path("a.csv"), path("a.html"));
+    let outputs = ["--json", text(&json), "--csv", text(&csv), "--report", text(&page)];
+    let output = run(&[SMALL.as_slice(), &outputs].concat());
+    assert_exit(&output, 0);
+
+    // Reading it back checks it against the schema.
+    let report = read_json(&json).unwrap();
+    assert!(report.complete && report.machine.threads > 0 && report.command.starts_with("wavefield bench"));
+    let cells = |strategy: &str| report.cells.iter().filter(|cell| cell.strategy == strategy).count();
+    assert_eq!((cells("compute"), cells("render-only")), (2, 2), "{:?}", report.cells);
+    for cell in &report.cells {
+        assert!(cell.frames > 0 && cell.frame_us.mean > 0.0 && cell.round_means_us.len() == 2, "{cell:?}");
+        assert!(cell.frame_us.p50 <= cell.frame_us.p99 && cell.frame_us.p99 <= cell.frame_us.max, "{cell:?}");
+    }
+    if report.machine.cuda.is_none() {
+        let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.strategy.as_str()).collect();
+        let wanted = ["timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy", "produce-only"];
+        assert_eq!(skipped, wanted);
+        assert!(report.skipped.iter().all(|skipped| skipped.reason.contains("CUDA")));
+    }
+    for strategy in
+        report.cells.iter().map(|cell| &cell.strategy).chain(report.skipped.iter().map(|s| &s.strategy))
+    {
+        assert!(stdout(&output).contains(strategy.as_str()), "{strategy} is missing in the table");
+    }
+    let rows = std::fs::read_to_string(&csv).unwrap().lines().count();
+    assert_eq!(rows, report.cells.len() + 1);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+
+    // A run compared with itself is the same; the machine is the same by nature.
+    let output = run(&["bench", "--compare", text(&json), text(&json), "--fail-above", "1.1"]);
+    assert_exit(&output, 0);
+}
+
+#[test]
+fn nonsense_is_exit_code_2() {
+    for (argument, part) in [
+        ("--strategies=magic", "possible values"),
+        ("--rings=0", "1 to 32"),
+        ("--batches=99", "1 to 32"),
+        ("--grids=1x1", "no surface"),
+        ("--rounds=0", "0 is not in"),
+        ("--fail-above=1.1", "--compare"),
+    ] {
+        let output = run(&["bench", "--quick", argument]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
+    }
+    let output = run(&["bench", "--strategies=timeline", "--rings=2", "--batches=3"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("nothing to measure"), "{}", stderr(&output));
+}
+
+#[test]
+fn files_that_are_none_are_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.json");
+    std::fs::write(&broken, "{\"schema\": \"wavefield-bench/1\", \"complete\": tr").unwrap();
+    let output = run(&["bench", "--compare", text(&broken), text(&broken)]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("broken.json"), "{}", stderr(&output));
+    let output = run(&["bench", "--quick", "--json", "/no/such/folder/a.json"]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("cannot write /no/such/folder/a.json"), "{}", stderr(&output));
+}
