@@ -53,16 +53,20 @@ pub struct BenchArgs {
     #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
-    #[arg(long, value_name = "FACTOR", requires = "compare")]
+    #[arg(long, value_name = "FACTOR")]
     fail_above: Option<f64>,
     /// With --compare: compare different hardware all the same.
-    #[arg(long, requires = "compare")]
+    #[arg(long)]
     force: bool,
 }
 
 pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
+    }
+    // Not left to clap, which forgives a missing --compare where --quick forbids it.
+    if args.force || args.fail_above.is_some() {
+        return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
     let outputs = [&args.json, &args.csv, &args.report];
     for path in outputs.into_iter().flatten() {
