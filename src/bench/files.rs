@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
+use super::latency::Latency;
 use super::record::{Cell, Report, SCHEMA};
 use crate::{Error, Result, whole_file};
 
@@ -14,8 +16,20 @@ use crate::{Error, Result, whole_file};
 /// A place that cannot be written, and a figure that is not finite: JSON has no such number, and a file that cannot be
 /// read back is worse than none.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
-    let text = serde_json::to_string_pretty(report).and_then(|text| {
-        serde_json::from_str::<Report>(&text)?;
+    write_value(path, report)
+}
+
+/// Writes what `wavefield bench latency` found as JSON, as [`write_json`] does.
+///
+/// # Errors
+/// As for [`write_json`].
+pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
+    write_value(path, latency)
+}
+
+fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).and_then(|text| {
+        serde_json::from_str::<T>(&text)?;
         Ok(text)
     });
     whole_file::write(path, |file| {

@@ -8,6 +8,7 @@ mod compare;
 mod figures;
 mod files;
 mod html;
+mod latency;
 mod machine;
 mod produce_only;
 pub mod record;
@@ -19,8 +20,9 @@ mod strategy;
 mod table;
 
 pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
-pub use files::{read_json, write_csv, write_json};
+pub use files::{read_json, write_csv, write_json, write_latency};
 pub use html::write_html;
+pub use latency::{LATENCY_SCHEMA, Latency, measure_latency};
 pub use runner::{Plan, run};
 pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ash::vk;
-use clap::Args;
+use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
@@ -12,7 +12,10 @@ use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
@@ -60,7 +63,43 @@ pub struct BenchArgs {
     force: bool,
 }
 
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// How long a signal takes from CUDA to Vulkan and back, and what the CPU sees of it.
+    Latency(LatencyArgs),
+}
+
+#[derive(Args)]
+struct LatencyArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Ping-pongs.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rounds: u32,
+    /// Write what was found, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
+    if let Some(path) = &args.json {
+        wavefield::check_writable(path)?;
+    }
+    let config = Config { device: args.device.clone(), ..Config::default() };
+    let found = bench::measure_latency(args.rounds as usize, command_line(), &config, stop)?;
+    say!("{found}");
+    if let Some(path) = &args.json {
+        bench::write_latency(path, &found)?;
+        note!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
 pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
+    if let Some(BenchCommand::Latency(args)) = &args.command {
+        return latency(args, stop);
+    }
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
     }

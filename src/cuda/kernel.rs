@@ -30,6 +30,15 @@ impl KernelSource {
         }
     }
 
+    /// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
+    pub(crate) fn stamp() -> Self {
+        Self {
+            name: "the built-in clock".into(),
+            ptx: include_str!("../../kernels/stamp.ptx").into(),
+            entry: "stamp".into(),
+        }
+    }
+
     /// Reads `FILE.ptx[:ENTRY]`. Without an entry the file must have exactly one.
     ///
     /// # Errors
@@ -172,23 +181,30 @@ impl Kernel {
             (&raw mut frame).cast(),
             (&raw mut time).cast(),
         ];
+        // SAFETY: the arguments have the documented signature's types (the caller's promise).
+        unsafe { self.launch_with(stream, blocks, BLOCK, &mut arguments) }
+    }
+
+    /// Enqueues the kernel with a one-dimensional launch of any signature.
+    ///
+    /// # Safety
+    /// `arguments` points to one value for each of the kernel's parameters, of its type; what the kernel then touches is
+    /// its own to touch.
+    pub unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        blocks: u32,
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: the arguments have the signature's types (the caller's promise) and are copied before the call returns.
-        self.context.check("cuLaunchKernel", unsafe {
-            sys::cuLaunchKernel(
-                self.function,
-                blocks,
-                1,
-                1,
-                BLOCK,
-                1,
-                1,
-                0,
-                stream.raw(),
-                arguments.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
-        })
+        let (function, arguments) = (self.function, arguments.as_mut_ptr());
+        let none = std::ptr::null_mut();
+        // SAFETY: the caller's promise; the arguments are copied before the call returns.
+        let code = unsafe {
+            sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
+        };
+        self.context.check("cuLaunchKernel", code)
     }
 }
 

@@ -203,6 +203,19 @@ impl SharedTimeline {
         unsafe { device.raw().signal_semaphore(&info) }.map_err(device.failed("vkSignalSemaphore"))
     }
 
+    /// Blocks the CPU until the counter has `value`; false after a second without it.
+    pub fn wait_from_host(&self, value: u64) -> Result<bool> {
+        let device = &self.exported.device;
+        let (semaphores, values) = ([self.exported.raw], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { device.raw().wait_semaphores(&info, 1_000_000_000) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(device.failed("vkWaitSemaphores")(result)),
+        }
+    }
+
     /// The counter as it is now; does not wait.
     pub fn value(&self) -> Result<u64> {
         let device = &self.exported.device;

@@ -24,7 +24,7 @@ pub use device::{Device, DeviceDesc, Queue};
 pub use image::{Image, ImageDesc};
 pub use instance::{API_VERSION, Instance, InstanceDesc};
 pub use pacer::{Flight, Pacer};
-pub(crate) use readback::one_shot;
+pub(crate) use readback::{TransientPool, one_shot};
 pub use readback::{read_buffer, read_image};
 pub use shader::ShaderModule;
 pub use surface::Surface;

@@ -92,13 +92,7 @@ fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
 pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
     let pool = TransientPool::new(&device, queue.family())?;
-    let info = vk::CommandBufferAllocateInfo::default()
-        .command_pool(pool.raw)
-        .level(vk::CommandBufferLevel::PRIMARY)
-        .command_buffer_count(1);
-    // SAFETY: the pool was just made.
-    let cmd = unsafe { device.raw().allocate_command_buffers(&info) }
-        .map_err(device.failed("vkAllocateCommandBuffers"))?[0];
+    let cmd = pool.allocate(1)?[0];
     let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
     // SAFETY: a fresh command buffer.
     unsafe { device.raw().begin_command_buffer(cmd, &begin) }
@@ -113,13 +107,14 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     queue.wait_idle()
 }
 
-struct TransientPool {
+/// A command pool for a moment.
+pub(crate) struct TransientPool {
     raw: vk::CommandPool,
     device: Device,
 }
 
 impl TransientPool {
-    fn new(device: &Device, family: u32) -> Result<Self> {
+    pub(crate) fn new(device: &Device, family: u32) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::TRANSIENT)
             .queue_family_index(family);
@@ -130,9 +125,22 @@ impl TransientPool {
     }
 }
 
+impl TransientPool {
+    /// Command buffers, freed with the pool.
+    pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.raw)
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(count);
+        // SAFETY: a live pool.
+        unsafe { self.device.raw().allocate_command_buffers(&info) }
+            .map_err(self.device.failed("vkAllocateCommandBuffers"))
+    }
+}
+
 impl Drop for TransientPool {
     fn drop(&mut self) {
-        // SAFETY: `one_shot` waits for the queue before it lets go, and without a submit there is nothing to wait for.
+        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_command_pool(self.raw, None) };
     }
 }

@@ -1,0 +1,268 @@
+//! How long a signal takes from one API to the other, and what the CPU sees of it.
+//!
+//! A ping-pong of two timelines, with no work between: CUDA notes the time and signals; a Vulkan submission that waits
+//! for it notes the time and signals; CUDA, which waits for that, notes the time again. CUDA reads `%globaltimer`, Vulkan
+//! writes timestamps: whether the two are one clock is found out on the way (see [`Latency::same_clock`]).
+
+use std::ffi::c_void;
+use std::fmt;
+use std::time::Instant;
+
+use ash::vk;
+use serde::{Deserialize, Serialize};
+
+use super::record::{Distribution, Machine};
+use crate::app::{Config, DeviceTable, ProducerKind, Stop};
+use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream};
+use crate::interop::SharedTimeline;
+use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};
+use crate::{Error, Result};
+
+/// The schema's name and version.
+pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
+
+/// What was found. All times in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// [`LATENCY_SCHEMA`].
+    pub schema: String,
+    /// The command line.
+    pub command: String,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Ping-pongs.
+    pub rounds: u64,
+    /// CUDA → Vulkan → CUDA, by CUDA's clock.
+    pub round_trip_us: Distribution,
+    /// Whether CUDA's `%globaltimer` and Vulkan's timestamps are one clock: every Vulkan time lay between the two CUDA
+    /// times around it. Then the error of comparing them is at most the shortest way, else the ways below are absent.
+    pub same_clock: bool,
+    /// The largest amount by which a Vulkan time lay outside of its CUDA times; 0 on one clock.
+    pub clock_violation_us: f64,
+    /// From before CUDA's signal to Vulkan's timestamp behind the wait.
+    pub cuda_to_vulkan_us: Option<Distribution>,
+    /// From Vulkan's timestamp before the signal to behind CUDA's wait.
+    pub vulkan_to_cuda_us: Option<Distribution>,
+    /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals.
+    pub host_vulkan_us: Distribution,
+    /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
+    pub host_cuda_us: Distribution,
+    /// The CPU: a CUDA signal, and `cuStreamSynchronize`.
+    pub host_stream_us: Distribution,
+}
+
+/// Ping-pongs that are enqueued at once.
+const CHUNK: usize = 250;
+/// CPU round trips of each kind; fewer, because some take 10 ms.
+const HOST_ROUNDS: u64 = 300;
+
+/// Measures `rounds` ping-pongs, rounded up to a whole number of chunks.
+///
+/// # Errors
+/// No device that CUDA and Vulkan share, or a failure of either.
+pub fn measure_latency(rounds: usize, command: String, base: &Config, stop: &Stop) -> Result<Latency> {
+    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
+    let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
+    let Some((driver, info)) = &choice.cuda else {
+        return Err(Error::Unsupported("no CUDA device to measure".into()));
+    };
+    let context = Context::new(*driver, info)?;
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, mut queue) = choice.adapter.request_device(&desc)?;
+    let stream = Stream::new(&context)?;
+    let kernel = Kernel::load(&context, &KernelSource::stamp())?;
+    let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
+    let (ping, pong) = (SharedTimeline::new(&device, &context)?, SharedTimeline::new(&device, &context)?);
+    let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
+        return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
+    };
+    let mut bench =
+        Bench { queue: &mut queue, stream: &stream, kernel, stamps, ping, pong, timestamps, value: 0 };
+
+    let mut trips = Vec::new();
+    bench.chunk()?; // The warm-up.
+    while trips.len() < rounds && !stop.requested() {
+        trips.extend(bench.chunk()?);
+    }
+    let host_vulkan_us = bench.host(Bench::through_vulkan)?;
+    let host_cuda_us = bench.host(Bench::through_cuda)?;
+    let host_stream_us = bench.host(Bench::through_stream)?;
+    let finish = bench.queue.wait_idle().and_then(|()| stream.synchronize());
+    finish?;
+
+    let of = |way: &dyn Fn(&Trip) -> f64| Distribution::of(&mut trips.iter().map(way).collect::<Vec<_>>());
+    let violation = trips.iter().map(Trip::violation).fold(0.0, f64::max);
+    let same_clock = violation <= 0.0;
+    Ok(Latency {
+        schema: LATENCY_SCHEMA.to_owned(),
+        command,
+        machine: Machine::describe(&choice),
+        rounds: trips.len() as u64,
+        round_trip_us: of(&|trip| (trip.back - trip.out) * 1e-3),
+        same_clock,
+        clock_violation_us: violation * 1e-3,
+        cuda_to_vulkan_us: same_clock.then(|| of(&|trip| (trip.there - trip.out) * 1e-3)),
+        vulkan_to_cuda_us: same_clock.then(|| of(&|trip| (trip.back - trip.there) * 1e-3)),
+        host_vulkan_us,
+        host_cuda_us,
+        host_stream_us,
+    })
+}
+
+/// One ping-pong, in nanoseconds of the GPU's clock.
+struct Trip {
+    out: f64,
+    there: f64,
+    back: f64,
+}
+
+impl Trip {
+    /// How far Vulkan's time lies outside of CUDA's two; 0 or less if it does not.
+    fn violation(&self) -> f64 {
+        (self.out - self.there).max(self.there - self.back)
+    }
+}
+
+struct Bench<'a> {
+    queue: &'a mut Queue,
+    stream: &'a Stream,
+    kernel: Kernel,
+    stamps: DeviceMemory,
+    /// CUDA signals.
+    ping: SharedTimeline,
+    /// Vulkan signals.
+    pong: SharedTimeline,
+    timestamps: Timestamps<1>,
+    /// The last value of both.
+    value: u64,
+}
+
+impl Bench<'_> {
+    /// Enqueues a chunk of ping-pongs on both sides, waits for all of them, and reads the times.
+    fn chunk(&mut self) -> Result<Vec<Trip>> {
+        let device = self.queue.device().clone();
+        let pool = TransientPool::new(&device, self.queue.family())?;
+        let commands = pool.allocate(CHUNK as u32)?;
+        for (index, &commands) in commands.iter().enumerate() {
+            let begin = vk::CommandBufferBeginInfo::default();
+            // SAFETY: fresh command buffers of a pool that lives until the queue is idle.
+            unsafe { device.raw().begin_command_buffer(commands, &begin) }
+                .map_err(device.failed("vkBeginCommandBuffer"))?;
+            self.timestamps.reset(commands, index);
+            self.timestamps.mark(commands, index, 0);
+            // SAFETY: recording.
+            unsafe { device.raw().end_command_buffer(commands) }
+                .map_err(device.failed("vkEndCommandBuffer"))?;
+        }
+        for (index, &commands) in commands.iter().enumerate() {
+            self.value += 1;
+            self.stamp(index * 2)?;
+            // CUDA's signal is enqueued before the submission that waits for it, as everywhere.
+            self.ping.cuda_signal(self.stream, self.value)?;
+            self.submit(&[commands], true)?;
+            self.pong.cuda_wait(self.stream, self.value)?;
+            self.stamp(index * 2 + 1)?;
+        }
+        self.queue.wait_idle()?;
+        let mut bytes = vec![0; CHUNK * 2 * size_of::<u64>()];
+        self.stamps.read(self.stream, &mut bytes)?;
+        let stamps: Vec<u64> = bytemuck::allocation::pod_collect_to_vec(&bytes);
+        let trip = |(index, pair): (usize, &[u64])| {
+            let [there] = self.timestamps.read(index)?;
+            Some(Trip { out: pair[0] as f64, there, back: pair[1] as f64 })
+        };
+        Ok(stamps.chunks_exact(2).enumerate().filter_map(trip).collect())
+    }
+
+    /// Enqueues the kernel that writes the clock to place `index`.
+    fn stamp(&self, index: usize) -> Result<()> {
+        let mut out = self.stamps.pointer() + (index * size_of::<u64>()) as u64;
+        let mut arguments: [*mut c_void; 1] = [(&raw mut out).cast()];
+        // SAFETY: the kernel takes one pointer, and its 8 bytes lie within the memory.
+        unsafe { self.kernel.launch_with(self.stream, 1, 1, &mut arguments) }
+    }
+
+    /// A submission that signals `pong`, and waits for `ping` first if asked.
+    fn submit(&mut self, commands: &[vk::CommandBuffer], wait: bool) -> Result<()> {
+        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
+        let waits = [self.ping.vulkan(self.value, all)];
+        let signals = [self.pong.vulkan(self.value, all)];
+        let buffer =
+            |&commands: &vk::CommandBuffer| vk::CommandBufferSubmitInfo::default().command_buffer(commands);
+        let buffers: Vec<_> = commands.iter().map(buffer).collect();
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits[..usize::from(wait)])
+            .command_buffer_infos(&buffers)
+            .signal_semaphore_infos(&signals);
+        // SAFETY: recorded and not pending; everything named lives until the queue is idle.
+        unsafe { self.queue.submit(&batch) }
+    }
+
+    /// Times a round trip of the CPU's.
+    fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<Distribution> {
+        let mut times = Vec::new();
+        for _ in 0..HOST_ROUNDS {
+            self.value += 1;
+            let began = Instant::now();
+            if !trip(self)? {
+                return Err(Error::Unsupported("a host wait did not end within a second".into()));
+            }
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(Distribution::of(&mut times))
+    }
+
+    fn through_vulkan(&mut self) -> Result<bool> {
+        self.submit(&[], false)?;
+        self.pong.wait_from_host(self.value)
+    }
+
+    fn through_cuda(&mut self) -> Result<bool> {
+        // A kernel first, so that the wait really has to wait.
+        self.stamp(0)?;
+        self.ping.cuda_signal(self.stream, self.value)?;
+        self.ping.wait_from_host(self.value)
+    }
+
+    fn through_stream(&mut self) -> Result<bool> {
+        self.stamp(0)?;
+        self.ping.cuda_signal(self.stream, self.value)?;
+        self.stream.synchronize().map(|()| true)
+    }
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} ({}), CUDA {}",
+            self.machine.gpu,
+            self.machine.driver,
+            self.machine.cuda.as_deref().unwrap_or("-")
+        )?;
+        writeln!(f, "{} ping-pongs with no work between\n", self.rounds)?;
+        writeln!(f, "{:44} {:>9} {:>9} {:>9} {:>9}", "µs", "p50", "p95", "p99", "max")?;
+        let mut row = |name: &str, times: &Distribution| {
+            writeln!(f, "{name:44} {:9.1} {:9.1} {:9.1} {:9.1}", times.p50, times.p95, times.p99, times.max)
+        };
+        row("CUDA -> Vulkan -> CUDA, on the GPU", &self.round_trip_us)?;
+        if let (Some(there), Some(back)) = (&self.cuda_to_vulkan_us, &self.vulkan_to_cuda_us) {
+            row("CUDA -> Vulkan", there)?;
+            row("Vulkan -> CUDA", back)?;
+        }
+        row("CPU -> Vulkan -> host wait on Vulkan's value", &self.host_vulkan_us)?;
+        row("CPU -> CUDA -> host wait on CUDA's value", &self.host_cuda_us)?;
+        row("CPU -> CUDA -> cuStreamSynchronize", &self.host_stream_us)?;
+        match self.same_clock {
+            true => write!(
+                f,
+                "\n%globaltimer and Vulkan's timestamps are one clock here: no Vulkan time lay outside its CUDA times"
+            ),
+            false => write!(
+                f,
+                "\n%globaltimer and Vulkan's timestamps are not one clock here (off by up to {:.1} µs), so there is no one-way time",
+                self.clock_violation_us
+            ),
+        }
+    }
+}
