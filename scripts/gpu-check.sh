@@ -76,6 +76,7 @@ check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/te
 check trap fails 1 'trap.ptx.*CUDA_ERROR' "${run[@]}" --frames 20 --kernel kernels/test/trap.ptx
 check endless-kernel fails 1 'CUDA did not signal' "${run[@]}" --timeout 2 --frames 20 --kernel kernels/test/spin.ptx
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
+check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
 for name in producers rounds errors pictures; do suite "$name"; done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log

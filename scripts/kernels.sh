@@ -107,7 +107,7 @@ check_assemble() {
 
     assemble kernels/wave.ptx "${archs[@]}"
     local file
-    for file in kernels/test/{flat,trap,spin}.ptx; do
+    for file in kernels/stamp.ptx kernels/test/{flat,trap,spin}.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 
