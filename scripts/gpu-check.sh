@@ -73,8 +73,12 @@ check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
-check trap fails 1 'trap.ptx.*CUDA_ERROR' "${run[@]}" --frames 20 --kernel kernels/test/trap.ptx
-check endless-kernel fails 1 'CUDA did not signal' "${run[@]}" --timeout 2 --frames 20 --kernel kernels/test/spin.ptx
+for handoff in timeline binary cpu-sync device-copy host-copy; do
+  check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
+  check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
+done
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
 for name in producers rounds errors pictures; do suite "$name"; done

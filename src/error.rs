@@ -161,7 +161,7 @@ fn cuda_hint(call: &str, code: u32) -> &'static str {
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
         }
-        700 | 715 | 717 | 718 | 719 => "; the kernel did this: run it under compute-sanitizer to see where",
+        700 | 710 | 714..=719 => "; the kernel did this: run it under compute-sanitizer to see where",
         802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
         804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",

@@ -17,12 +17,11 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note!("error: {error:#}");
-            let cause = error.downcast_ref::<wavefield::Error>();
-            if matches!(cause, Some(wavefield::Error::Stuck { .. })) {
+            note!("error: {error}");
+            if wavefield::app::left_running() {
                 leave_at_once();
             }
-            ExitCode::from(cause.map_or(1, wavefield::Error::exit_code))
+            ExitCode::from(error.downcast_ref().map_or(1, wavefield::Error::exit_code))
         }
     }
 }

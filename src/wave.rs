@@ -34,7 +34,7 @@ impl Grid {
 
     /// Bytes of one slot.
     pub fn bytes(self) -> u64 {
-        self.vertices() * size_of::<Vertex>() as u64
+        self.vertices().saturating_mul(size_of::<Vertex>() as u64)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -7,9 +8,9 @@ use ash::vk;
 use super::{Choice, Config, ProducerKind, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
-use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, StillProducer, read_slot};
+use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, StillProducer};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
-use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps};
+use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -26,6 +27,8 @@ pub struct Engine {
     finished: Option<FrameTiming>,
     grid: Grid,
     timeout: Duration,
+    /// The watchdog has given up: nothing is worth waiting for any more.
+    stuck: bool,
 }
 
 /// The CPU's half of a frame's times.
@@ -109,16 +112,32 @@ impl Engine {
             finished: None,
             grid: config.grid,
             timeout: config.timeout,
+            stuck: false,
         })
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
-    pub fn begin(&mut self) -> Result<Flight> {
+    pub(crate) fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
-        let flight = self.pacer.begin(|waited| watchdog.look(waited))?;
+        let flight = self.pacer.begin(|since| watchdog.look(since));
+        let flight = self.noting(flight)?;
         self.finished = self.begun[flight.index].take().map(|begun| self.timing(&flight, begun));
         Ok(flight)
+    }
+
+    /// Waits until every submitted frame is drawn.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        let watchdog =
+            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        let drained = self.pacer.wait_all(|since| watchdog.look(since));
+        self.noting(drained)
+    }
+
+    /// Remembers that the watchdog gave up.
+    fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        self.stuck |= matches!(outcome, Err(Error::Stuck { .. }));
+        outcome
     }
 
     /// The times of the frame whose resources [`Engine::begin`] has just handed out again.
@@ -142,13 +161,6 @@ impl Engine {
         }
     }
 
-    /// Waits until every submitted frame is drawn.
-    fn wait_all(&mut self) -> Result<()> {
-        let watchdog =
-            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
-        self.pacer.wait_all(|waited| watchdog.look(waited))
-    }
-
     /// The number that the next frame will have: frames drawn so far.
     pub fn next_frame(&self) -> u64 {
         self.pacer.submitted()
@@ -158,7 +170,9 @@ impl Engine {
     ///
     /// From here on nothing may be skipped: the producer's signal is enqueued before the submission that waits for it,
     /// so whatever Vulkan waits for has been promised.
-    pub fn draw(
+    ///
+    /// After an error the engine can only be finished with.
+    pub(crate) fn draw(
         &mut self,
         flight: &Flight,
         moment: Moment,
@@ -169,10 +183,11 @@ impl Engine {
         let (began, blocked) = (Instant::now(), self.producer.blocked());
         let frame = Frame { index: self.pacer.submitted(), time: moment.time, step: moment.step };
         if self.renderer.needs_resize(picture.extent) {
-            self.wait_all()?;
+            self.drain()?;
             self.renderer.resize(picture.extent)?;
         }
-        self.producer.produce(&frame)?;
+        let produced = self.producer.produce(&frame);
+        self.noting(produced)?;
         self.record(flight, &frame, camera, picture)?;
 
         let sync = self.producer.sync(&frame);
@@ -229,14 +244,54 @@ impl Engine {
         unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
     }
 
-    /// Waits until every frame is drawn.
+    /// Waits until every frame is drawn and the producer is idle.
     pub fn finish(&mut self) -> Result<()> {
-        self.wait_all()?;
-        self.producer.wait_idle()
+        self.drain()?;
+        let idle = self.producer_idle();
+        self.noting(idle)
+    }
+
+    /// Waits for what the producer has enqueued, ahead of its time perhaps.
+    fn producer_idle(&self) -> Result<()> {
+        let watchdog =
+            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        let began = Instant::now();
+        while !self.producer.is_idle()? {
+            watchdog.look(began.elapsed())?;
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Brings both sides to rest, for dropping. False: the GPU still uses everything and may never stop.
+    fn quiesce(&mut self) -> bool {
+        if self.stuck {
+            return false;
+        }
+        // A producer that has failed keeps nobody waiting: it lets go, and what it enqueued will not run.
+        let failed = self.producer.is_idle().is_err();
+        if failed {
+            self.producer.abandon();
+        }
+        let patience = self.timeout;
+        let drained = self.pacer.wait_all(|since| match since < patience {
+            true => Ok(()),
+            false => Err(Error::Unsupported("still waiting".into())),
+        });
+        let vulkan = match drained {
+            Ok(()) => self.queue.wait_idle().is_ok(), // Presents are left.
+            // A lost device runs nothing any more.
+            Err(Error::Vulkan { result, .. }) => result == vk::Result::ERROR_DEVICE_LOST,
+            Err(_) => false,
+        };
+        let producer = failed || self.producer_idle().is_ok() || self.producer.is_idle().is_err();
+        self.stuck = !(vulkan && producer);
+        !self.stuck
     }
 
     /// Other colours from the next frame on; waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
+        self.drain()?;
         self.renderer.set_color_map(&mut self.queue, map)
     }
 
@@ -263,7 +318,10 @@ impl Engine {
 
     /// The vertices of a slot, as the last frame that used it left them. Waits for both APIs; for tests.
     pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
-        read_slot(&mut *self.producer, &mut self.queue, slot, self.grid)
+        self.finish()?;
+        let buffer = self.producer.slots()[slot];
+        let bytes = read_buffer(&mut self.queue, buffer, self.grid.bytes(), self.producer.owner())?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
     /// What was run, for the end.
@@ -290,13 +348,26 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
-        // Nothing can be returned, and after a lost device these fail at once, which is as good as idle.
-        if self.producer.check().is_err() {
-            self.producer.abandon();
-        }
-        let _ = self.queue.wait_idle();
-        let _ = self.producer.wait_idle();
+        // Whoever must not drop what a stuck GPU uses goes through `retire`.
+        self.quiesce();
     }
+}
+
+/// Something with an engine in it was left to the end of the process: see [`left_running`].
+static LEFT_RUNNING: AtomicBool = AtomicBool::new(false);
+
+/// Drops an engine's owner once both sides are at rest; where they never come to rest, leaves everything as it is, since
+/// the GPU still uses it.
+pub(crate) fn retire<T: AsMut<Engine>>(mut owner: T) {
+    if !owner.as_mut().quiesce() {
+        LEFT_RUNNING.store(true, Ordering::Relaxed);
+        std::mem::forget(owner);
+    }
+}
+
+/// Whether the GPU was left running: then the process should end without the drivers' exit handlers, which would wait.
+pub fn left_running() -> bool {
+    LEFT_RUNNING.load(Ordering::Relaxed)
 }
 
 /// Looks after a wait that might never end.
@@ -309,7 +380,7 @@ struct Watchdog<'a> {
 impl Watchdog<'_> {
     /// An error if the producer has failed, or nothing was finished for too long.
     fn look(&self, waited: Duration) -> Result<()> {
-        self.producer.check()?;
+        self.producer.is_idle()?;
         if waited < self.timeout {
             return Ok(());
         }
@@ -337,7 +408,7 @@ fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<
                 }
                 handoff => handoff,
             };
-            handoff.make(queue, &context, kernel, config.grid, config.ring)?
+            handoff.make(queue, &context, kernel, config.grid, config.ring, config.timeout)?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

@@ -5,15 +5,21 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::engine::{Engine, Moment};
+use super::engine::{Engine, Moment, retire};
 use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
-/// Frames of a headless run that was not told how many.
-pub const DEFAULT_FRAMES: u64 = 120;
+/// Frames of a headless run that was not told how many: fewer where each takes long.
+fn default_frames(run: &Headless) -> u64 {
+    match run.engine.device().info().kind {
+        vk::PhysicalDeviceType::CPU => 20,
+        _ => 120,
+    }
+}
+
 /// Seconds of the field between two frames, whatever the clock says: frame N is the same picture on every run.
 const STEP: f64 = 1.0 / 60.0;
 
@@ -39,15 +45,12 @@ fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
     let outcome = draw_frames(&mut run, config, stop);
-    if matches!(outcome, Err(Error::Stuck { .. })) {
-        // The GPU still uses everything and may never stop: leave it to the end of the process.
-        std::mem::forget(run);
-    }
+    retire(run);
     outcome
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summary> {
-    let frames = config.frames.unwrap_or(DEFAULT_FRAMES);
+    let frames = config.frames.unwrap_or(default_frames(run));
     let mut times = FrameTimes::default();
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -136,6 +139,12 @@ impl Headless {
     pub fn save(&mut self, path: &Path) -> Result<()> {
         let pixels = self.pixels()?;
         write_png(path, self.target.image().extent(), &pixels)
+    }
+}
+
+impl AsMut<Engine> for Headless {
+    fn as_mut(&mut self) -> &mut Engine {
+        &mut self.engine
     }
 }
 

@@ -21,7 +21,8 @@ use crate::render::ColorMap;
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
-pub use engine::{Engine, FrameTiming, Moment, PresentSync};
+pub(crate) use engine::retire;
+pub use engine::{Engine, FrameTiming, Moment, left_running};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub use select::{Choice, DeviceTable};

@@ -15,12 +15,12 @@ use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Window, WindowId};
 
-use super::engine::{Engine, Moment, PresentSync};
+use super::engine::{Engine, Moment, PresentSync, retire};
 use super::headless::announce;
 use super::{Config, DeviceTable, FrameTimes, Stop, Summary};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Picture};
-use crate::vulkan::{Acquired, DeviceDesc, Instance, InstanceDesc, Swapchain};
+use crate::vulkan::{Acquired, DeviceDesc, Flight, Instance, InstanceDesc, Swapchain, SwapchainImage};
 use crate::{Error, Result};
 
 /// The connection to the window system. A process can have one only, but may open one window after another with it.
@@ -65,12 +65,12 @@ pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) ->
     let mut app = App { config, stop, state: None, outcome: None };
     let ran = event_loop.0.run_app_on_demand(&mut app);
     let outcome = app.outcome.take();
-    if matches!(outcome, Some(Err(Error::Stuck { .. }))) {
-        // The GPU still uses everything and may never stop: leave it to the end of the process.
-        std::mem::forget(app.state.take());
-    }
     // Destroys everything; what the layer had to say of that counts too.
-    let log = app.state.take().map(|state| state.log());
+    let log = app.state.take().map(|state| {
+        let log = state.instance.validation_log().clone();
+        retire(state);
+        log
+    });
     match (outcome, ran) {
         (Some(Err(error)), _) => Err(error),
         (_, Err(error)) => Err(Error::Window { what: "the event loop ended", reason: error.to_string() }),
@@ -253,22 +253,14 @@ impl State {
         })
     }
 
-    /// Drops everything but the log of what the validation layer says meanwhile.
-    fn log(self) -> Arc<crate::vulkan::ValidationLog> {
-        self.instance.validation_log().clone()
-    }
-
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     fn redraw(&mut self) -> Result<()> {
         let flight = self.engine.begin()?;
-        let image = match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
-            Acquired::Image(image) => image,
-            Acquired::NotReady => {
-                self.retry = Some(Instant::now() + IDLE);
-                self.skipped += 1;
-                self.rest();
-                return Ok(());
-            }
+        let Some(image) = self.acquire(&flight)? else {
+            self.retry = Some(Instant::now() + IDLE);
+            self.skipped += 1;
+            self.rest();
+            return Ok(());
         };
         self.retry = None;
         let now = Instant::now();
@@ -288,6 +280,22 @@ impl State {
         self.swapchain.present(self.engine.queue(), &image)?;
         self.title.frame(&self.window, now);
         Ok(())
+    }
+
+    /// The next image; twice, because the window may change between remaking the images and asking for one.
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<SwapchainImage>> {
+        for _ in 0..2 {
+            if self.swapchain.is_stale() {
+                // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
+                self.engine.drain()?;
+            }
+            match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
+                Acquired::Image(image) => return Ok(Some(image)),
+                Acquired::NotReady if self.swapchain.is_stale() => {}
+                Acquired::NotReady => break,
+            }
+        }
+        Ok(None)
     }
 
     /// No frame for a while: the pause is no frame time, and the field does not jump after it.
@@ -347,6 +355,12 @@ impl State {
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl AsMut<Engine> for State {
+    fn as_mut(&mut self) -> &mut Engine {
+        &mut self.engine
     }
 }
 

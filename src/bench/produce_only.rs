@@ -45,7 +45,7 @@ pub(super) fn measure(
                 samples.cpu_us.push(enqueued.elapsed().as_secs_f64() * 1e6);
             }
         }
-        fill.wait_idle()?;
+        fill.wait_idle(config.timeout)?;
         index = chunk.end;
         // The first chunk is the warm-up.
         let Some(began) = began else {

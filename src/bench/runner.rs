@@ -9,10 +9,11 @@ use super::produce_only;
 use super::record::{Cell, Distribution, Machine, Report, SCHEMA, Settings, Skipped};
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
-use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Stop};
+use crate::Result;
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Stop, retire};
 use crate::cuda::Context;
 use crate::vulkan::{Instance, InstanceDesc};
-use crate::{Error, Result};
+use crate::wave::Grid;
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
@@ -65,12 +66,14 @@ pub fn run(
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
     for &cell in &plan.cells {
-        match obstacle(cell.strategy, &choice, context.as_ref()) {
+        let obstacle = obstacle(cell.strategy, &choice, context.as_ref());
+        match obstacle.or_else(|| too_large(&cell, &choice)) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
                 let strategy = cell.strategy.name().to_owned();
-                if !skipped.iter().any(|known: &Skipped| known.strategy == strategy) {
-                    skipped.push(Skipped { strategy, reason });
+                let this = Skipped { strategy, reason };
+                if !skipped.contains(&this) {
+                    skipped.push(this);
                 }
             }
         }
@@ -85,7 +88,8 @@ pub fn run(
                 break 'rounds;
             }
             measure(plan, base, cell, samples, &choice, context.as_ref(), stop)?;
-            done += 1;
+            // A stop inside a cell leaves it short.
+            done += usize::from(!stop.requested());
         }
     }
     progress(done, total);
@@ -125,6 +129,14 @@ fn obstacle(strategy: Strategy, choice: &Choice, context: Option<&Arc<Context>>)
     None
 }
 
+/// Why a field cannot be measured here.
+fn too_large(cell: &CellPlan, choice: &Choice) -> Option<String> {
+    let (limit, name) = choice.adapter.info().largest_buffer;
+    let Grid { cols, rows } = cell.grid;
+    (cell.grid.bytes() > limit)
+        .then(|| format!("{cols}x{rows} vertices are more than {limit} bytes ({name})"))
+}
+
 fn measure(
     plan: &Plan,
     base: &Config,
@@ -143,10 +155,7 @@ fn measure(
         _ => {
             let mut run = Headless::quietly(choice, &config)?;
             let outcome = frames(plan, &mut run, samples, stop);
-            if matches!(outcome, Err(Error::Stuck { .. })) {
-                // The GPU still uses everything and may never stop: leave it to the end of the process.
-                std::mem::forget(run);
-            }
+            retire(run);
             outcome?;
         }
     }

@@ -14,7 +14,7 @@ pub enum Strategy {
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer.
     Inline,
-    /// One shared buffer and two binary semaphores, as NVIDIA's samples do.
+    /// One shared buffer and two binary semaphores: the classic scheme.
     Binary,
     /// One shared buffer; the CPU waits for each side.
     CpuSync,

@@ -53,7 +53,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -135,6 +135,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     for path in outputs.into_iter().flatten() {
         note!("wrote {}", path.display());
+    }
+    if report.cells.is_empty() && report.complete {
+        return Err(Error::Unsupported("nothing could be measured here; the reasons stand above".into()));
     }
     if !report.complete {
         return Err(Error::Stopped(

@@ -73,7 +73,7 @@ struct RunArgs {
     /// Draw without a window.
     #[arg(long)]
     headless: bool,
-    /// Stop after so many frames [headless: 120, in a window: none].
+    /// Stop after so many frames [headless: 120, or 20 on a software device; in a window: none].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
     /// The picture's size, or the window's at first.

@@ -53,7 +53,7 @@ impl Context {
 
     /// Names this device in the error of a call.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
-        if (700..=720).contains(&(code as u32)) {
+        if is_sticky(code as u32) {
             self.faulted.store(true, Ordering::Relaxed);
         }
         check(call, &self.info.name, code)
@@ -79,6 +79,12 @@ impl Drop for Context {
         let code = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         self.say_unless_faulted(self.check("cuDevicePrimaryCtxRelease", code));
     }
+}
+
+/// Whether an error code leaves the context unusable: a fault of a kernel or of the device, after which every call
+/// repeats it.
+pub(crate) fn is_sticky(code: u32) -> bool {
+    matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
 }
 
 /// A queue of CUDA work, in order.
@@ -112,13 +118,13 @@ impl Stream {
         &self.context
     }
 
-    /// What a kernel did wrong so far, if one did; does not wait.
-    pub fn check(&self) -> Result<()> {
+    /// Whether everything enqueued is done; does not wait. An error is what a kernel did wrong.
+    pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
         match unsafe { sys::cuStreamQuery(self.raw) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(()),
-            code => self.context.check("cuStreamQuery", code),
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.context.check("cuStreamQuery", code).map(|()| true),
         }
     }
 

@@ -9,6 +9,7 @@ mod driver;
 mod kernel;
 mod memory;
 
+pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Stream};
 pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::{BLOCK, blocks};

@@ -1,4 +1,4 @@
-//! One shared buffer and two binary semaphores: the scheme of NVIDIA's samples.
+//! One shared buffer and two binary semaphores: the classic scheme (NVIDIA's simpleVulkan has it where there are no timelines).
 //!
 //! The GPU waits both ways, as with timelines, but the two sides take turns: each frame pays for two switches between
 //! the CUDA context and the graphics context.
@@ -97,11 +97,7 @@ impl Producer for BinaryHandoff {
         self.fill.time(frame)
     }
 
-    fn check(&self) -> Result<()> {
-        self.fill.check()
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        self.fill.wait_idle()
+    fn is_idle(&self) -> Result<bool> {
+        self.fill.is_idle()
     }
 }

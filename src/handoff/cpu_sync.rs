@@ -21,13 +21,20 @@ pub struct CpuSyncHandoff {
     shared: SharedBuffer,
     slots: [vk::Buffer; 1],
     blocked: Blocked,
+    timeout: Duration,
     device: Device,
     family: u32,
 }
 
 impl CpuSyncHandoff {
     /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
-    pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+    pub fn new(
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        grid: Grid,
+        timeout: Duration,
+    ) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         let fill = Fill::new(context, source, grid)?;
@@ -37,6 +44,7 @@ impl CpuSyncHandoff {
             slots: [shared.vulkan()],
             shared,
             blocked: Blocked::default(),
+            timeout,
             device: device.clone(),
             family: queue.family(),
         })
@@ -47,7 +55,7 @@ impl CpuSyncHandoff {
         // back only after the wait below.
         unsafe { self.fill.enqueue(self.shared.cuda(), frame) }?;
         let began = Instant::now();
-        self.fill.wait_idle()?;
+        self.fill.wait_idle(self.timeout)?;
         self.blocked.add(began.elapsed());
         Ok(())
     }
@@ -95,11 +103,7 @@ impl Producer for CpuSyncHandoff {
         self.fill.time(frame)
     }
 
-    fn check(&self) -> Result<()> {
-        self.fill.check()
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        self.fill.wait_idle()
+    fn is_idle(&self) -> Result<bool> {
+        self.fill.is_idle()
     }
 }

@@ -105,19 +105,15 @@ impl Producer for DeviceCopyHandoff {
         self.fill.time(frame)
     }
 
-    fn check(&self) -> Result<()> {
-        self.fill.check()
+    fn is_idle(&self) -> Result<bool> {
+        self.fill.is_idle()
     }
 
     fn progress(&self) -> Option<String> {
-        self.timelines.progress()
+        self.timelines.progress(self.ring)
     }
 
     fn abandon(&mut self) {
         self.timelines.abandon();
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        self.fill.wait_idle()
     }
 }

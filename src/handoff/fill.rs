@@ -1,11 +1,11 @@
 //! The kernel on its stream: what every hand-off from CUDA has in common.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdeviceptr;
 
-use crate::cuda::{Context, Event, Kernel, KernelSource, Stream};
+use crate::cuda::{Context, Event, Kernel, KernelSource, Stream, is_sticky};
 use crate::producer::Frame;
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -70,20 +70,32 @@ impl Fill {
         (milliseconds >= 0.0).then(|| Duration::from_secs_f64(f64::from(milliseconds) * 1e-3))
     }
 
-    /// An error if the kernel has faulted.
-    pub fn check(&self) -> Result<()> {
-        self.stream.check().map_err(|error| self.blame(error))
+    /// Whether the stream is idle; an error if the kernel has faulted.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.stream.is_idle().map_err(|error| self.blame(error))
     }
 
-    /// Blocks until the stream is idle.
-    pub fn wait_idle(&self) -> Result<()> {
-        self.stream.synchronize().map_err(|error| self.blame(error))
+    /// Blocks until the stream is idle, at most for `timeout`: a kernel may never end, and `cuStreamSynchronize` would
+    /// not come back from that.
+    pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
+        let began = Instant::now();
+        while !self.is_idle()? {
+            if began.elapsed() > timeout {
+                return Err(Error::Stuck {
+                    device: self.stream.context().info().name.clone(),
+                    seconds: timeout.as_secs_f64(),
+                    progress: format!("CUDA did not finish {}", self.name),
+                });
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Once a kernel has faulted, every call on its context fails with the same code: name the kernel, not the call.
     pub fn blame(&self, error: Error) -> Error {
         match error {
-            Error::Cuda { code: 700..=720, .. } => {
+            Error::Cuda { code, .. } if is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }
             other => other,

@@ -22,12 +22,19 @@ pub struct HostCopyHandoff {
     buffer: Buffer,
     slots: [vk::Buffer; 1],
     blocked: Blocked,
+    timeout: Duration,
     device: Device,
 }
 
 impl HostCopyHandoff {
     /// Works with any pair of devices; nothing is shared.
-    pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+    pub fn new(
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        grid: Grid,
+        timeout: Duration,
+    ) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         let make = |label, usage, location| {
@@ -47,6 +54,7 @@ impl HostCopyHandoff {
             slots: [buffer.raw()],
             buffer,
             blocked: Blocked::default(),
+            timeout,
             device: device.clone(),
         })
     }
@@ -55,6 +63,8 @@ impl HostCopyHandoff {
         // SAFETY: CUDA's own memory, 16 bytes a vertex, touched by this stream alone.
         unsafe { self.fill.enqueue(self.own.pointer(), frame) }?;
         let began = Instant::now();
+        // The copy itself would wait too, but not give up.
+        self.fill.wait_idle(self.timeout)?;
         let bytes = self.staging.bytes_mut();
         let bytes = bytes.ok_or_else(|| Error::Unsupported("no host memory for the copy".into()))?;
         self.own.read(self.fill.stream(), bytes)?;
@@ -113,11 +123,7 @@ impl Producer for HostCopyHandoff {
         self.fill.time(frame)
     }
 
-    fn check(&self) -> Result<()> {
-        self.fill.check()
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        self.fill.wait_idle()
+    fn is_idle(&self) -> Result<bool> {
+        self.fill.is_idle()
     }
 }

@@ -1,4 +1,5 @@
-//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore, no ring needed.
+//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore; the ring only
+//! lets frames overlap.
 //!
 //! Two vendor extensions launch CUDA kernels from Vulkan. `VK_NV_cuda_kernel_launch` takes PTX; its predecessor
 //! `VK_NVX_binary_import` takes machine code for the very GPU, which the CUDA driver's linker makes from the PTX. Both
@@ -126,10 +127,6 @@ impl Producer for InlineHandoff {
 
     fn runs_in_queue(&self) -> bool {
         true
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        Ok(())
     }
 }
 

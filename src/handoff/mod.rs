@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`timeline`](TimelineHandoff) | two timelines and a ring: the GPU waits, the CPU never | nothing |
 //! | [`inline`](InlineHandoff) | one command buffer: the CUDA kernel is launched *by Vulkan* | nothing |
-//! | [`binary`](BinaryHandoff) | one buffer, two binary semaphores: as NVIDIA's samples do | nothing |
+//! | [`binary`](BinaryHandoff) | one buffer, two binary semaphores: the classic scheme | nothing |
 //! | [`cpu_sync`](CpuSyncHandoff) | the CPU waits for each side in turn | nothing |
 //! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
 //! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
@@ -20,6 +20,7 @@ mod inline;
 mod timeline;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Result;
 use crate::cuda::{Context, KernelSource};
@@ -42,9 +43,10 @@ pub enum Handoff {
     /// A ring of shared buffers and two timeline semaphores; the GPU waits.
     #[default]
     Timeline,
-    /// The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import); falls back to timeline.
+    /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import); falls back to
+    /// timeline.
     Inline,
-    /// One shared buffer and two binary semaphores, as NVIDIA's samples do.
+    /// One shared buffer and two binary semaphores: the classic scheme.
     Binary,
     /// A shared buffer; the CPU waits for each side.
     CpuSync,
@@ -67,7 +69,7 @@ impl Handoff {
         }
     }
 
-    /// Makes the producer. `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    /// Makes the producer; `timeout` bounds the waits of those that make the CPU wait. `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
     pub fn make(
         self,
         queue: &Queue,
@@ -75,14 +77,15 @@ impl Handoff {
         source: &KernelSource,
         grid: Grid,
         ring: Ring,
+        timeout: Duration,
     ) -> Result<Box<dyn Producer>> {
         Ok(match self {
             Self::Timeline => Box::new(TimelineHandoff::new(queue, context, source, grid, ring)?),
             Self::Inline => Box::new(InlineHandoff::new(queue, context, source, grid, ring)?),
             Self::Binary => Box::new(BinaryHandoff::new(queue, context, source, grid)?),
-            Self::CpuSync => Box::new(CpuSyncHandoff::new(queue, context, source, grid)?),
+            Self::CpuSync => Box::new(CpuSyncHandoff::new(queue, context, source, grid, timeout)?),
             Self::DeviceCopy => Box::new(DeviceCopyHandoff::new(queue, context, source, grid, ring)?),
-            Self::HostCopy => Box::new(HostCopyHandoff::new(queue, context, source, grid)?),
+            Self::HostCopy => Box::new(HostCopyHandoff::new(queue, context, source, grid, timeout)?),
         })
     }
 }

@@ -108,20 +108,16 @@ impl Producer for TimelineHandoff {
         self.fill.time(frame)
     }
 
-    fn check(&self) -> Result<()> {
-        self.fill.check()
+    fn is_idle(&self) -> Result<bool> {
+        self.fill.is_idle()
     }
 
     fn progress(&self) -> Option<String> {
-        self.timelines.progress()
+        self.timelines.progress(self.ring)
     }
 
     fn abandon(&mut self) {
         self.timelines.abandon();
-    }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        self.fill.wait_idle()
     }
 }
 
@@ -161,9 +157,9 @@ impl Timelines {
         }
     }
 
-    pub(super) fn progress(&self) -> Option<String> {
+    pub(super) fn progress(&self, ring: Ring) -> Option<String> {
         let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
-        let late = if ready < self.promised { "CUDA" } else { "Vulkan" };
+        let late = late_side(ring, ready, self.promised, free);
         let promised = self.promised;
         Some(format!(
             "{late} did not signal: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"
@@ -171,7 +167,33 @@ impl Timelines {
     }
 
     pub(super) fn abandon(&self) {
-        // A value that CUDA has signalled already is an error here, and needs no letting go.
+        // Nothing can be returned, and without it the queue only stays busy.
         let _ = self.ready.signal_from_host(self.promised);
+    }
+}
+
+/// Who keeps the other waiting. CUDA's next frame is number `ready`; it may itself wait for a slot.
+fn late_side(ring: Ring, ready: u64, promised: u64, free: u64) -> &'static str {
+    let first_of_batch = ready - ready % ring.batch() as u64;
+    let waits = ring.turn(first_of_batch).wait_free.is_some_and(|value| free < value);
+    if ready < promised && !waits { "CUDA" } else { "Vulkan" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_late_side_is_the_one_that_the_other_waits_for() {
+        let ring = Ring::new(3).unwrap();
+        // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.
+        assert_eq!(late_side(ring, 0, 3, 0), "CUDA");
+        assert_eq!(late_side(ring, 3, 3, 0), "Vulkan");
+        assert_eq!(late_side(ring, 3, 4, 0), "Vulkan");
+        assert_eq!(late_side(ring, 3, 4, 1), "CUDA");
+        // A batch waits for its last slot.
+        let batched = ring.with_batch(3).unwrap();
+        assert_eq!(late_side(batched, 3, 6, 2), "Vulkan");
+        assert_eq!(late_side(batched, 4, 6, 3), "CUDA");
     }
 }

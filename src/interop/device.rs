@@ -1,7 +1,8 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
 //! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
-//! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`.
+//! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
+//! (drivers before CUDA 11.4 have only `cuDeviceGetUuid`).
 
 use std::fmt;
 

@@ -15,7 +15,7 @@
 //! Vulkan queue                      wait ready ≥ n+1 at the stage that reads ┘ ─ acquire ─ draw ─ release ─ signal free = n+1
 //! ```
 //!
-//! The CPU enqueues both lines and waits for neither.
+//! The CPU enqueues both lines and waits for neither; it stops only when it is K frames ahead (`vulkan::Pacer`).
 
 pub mod device;
 pub mod handle;

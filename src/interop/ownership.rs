@@ -2,7 +2,8 @@
 //!
 //! A semaphore orders the two sides; it does not by itself say that Vulkan's caches must look again. For that Vulkan has
 //! queue family ownership transfers, with `VK_QUEUE_FAMILY_EXTERNAL` standing for everything outside this device
-//! ("Queue Family Ownership Transfer" in the specification).
+//! ("Queue Family Ownership Transfer" in the specification). CUDA needs no counterpart: its signal makes what it wrote
+//! available, and its wait makes what Vulkan wrote visible.
 
 use ash::vk;
 

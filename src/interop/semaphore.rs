@@ -1,11 +1,15 @@
 //! Step 4: a timeline semaphore that both APIs wait for and signal, on the GPU.
 //!
 //! A timeline is a 64-bit counter that only grows. Waiting for a value that nobody has promised yet is allowed, so each
-//! side can enqueue its half of a frame without asking the other. One side signals, the other waits: with two signallers
-//! the values could not be strictly increasing (`VUID-VkSubmitInfo2-semaphore-03882`).
+//! side can enqueue its half of a frame without asking the other. Each timeline here has one signaller, and the other
+//! side waits: with two signallers that run ahead of each other the values could not be strictly increasing
+//! (`VUID-VkSubmitInfo2-semaphore-03882`). NVIDIA's simpleVulkan shares one timeline between both, which is valid only
+//! because its two sides strictly alternate.
 //!
 //! A binary semaphore has no counter: each signal is for one wait, which must be enqueued after it. [`SharedBinary`] is
-//! here for comparison; it is what NVIDIA's samples use.
+//! here for comparison.
+//!
+//! Both kinds are exported as the same `OPAQUE_FD`; which kind the descriptor stands for is what CUDA must be told.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -192,14 +196,16 @@ impl SharedTimeline {
         vk::SemaphoreSubmitInfo::default().semaphore(self.exported.raw).value(value).stage_mask(stage)
     }
 
-    /// Sets the counter from the CPU. For giving up: when CUDA will never signal, this lets go what waits in Vulkan.
-    ///
-    /// # Errors
-    /// The value is not above the counter's, or the device is lost.
-    pub fn signal_from_host(&self, value: u64) -> Result<()> {
+    /// Sets the counter from the CPU; does nothing where it is there already. For giving up: when CUDA has failed and will
+    /// never signal, this lets go what waits in Vulkan.
+    pub(crate) fn signal_from_host(&self, value: u64) -> Result<()> {
         let device = &self.exported.device;
+        if self.value()? >= value {
+            return Ok(());
+        }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.exported.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device.
+        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and CUDA, its only other
+        // signaller, has failed.
         unsafe { device.raw().signal_semaphore(&info) }.map_err(device.failed("vkSignalSemaphore"))
     }
 

@@ -88,10 +88,6 @@ impl Producer for ComputeProducer {
     fn runs_in_queue(&self) -> bool {
         true
     }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// The compute pipeline, with one descriptor set a slot.

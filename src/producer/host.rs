@@ -83,8 +83,4 @@ impl Producer for HostProducer {
     fn owner(&self) -> Owner {
         Owner::Queue
     }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }

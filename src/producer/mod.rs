@@ -18,7 +18,7 @@ use std::time::Duration;
 use ash::vk;
 
 use crate::interop::ownership::{Access, Owner};
-use crate::vulkan::{Device, Queue, pipeline_barrier, read_buffer};
+use crate::vulkan::{Device, pipeline_barrier};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -74,9 +74,9 @@ pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_r
 
 /// Fills the slots of a ring. See the [module](self) for the order of calls.
 ///
-/// Before it is dropped, [`Producer::wait_idle`] must have returned and the Vulkan queue must be idle.
+/// Before it is dropped, it and the Vulkan queue must be idle.
 pub trait Producer {
-    /// Its name on the command line.
+    /// Its name for people.
     fn name(&self) -> &'static str;
 
     /// The slots that the renderer may read, in ring order.
@@ -123,9 +123,10 @@ pub trait Producer {
         None
     }
 
-    /// An error if what it enqueued has failed meanwhile: a kernel that faulted, say. Does not wait.
-    fn check(&self) -> Result<()> {
-        Ok(())
+    /// Whether nothing of its own is running (what runs on the Vulkan queue is the queue's affair); does not wait. An
+    /// error if what it enqueued has failed: a kernel that faulted, say.
+    fn is_idle(&self) -> Result<bool> {
+        Ok(true)
     }
 
     /// How far its side has come, in words, for the error of a run that got stuck.
@@ -135,9 +136,6 @@ pub trait Producer {
 
     /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.
     fn abandon(&mut self) {}
-
-    /// Blocks until nothing of its own is running (what runs on the Vulkan queue is the queue's affair).
-    fn wait_idle(&mut self) -> Result<()>;
 }
 
 /// Records one buffer barrier.
@@ -152,6 +150,9 @@ pub(crate) fn barrier(device: &Device, commands: vk::CommandBuffer, barrier: vk:
 /// # Errors
 /// Names the limit and the largest square grid that fits.
 pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
+    if grid.cols < 2 || grid.rows < 2 {
+        return Err(Error::Usage(format!("a field of {}x{} vertices has no surface", grid.cols, grid.rows)));
+    }
     let (limit, name) = device.info().largest_buffer;
     if grid.bytes() <= limit {
         return Ok(());
@@ -168,19 +169,6 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
         grid.rows,
         grid.bytes()
     )
-}
-
-/// Reads a slot back to the CPU. Waits for both APIs; for tests, and for checking results.
-pub fn read_slot(
-    producer: &mut dyn Producer,
-    queue: &mut Queue,
-    slot: usize,
-    grid: Grid,
-) -> Result<Vec<Vertex>> {
-    producer.wait_idle()?;
-    queue.wait_idle()?;
-    let bytes = read_buffer(queue, producer.slots()[slot], grid.bytes(), producer.owner())?;
-    Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
 }
 
 #[cfg(test)]

@@ -53,8 +53,4 @@ impl Producer for StillProducer {
     fn owner(&self) -> Owner {
         Owner::Queue
     }
-
-    fn wait_idle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }

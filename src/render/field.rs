@@ -213,7 +213,7 @@ impl FieldRenderer {
                 vk::ImageAspectFlags::DEPTH,
                 undefined(depth_writes),
                 (
-                    vk::ImageLayout::DEPTH_ATTACHMENT_OPTIMAL,
+                    vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
                     (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
                 ),
             ),
@@ -242,7 +242,7 @@ impl FieldRenderer {
             .store_op(vk::AttachmentStoreOp::DONT_CARE)];
         let depth = vk::RenderingAttachmentInfo::default()
             .image_view(attachments.depth.view())
-            .image_layout(vk::ImageLayout::DEPTH_ATTACHMENT_OPTIMAL)
+            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
             .load_op(vk::AttachmentLoadOp::CLEAR)
             .store_op(vk::AttachmentStoreOp::DONT_CARE)
             .clear_value(vk::ClearValue {

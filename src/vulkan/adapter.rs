@@ -251,27 +251,30 @@ fn supports_inline(
     api_version: u32,
     has: &dyn Fn(&'static std::ffi::CStr) -> bool,
 ) -> Option<InlineSupport> {
-    let found = [InlineSupport::KernelLaunch, InlineSupport::BinaryImport]
-        .into_iter()
-        .find(|support| has(support.extension()))?;
+    let listed = |support: &InlineSupport| has(support.extension());
     let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
     let mut launches = vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default();
     if api_version >= vk::API_VERSION_1_2 {
         let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut addresses);
-        if found == InlineSupport::KernelLaunch {
+        if listed(&InlineSupport::KernelLaunch) {
             features = features.push_next(&mut launches);
         }
         // SAFETY: `raw` was enumerated from this live instance; the chain is of local structures.
         unsafe { vk.get_physical_device_features2(raw, &mut features) };
     }
-    let launches = found == InlineSupport::BinaryImport || launches.cuda_kernel_launch_features == vk::TRUE;
-    (addresses.buffer_device_address == vk::TRUE && launches).then_some(found)
+    [InlineSupport::KernelLaunch, InlineSupport::BinaryImport]
+        .into_iter()
+        .filter(|_| addresses.buffer_device_address == vk::TRUE)
+        .filter(|support| {
+            *support == InlineSupport::BinaryImport || launches.cuda_kernel_launch_features == vk::TRUE
+        })
+        .find(listed)
 }
 
 /// The same usage that the ring's buffers have: the answer may depend on it.
 fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
     let info = vk::PhysicalDeviceExternalBufferInfo::default()
-        .usage(vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC)
+        .usage(crate::producer::SLOT_USAGE)
         .handle_type(handle::MEMORY);
     let mut answer = vk::ExternalBufferProperties::default();
     // SAFETY: `raw` was enumerated from this live instance.

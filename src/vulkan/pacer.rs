@@ -26,7 +26,7 @@ struct Slot {
 
 /// Bounds the frames in flight.
 ///
-/// The CPU waits here and nowhere else, and only on a value that *Vulkan* signals: such a wait returns at once,
+/// With the timeline hand-off this is where the CPU waits for the GPU, and only on a value that *Vulkan* signals: such a wait returns at once,
 /// where a host wait on a value that CUDA signals was seen to return up to 10 ms late.
 pub struct Pacer {
     device: Device,
@@ -97,8 +97,8 @@ impl Pacer {
 
     /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
     ///
-    /// While it waits, it calls `alive` ten times a second with the time since the wait began; an error of `alive`
-    /// ends the wait.
+    /// While it waits, it calls `alive` ten times a second with the time since a frame was last finished (or the wait
+    /// began); an error of `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
         let depth = self.slots.len() as u64;
         // The frame that used this flight before was number `submitted - depth`, which signals that number plus 1.
@@ -139,18 +139,25 @@ impl Pacer {
     }
 
     fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
-        if self.finished()? >= value {
+        let mut finished = self.finished()?;
+        if finished >= value {
             return Ok(());
         }
         self.blocking_waits += 1;
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        let began = Instant::now();
+        let mut since = Instant::now();
         loop {
             // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
             match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP_NS) } {
                 Ok(()) => return Ok(()),
-                Err(vk::Result::TIMEOUT) => alive(began.elapsed())?,
+                Err(vk::Result::TIMEOUT) => {
+                    let now = self.finished()?;
+                    if now > finished {
+                        (finished, since) = (now, Instant::now());
+                    }
+                    alive(since.elapsed())?;
+                }
                 Err(result) => return Err(self.device.failed("vkWaitSemaphores")(result)),
             }
         }

@@ -118,6 +118,11 @@ impl Swapchain {
         self.rebuilds
     }
 
+    /// Whether the next acquire remakes the images, for which it waits until the queue is idle.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
     /// Says that the window changed; the next acquire remakes the images.
     pub fn invalidate(&mut self) {
         self.stale = true;
@@ -127,39 +132,38 @@ impl Swapchain {
     ///
     /// Comes before anything else of the frame, so that a frame that is skipped leaves no semaphore half used.
     pub fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
-        // Twice, because the window may change between the rebuild and the acquire; then the next redraw tries again.
-        for _ in 0..2 {
-            if self.stale && !self.rebuild(queue)? {
-                return Ok(Acquired::NotReady);
-            }
-            // SAFETY: a live swapchain; `acquired` is unsignalled and nobody waits on it.
-            let result = unsafe {
-                self.device.swapchain()?.acquire_next_image(
-                    self.raw,
-                    ACQUIRE_TIMEOUT_NS,
-                    acquired,
-                    vk::Fence::null(),
-                )
-            };
-            match result {
-                Ok((index, suboptimal)) => {
-                    // A suboptimal image is still to be drawn on: its semaphore will be signalled.
-                    self.stale = suboptimal;
-                    let target = &self.images[index as usize];
-                    return Ok(Acquired::Image(SwapchainImage {
-                        index,
-                        image: target.image,
-                        view: target.view,
-                        extent: self.extent,
-                        rendered: target.rendered,
-                    }));
-                }
-                Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
-                Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => break,
-                Err(result) => return Err(self.device.failed("vkAcquireNextImageKHR")(result)),
-            }
+        if self.stale && !self.rebuild(queue)? {
+            return Ok(Acquired::NotReady);
         }
-        Ok(Acquired::NotReady)
+        // SAFETY: a live swapchain; `acquired` is unsignalled and nobody waits on it.
+        let result = unsafe {
+            self.device.swapchain()?.acquire_next_image(
+                self.raw,
+                ACQUIRE_TIMEOUT_NS,
+                acquired,
+                vk::Fence::null(),
+            )
+        };
+        match result {
+            Ok((index, suboptimal)) => {
+                // A suboptimal image is still to be drawn on: its semaphore will be signalled.
+                self.stale = suboptimal;
+                let target = &self.images[index as usize];
+                Ok(Acquired::Image(SwapchainImage {
+                    index,
+                    image: target.image,
+                    view: target.view,
+                    extent: self.extent,
+                    rendered: target.rendered,
+                }))
+            }
+            Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {
+                self.stale = true;
+                Ok(Acquired::NotReady)
+            }
+            Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(Acquired::NotReady),
+            Err(result) => Err(self.device.failed("vkAcquireNextImageKHR")(result)),
+        }
     }
 
     /// Shows an acquired image once its `rendered` semaphore is signalled.
