@@ -140,7 +140,7 @@ impl Engine {
         outcome
     }
 
-    /// The times of the frame whose resources [`Engine::begin`] has just handed out again.
+    /// The times of the frame whose resources the frame at hand has taken over.
     pub fn finished(&self) -> Option<FrameTiming> {
         self.finished
     }
