@@ -84,7 +84,7 @@ pub struct Cell {
     pub kernel_us: Option<f64>,
     /// The draw alone, by Vulkan timestamps; absent where nothing is drawn.
     pub draw_us: Option<f64>,
-    /// CPU time from the begin of a frame's recording to the end of its submission, waits left out.
+    /// CPU time to produce, record and submit a frame, waits left out.
     pub cpu_us: Distribution,
     /// How often the CPU had to wait, per frame.
     pub blocking_waits: f64,

@@ -77,7 +77,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
     )?;
     writeln!(
         f,
-        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA meanwhile. CPU: recording to submission."
+        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA meanwhile. CPU: to produce, record and submit."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {

@@ -86,7 +86,7 @@ impl Driver {
             return Err(Error::Missing {
                 what: "the CUDA driver",
                 reason: "libcuda could not be opened".into(),
-                hint: "install NVIDIA's driver, or run with --producer compute",
+                hint: "install NVIDIA's driver",
             });
         }
         for name in SYMBOLS {
