@@ -57,7 +57,7 @@ fn page(report: &Report) -> Markup {
                     @if !report.complete {
                         p.banner role="status" {
                             strong { "Incomplete. " }
-                            "The run was stopped before its last round: every cell has fewer frames than planned."
+                            "The run was stopped before its last round: cells may have fewer frames than planned."
                         }
                     }
                     @if report.machine.build == "debug" {
@@ -320,7 +320,7 @@ impl<'a> View<'a> {
         html! {
             h2 { "All cells" }
             p.soft {
-                "Overhead: frame - kernel - draw. CPU: from recording to submission, waits left out. Bold: the fastest of its grid. "
+                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, waits left out. Bold: the fastest of its grid. "
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."
             }

@@ -23,7 +23,7 @@ impl fmt::Display for Table<'_> {
         if !report.complete {
             writeln!(
                 f,
-                "\nINCOMPLETE: the run was stopped before its last round; every cell has fewer frames than planned."
+                "\nINCOMPLETE: the run was stopped before its last round; cells may have fewer frames than planned."
             )?;
         }
         cells(f, &report.cells)?;
