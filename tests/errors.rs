@@ -295,8 +295,8 @@ fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // Whenever it comes: before the first frame or between two.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    // Long after the handler is in place, which is the first thing that the program does.
+    std::thread::sleep(std::time::Duration::from_secs(2));
     // A shell has `kill` built in; the program of that name is not on every system.
     let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", child.id())]).status().unwrap();
     assert!(killed.success() && child.wait().is_ok());
