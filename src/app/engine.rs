@@ -268,16 +268,24 @@ impl Engine {
         if self.stuck {
             return false;
         }
-        // A producer that has failed keeps nobody waiting: it lets go, and what it enqueued will not run.
-        let failed = self.producer.is_idle().is_err();
-        if failed {
-            self.producer.abandon();
-        }
-        let patience = self.timeout;
-        let drained = self.pacer.wait_all(|since| match since < patience {
-            true => Ok(()),
-            false => Err(Error::Unsupported("still waiting".into())),
+        // A producer that fails, now or meanwhile, must keep nobody waiting: it lets go, and what it enqueued will not run.
+        let (producer, patience) = (&mut self.producer, self.timeout);
+        let mut let_go = || {
+            let failed = producer.is_idle().is_err();
+            if failed {
+                producer.abandon();
+            }
+            failed
+        };
+        let_go();
+        let drained = self.pacer.wait_all(|since| {
+            let_go();
+            match since < patience {
+                true => Ok(()),
+                false => Err(Error::Unsupported("still waiting".into())),
+            }
         });
+        let failed = let_go();
         let vulkan = match drained {
             Ok(()) => self.queue.wait_idle().is_ok(), // Presents are left.
             // A lost device runs nothing any more.
