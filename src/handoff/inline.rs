@@ -17,8 +17,8 @@ use gpu_allocator::MemoryLocation;
 use crate::cuda::{Context, KernelSource, cubin};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
-use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier};
+use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, barrier, check_grid, own_slots};
+use crate::vulkan::{Buffer, Device, Queue, buffer_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -66,10 +66,8 @@ impl InlineHandoff {
         let device = queue.device();
         check_grid(device, grid)?;
         let module = Module::new(device, context, source)?;
-        let usage = SLOT_USAGE | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
-        let size = grid.bytes();
-        let desc = BufferDesc { label: "a slot of the ring", size, usage, location: MemoryLocation::GpuOnly };
-        let buffers = (0..ring.depth()).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
+        let addressed = vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+        let buffers = own_slots(device, grid, ring, addressed, MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
         let address = |&slot| {
             let info = vk::BufferDeviceAddressInfo::default().buffer(slot);

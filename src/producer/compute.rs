@@ -3,11 +3,11 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
+use super::{DRAW_READS, Frame, FrameSync, Producer, check_grid, own_slots};
 use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::vulkan::{Buffer, BufferDesc, Device, ShaderModule, buffer_barrier, pipeline_barrier};
+use crate::vulkan::{Buffer, Device, ShaderModule, buffer_barrier, pipeline_barrier};
 use crate::wave::{self, Grid};
 
 /// Threads in a workgroup, as in `shaders/wave.wgsl`.
@@ -27,19 +27,7 @@ impl ComputeProducer {
     /// Works on every Vulkan device.
     pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
         check_grid(device, grid)?;
-        let buffers = (0..ring.depth())
-            .map(|_| {
-                Buffer::new(
-                    device,
-                    &BufferDesc {
-                        label: "a slot of the ring",
-                        size: grid.bytes(),
-                        usage: SLOT_USAGE,
-                        location: MemoryLocation::GpuOnly,
-                    },
-                )
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
         Ok(Self { pipeline: Pipeline::new(device, &slots)?, buffers, slots, grid })
     }

@@ -4,10 +4,10 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
-use super::{Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
+use super::{Frame, FrameSync, Producer, check_grid, own_slots};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::vulkan::{Buffer, BufferDesc, Device};
+use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Vertex};
 use crate::{Error, Result};
 
@@ -23,19 +23,7 @@ impl HostProducer {
     /// Works on every Vulkan device.
     pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
         check_grid(device, grid)?;
-        let buffers = (0..ring.depth())
-            .map(|_| {
-                Buffer::new(
-                    device,
-                    &BufferDesc {
-                        label: "a slot of the ring",
-                        size: grid.bytes(),
-                        usage: SLOT_USAGE,
-                        location: MemoryLocation::CpuToGpu,
-                    },
-                )
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::CpuToGpu)?;
         Ok(Self { slots: buffers.iter().map(Buffer::raw).collect(), buffers, grid, device: device.clone() })
     }
 }

@@ -16,9 +16,11 @@ mod still;
 use std::time::Duration;
 
 use ash::vk;
+use gpu_allocator::MemoryLocation;
 
+use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner};
-use crate::vulkan::{Device, pipeline_barrier};
+use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -143,6 +145,19 @@ pub(crate) fn barrier(device: &Device, commands: vk::CommandBuffer, barrier: vk:
     // SAFETY: producers record outside a render pass, into a command buffer that is being recorded, and the barrier
     // names one of their own slots.
     unsafe { pipeline_barrier(device, commands, &[barrier], &[]) };
+}
+
+/// A ring's slots in memory of Vulkan's own: a buffer each for the whole grid, with `more` uses besides [`SLOT_USAGE`].
+pub(crate) fn own_slots(
+    device: &Device,
+    grid: Grid,
+    ring: Ring,
+    more: vk::BufferUsageFlags,
+    location: MemoryLocation,
+) -> Result<Vec<Buffer>> {
+    let (size, usage) = (grid.bytes(), SLOT_USAGE | more);
+    let desc = BufferDesc { label: "a slot of the ring", size, usage, location };
+    (0..ring.depth()).map(|_| Buffer::new(device, &desc)).collect()
 }
 
 /// Refuses a field that one slot cannot hold, before anything is allocated.
