@@ -11,6 +11,7 @@
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
 //! | [`mod@bench`] | what each hand-off costs, measured |
+//! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
 //!
@@ -29,6 +30,7 @@ pub mod interop;
 pub mod producer;
 pub mod render;
 pub mod report;
+pub mod trace;
 pub mod vulkan;
 pub mod wave;
 mod whole_file;

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use tracing::trace_span;
 
 use super::{Choice, Config, ProducerKind, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
 use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, StillProducer};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
+use crate::trace::{Recorder, Track};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
@@ -27,6 +29,8 @@ pub struct Engine {
     finished: Option<FrameTiming>,
     grid: Grid,
     timeout: Duration,
+    /// Collects when everything was, for `--trace`.
+    recorder: Option<Recorder>,
     /// The watchdog has given up: nothing is worth waiting for any more.
     stuck: bool,
 }
@@ -112,6 +116,7 @@ impl Engine {
             finished: None,
             grid: config.grid,
             timeout: config.timeout,
+            recorder: None,
             stuck: false,
         })
     }
@@ -120,9 +125,9 @@ impl Engine {
     pub(crate) fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
-        let flight = self.pacer.begin(|since| watchdog.look(since));
+        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
-        self.finished = self.begun[flight.index].take().map(|begun| self.timing(&flight, begun));
+        self.finished = self.collect(flight.index);
         Ok(flight)
     }
 
@@ -145,15 +150,24 @@ impl Engine {
         self.finished
     }
 
-    fn timing(&self, flight: &Flight, begun: Begun) -> FrameTiming {
-        let marks = self.timestamps.as_ref().and_then(|timestamps| timestamps.read(flight.index));
+    /// The times of the frame that used a flight, once the GPU is done with it.
+    fn collect(&mut self, flight: usize) -> Option<FrameTiming> {
+        let begun = self.begun[flight].take()?;
+        let marks = self.timestamps.as_ref().and_then(|timestamps| timestamps.read(flight));
+        if let (Some(recorder), Some(marks)) = (&mut self.recorder, marks) {
+            recorder.add(&*self.producer, begun.frame, flight, marks);
+        }
+        Some(self.timing(marks, begun))
+    }
+
+    fn timing(&self, marks: Option<[f64; 3]>, begun: Begun) -> FrameTiming {
         let between = |from: usize, to: usize| {
             marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
         };
         let in_queue = || between(BEGIN, DRAW).filter(|_| self.producer.runs_in_queue());
         FrameTiming {
             frame: begun.frame,
-            kernel: self.producer.kernel_time(begun.frame).or_else(in_queue),
+            kernel: self.producer.fill().and_then(|fill| fill.time(begun.frame)).or_else(in_queue),
             draw: between(DRAW, END),
             end_ns: marks.map(|marks| marks[END]),
             cpu: begun.cpu,
@@ -186,9 +200,10 @@ impl Engine {
             self.drain()?;
             self.renderer.resize(picture.extent)?;
         }
-        let produced = self.producer.produce(&frame);
+        let produced = trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame));
         self.noting(produced)?;
-        self.record(flight, &frame, camera, picture)?;
+        trace_span!("record", frame = frame.index)
+            .in_scope(|| self.record(flight, &frame, camera, picture))?;
 
         let sync = self.producer.sync(&frame);
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
@@ -208,7 +223,7 @@ impl Engine {
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(signals.as_slice());
         // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
-        unsafe { self.queue.submit(&batch) }?;
+        trace_span!("submit", frame = frame.index).in_scope(|| unsafe { self.queue.submit(&batch) })?;
         self.pacer.end();
         let waited = self.producer.blocked().time - blocked.time;
         let cpu = began.elapsed().saturating_sub(waited);
@@ -235,9 +250,19 @@ impl Engine {
         self.producer.record_before_draw(commands, frame);
         mark(DRAW);
         let slot = self.producer.slot_of(frame.index);
+        let recorder = self.recorder.as_ref().filter(|recorder| recorder.wants());
+        if let Some(recorder) = recorder {
+            recorder.reset(commands, flight.index);
+        }
+        let mark_slice = |slice| {
+            if let Some(recorder) = recorder {
+                recorder.mark(commands, flight.index, slice);
+            }
+        };
+        let between = recorder.map(|_| &mark_slice as &dyn Fn(usize));
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
         // picture is the caller's to draw on.
-        unsafe { self.renderer.record(commands, flight.index, slot, camera, picture) }?;
+        unsafe { self.renderer.record(commands, flight.index, slot, camera, picture, between) }?;
         mark(END);
         self.producer.record_after_draw(commands, frame);
         // SAFETY: recording.
@@ -249,6 +274,27 @@ impl Engine {
         self.drain()?;
         let idle = self.producer_idle();
         self.noting(idle)
+    }
+
+    /// Traces the frames from now on, at most `most` of them; see [`crate::trace`]. Brings both sides to rest.
+    pub(crate) fn start_trace(&mut self, most: usize) -> Result<()> {
+        self.finish()?;
+        // What was drawn before is not part of it.
+        self.begun.fill(None);
+        let recorder = Recorder::new(&mut self.queue, &*self.producer, self.pacer.depth(), most)?;
+        self.recorder = Some(recorder);
+        Ok(())
+    }
+
+    /// Ends the trace, if there is one, and gives what it collected.
+    pub(crate) fn end_trace(&mut self, name: String) -> Result<Option<Track>> {
+        self.finish()?;
+        // In the order in which they were drawn.
+        for frame in self.pacer.submitted()..self.pacer.submitted() + self.pacer.depth() as u64 {
+            self.collect((frame % self.pacer.depth() as u64) as usize);
+        }
+        let device = self.queue.device();
+        Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, &*self.producer)))
     }
 
     /// Waits for what the producer has enqueued, ahead of its time perhaps.

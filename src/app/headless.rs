@@ -6,6 +6,7 @@ use std::time::Instant;
 use ash::vk;
 
 use super::engine::{Engine, Moment, retire};
+use super::traced::Traced;
 use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
@@ -32,21 +33,33 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
     }
+    let traced = Traced::begin(config)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
-    let mut summary = draw(instance, config, stop)?;
+    let mut summary = draw(instance, config, traced, stop)?;
     // Everything is destroyed now; what the layer had to say of that counts too.
     log.verdict()?;
     summary.validation = summary.validation.map(|_| log.warnings());
     Ok(summary)
 }
 
-fn draw(instance: Instance, config: &Config, stop: &Stop) -> Result<Summary> {
+fn draw(instance: Instance, config: &Config, traced: Option<Traced>, stop: &Stop) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
-    let outcome = draw_frames(&mut run, config, stop);
+    let outcome = draw_traced(&mut run, config, traced, stop);
     retire(run);
     outcome
+}
+
+fn draw_traced(run: &mut Headless, config: &Config, traced: Option<Traced>, stop: &Stop) -> Result<Summary> {
+    if let Some(traced) = &traced {
+        traced.follow(&mut run.engine)?;
+    }
+    let summary = draw_frames(run, config, stop)?;
+    if let Some(traced) = traced {
+        traced.end(&mut run.engine)?;
+    }
+    Ok(summary)
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summary> {

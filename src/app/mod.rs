@@ -5,6 +5,7 @@ mod headless;
 mod picture_file;
 mod select;
 mod summary;
+mod traced;
 mod windowed;
 
 use std::path::PathBuf;
@@ -67,6 +68,8 @@ pub struct Config {
     pub frames: Option<u64>,
     /// Where a headless run puts its last picture.
     pub output: Option<PathBuf>,
+    /// Where to write a trace of the first frames: see [`crate::trace`].
+    pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
     /// The colours.
@@ -91,6 +94,7 @@ impl Default for Config {
             size: vk::Extent2D { width: 1280, height: 720 },
             frames: None,
             output: None,
+            trace: None,
             present: PresentMode::Fifo,
             color_map: ColorMap::default(),
             speed: 1.0,

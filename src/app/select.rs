@@ -47,6 +47,7 @@ pub struct Choice {
 impl DeviceTable {
     /// Asks both APIs. A missing CUDA driver is no error here: it becomes every row's reason.
     pub fn query(instance: &Instance, surface: Option<&Surface>) -> Result<Self> {
+        let _span = tracing::trace_span!("devices").entered();
         let driver = Driver::load();
         let cuda = match &driver {
             // A driver that lists no device says so in every row, like a missing one.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use tracing::trace_span;
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
 use winit::error::EventLoopError;
@@ -17,6 +18,7 @@ use winit::window::{Window, WindowId};
 
 use super::engine::{Engine, Moment, PresentSync, retire};
 use super::headless::announce;
+use super::traced::Traced;
 use super::{Config, DeviceTable, FrameTimes, Stop, Summary};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Picture};
@@ -62,7 +64,8 @@ fn words(error: &EventLoopError) -> String {
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included.
 pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
-    let mut app = App { config, stop, state: None, outcome: None };
+    let traced = Traced::begin(config)?;
+    let mut app = App { config, stop, traced, state: None, outcome: None };
     let ran = event_loop.0.run_app_on_demand(&mut app);
     let outcome = app.outcome.take();
     // Destroys everything; what the layer had to say of that counts too.
@@ -91,6 +94,7 @@ pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) ->
 struct App<'a> {
     config: &'a Config,
     stop: &'a Stop,
+    traced: Option<Traced>,
     state: Option<State>,
     outcome: Option<Result<Summary>>,
 }
@@ -111,6 +115,9 @@ impl App<'_> {
         self.attempt(event_loop, |app| {
             if let Some(state) = &mut app.state {
                 state.engine.finish()?;
+                if let Some(traced) = app.traced.take() {
+                    traced.end(&mut state.engine)?;
+                }
                 let times = std::mem::take(&mut state.times);
                 app.outcome = Some(Ok(state.engine.summary(times, state.skipped)));
             }
@@ -131,7 +138,11 @@ impl ApplicationHandler for App<'_> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.state.is_none() {
             self.attempt(event_loop, |app| {
-                app.state = Some(State::new(event_loop, app.config)?);
+                let mut state = State::new(event_loop, app.config)?;
+                if let Some(traced) = &app.traced {
+                    traced.follow(&mut state.engine)?;
+                }
+                app.state = Some(state);
                 Ok(())
             });
         }
@@ -256,7 +267,7 @@ impl State {
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     fn redraw(&mut self) -> Result<()> {
         let flight = self.engine.begin()?;
-        let Some(image) = self.acquire(&flight)? else {
+        let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
             self.retry = Some(Instant::now() + IDLE);
             self.skipped += 1;
             self.rest();
@@ -277,7 +288,7 @@ impl State {
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
         self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, Some(present))?;
         self.window.pre_present_notify();
-        self.swapchain.present(self.engine.queue(), &image)?;
+        trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
         self.title.frame(&self.window, now);
         Ok(())
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::latency::Latency;
 use super::record::{Cell, Report, SCHEMA};
+use super::startup::Startup;
 use crate::{Error, Result, whole_file};
 
 /// Writes the report as JSON, whole or not at all.
@@ -25,6 +26,14 @@ pub fn write_json(path: &Path, report: &Report) -> Result<()> {
 /// As for [`write_json`].
 pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
     write_value(path, latency)
+}
+
+/// Writes what `wavefield bench startup` found as JSON, as [`write_json`] does.
+///
+/// # Errors
+/// As for [`write_json`].
+pub fn write_startup(path: &Path, startup: &Startup) -> Result<()> {
+    write_value(path, startup)
 }
 
 fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {

@@ -15,14 +15,16 @@ pub mod record;
 mod runner;
 #[cfg(test)]
 mod sample;
+mod startup;
 pub mod stats;
 mod strategy;
 mod table;
 
 pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
-pub use files::{read_json, write_csv, write_json, write_latency};
+pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
 pub use html::write_html;
 pub use latency::{LATENCY_SCHEMA, Latency, measure_latency};
 pub use runner::{Plan, run};
+pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};
 pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;

@@ -67,6 +67,8 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// How long a signal takes from CUDA to Vulkan and back, and what the CPU sees of it.
     Latency(LatencyArgs),
+    /// From the start of the process to the first frame, by stages.
+    Startup(StartupArgs),
 }
 
 #[derive(Args)]
@@ -80,6 +82,46 @@ struct LatencyArgs {
     /// Write what was found, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct StartupArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Vertices across and along.
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid)]
+    grid: Grid,
+    /// Starts, after a first one that finds no compiled PTX.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Write what was found, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Be one of the starts.
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
+    let config = Config { device: args.device.clone(), grid: args.grid, ..Config::default() };
+    if args.child {
+        say!("{}", bench::startup_child(&config)?);
+        return Ok(());
+    }
+    if let Some(path) = &args.json {
+        wavefield::check_writable(path)?;
+    }
+    let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
+    child.extend(args.device.iter().map(|device| format!("--device={device}")));
+    child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
+    let found = bench::measure_startup(args.rounds, &child, command_line(), &config, stop)?;
+    say!("{found}");
+    if let Some(path) = &args.json {
+        bench::write_startup(path, &found)?;
+        note!("wrote {}", path.display());
+    }
+    Ok(())
 }
 
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
@@ -97,8 +139,10 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
 }
 
 pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
-    if let Some(BenchCommand::Latency(args)) = &args.command {
-        return latency(args, stop);
+    match &args.command {
+        Some(BenchCommand::Latency(args)) => return latency(args, stop),
+        Some(BenchCommand::Startup(args)) => return startup(args, stop),
+        None => {}
     }
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });

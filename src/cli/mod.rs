@@ -82,6 +82,9 @@ struct RunArgs {
     /// Write the last frame here; needs --headless.
     #[arg(long, value_name = "FILE.png", requires = "headless")]
     output: Option<PathBuf>,
+    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock.
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
     /// How frames reach the screen; fifo where the window does not offer it.
     #[arg(long, value_enum, default_value_t)]
     present: PresentMode,
@@ -165,6 +168,7 @@ impl RunArgs {
             size: self.size,
             frames: self.frames,
             output: self.output,
+            trace: self.trace,
             present: self.present,
             color_map: self.colormap,
             speed: self.speed,

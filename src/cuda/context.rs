@@ -27,6 +27,7 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Retains the primary context of `info`'s device. The [`Driver`] is the proof that calls may be made.
     pub fn new(_driver: Driver, info: &DeviceInfo) -> Result<Arc<Self>> {
+        let _span = tracing::trace_span!("CUDA context").entered();
         let mut device = 0;
         // SAFETY: writes one handle.
         check("cuDeviceGet", &info.name, unsafe { sys::cuDeviceGet(&mut device, info.ordinal) })?;

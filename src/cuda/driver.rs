@@ -81,6 +81,7 @@ impl Driver {
     /// # Errors
     /// No library, a library too old (before CUDA 11.2), or what `cuInit` answers.
     pub fn load() -> Result<Self> {
+        let _span = tracing::trace_span!("CUDA driver").entered();
         // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
         if !unsafe { sys::is_culib_present() } {
             return Err(Error::Missing {

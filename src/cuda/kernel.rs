@@ -118,6 +118,7 @@ impl Kernel {
     /// # Errors
     /// The compiler's log where it refuses; the driver's answer where the entry is missing.
     pub fn load(context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
+        let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
         let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
         let ptx = CString::new(source.ptx.as_str())

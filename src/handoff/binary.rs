@@ -4,13 +4,13 @@
 //! the CUDA context and the graphics context.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ash::vk;
 
 use super::Fill;
 use crate::Result;
 use crate::cuda::{Context, KernelSource};
+use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::interop::{SharedBinary, SharedBuffer};
 use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
@@ -93,8 +93,12 @@ impl Producer for BinaryHandoff {
         Owner::External
     }
 
-    fn kernel_time(&self, frame: u64) -> Option<Duration> {
-        self.fill.time(frame)
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        Ring::new(1)
     }
 
     fn is_idle(&self) -> Result<bool> {

@@ -99,8 +99,8 @@ impl Producer for CpuSyncHandoff {
         self.blocked
     }
 
-    fn kernel_time(&self, frame: u64) -> Option<Duration> {
-        self.fill.time(frame)
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
     }
 
     fn is_idle(&self) -> Result<bool> {

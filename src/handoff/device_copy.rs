@@ -2,7 +2,6 @@
 //! allocator (Taichi and Warp, for example). The hand-off itself is that of `timeline`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ash::vk;
 
@@ -101,8 +100,12 @@ impl Producer for DeviceCopyHandoff {
         Owner::External
     }
 
-    fn kernel_time(&self, frame: u64) -> Option<Duration> {
-        self.fill.time(frame)
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        Some(self.ring)
     }
 
     fn is_idle(&self) -> Result<bool> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdeviceptr;
+use tracing::trace_span;
 
 use crate::cuda::{Context, Event, Kernel, KernelSource, Stream, is_sticky};
 use crate::producer::Frame;
@@ -48,6 +49,7 @@ impl Fill {
     /// `vertices` is memory of this context for the whole grid, which nobody else touches until the stream has passed
     /// this point. That the kernel has the documented signature is what `--kernel` asks of its user.
     pub unsafe fn enqueue(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
+        let _span = trace_span!("launch", frame = frame.index).entered();
         let (before, after) = &self.marks[(frame.index % KEPT) as usize];
         before.record(&self.stream)?;
         let Grid { cols, rows } = self.grid;
@@ -58,9 +60,15 @@ impl Fill {
 
     /// How long the kernel of a finished frame took, if that is still known.
     pub fn time(&self, frame: u64) -> Option<Duration> {
-        let (before, after) = &self.marks[(frame % KEPT) as usize];
+        let (before, after) = self.events(frame);
         let milliseconds = before.elapsed_ms(after).ok()?;
         Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
+    }
+
+    /// The events around a frame's kernel; those of a frame long ago are a later one's by now.
+    pub fn events(&self, frame: u64) -> (&Event, &Event) {
+        let (before, after) = &self.marks[(frame % KEPT) as usize];
+        (before, after)
     }
 
     /// From the end of the frame before to the end of this one, both finished, if that is still known.

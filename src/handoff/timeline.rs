@@ -1,7 +1,6 @@
 //! The hand-off that this crate exists to show: a ring of shared buffers, two timelines, and a CPU that never waits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ash::vk;
 
@@ -104,8 +103,12 @@ impl Producer for TimelineHandoff {
         Owner::External
     }
 
-    fn kernel_time(&self, frame: u64) -> Option<Duration> {
-        self.fill.time(frame)
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        Some(self.ring)
     }
 
     fn is_idle(&self) -> Result<bool> {

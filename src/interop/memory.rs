@@ -200,6 +200,7 @@ impl SharedBuffer {
         size: u64,
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
+        let _span = tracing::trace_span!("memory").entered();
         let exported = ExportedBuffer::new(device, size, usage)?;
         let mapped = MappedMemory::import(context, exported.export()?, exported.allocation_size(), size)?;
         Ok(Self { mapped, exported })

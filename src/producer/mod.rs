@@ -18,6 +18,7 @@ use std::time::Duration;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
+use crate::handoff::Fill;
 use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner};
 use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
@@ -120,8 +121,13 @@ pub trait Producer {
         false
     }
 
-    /// How long the kernel of a finished frame took, if it is not part of Vulkan's command buffer and still known.
-    fn kernel_time(&self, _frame: u64) -> Option<Duration> {
+    /// The kernel on its stream, where there is one: it knows how long it took, and when.
+    fn fill(&self) -> Option<&Fill> {
+        None
+    }
+
+    /// The ring whose slots are handed back and forth on the GPU, where there is one.
+    fn ring(&self) -> Option<Ring> {
         None
     }
 
@@ -155,6 +161,7 @@ pub(crate) fn own_slots(
     more: vk::BufferUsageFlags,
     location: MemoryLocation,
 ) -> Result<Vec<Buffer>> {
+    let _span = tracing::trace_span!("memory").entered();
     let (size, usage) = (grid.bytes(), SLOT_USAGE | more);
     let desc = BufferDesc { label: "a slot of the ring", size, usage, location };
     (0..ring.depth()).map(|_| Buffer::new(device, &desc)).collect()

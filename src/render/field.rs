@@ -7,6 +7,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::targets::{Attachments, DEPTH_FORMAT, SAMPLES};
 use super::{Camera, ColorMap, mesh};
+use crate::trace::SLICES;
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
 };
@@ -67,6 +68,7 @@ const PALETTE_TEXELS: u32 = 256;
 impl FieldRenderer {
     /// Makes pipelines and buffers, and uploads the colour map; waits for the queue.
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc<'_>) -> Result<Self> {
+        let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
         let uniforms = (0..desc.flights)
             .map(|_| {
@@ -163,7 +165,8 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Records the draw of `slot` into `picture`.
+    /// Records the draw of `slot` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
+    /// call of `between` (in the render pass) after each.
     ///
     /// # Errors
     /// [`FieldRenderer::resize`] was not called for this size.
@@ -179,6 +182,7 @@ impl FieldRenderer {
         slot: usize,
         camera: &Camera,
         picture: &Picture,
+        between: Option<&dyn Fn(usize)>,
     ) -> Result<()> {
         let extent = picture.extent;
         let tiles = mesh::tile_count(self.grid);
@@ -281,7 +285,17 @@ impl FieldRenderer {
                 &[],
             );
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
-            vk.cmd_draw_indexed(commands, self.index_count, tiles.0 * tiles.1, 0, 0, 0);
+            let all = tiles.0 * tiles.1;
+            let slices = if between.is_some() { SLICES } else { 1 };
+            for slice in 0..slices {
+                let (first, end) = (part(all, slice, slices), part(all, slice + 1, slices));
+                if first < end {
+                    vk.cmd_draw_indexed(commands, self.index_count, end - first, 0, 0, first);
+                }
+                if let Some(between) = between {
+                    between(slice);
+                }
+            }
             vk.cmd_end_rendering(commands);
             pipeline_barrier(&self.device, commands, &[], &end);
         }
@@ -305,6 +319,11 @@ fn uploaded(
         })?
         .copy_from_slice(bytes);
     Ok(buffer)
+}
+
+/// Where slice number `slice` of `slices` begins in `all` tiles.
+fn part(all: u32, slice: usize, slices: usize) -> u32 {
+    (u64::from(all) * slice as u64 / slices as u64) as u32
 }
 
 /// The two pipelines, their layout and their descriptor sets.

@@ -42,6 +42,8 @@ pub struct AdapterInfo {
     pub inline: Option<InlineSupport>,
     /// Nanoseconds of one step of a timestamp; `None` where the queue keeps no time.
     pub timestamp_period: Option<f64>,
+    /// Whether `VK_EXT_calibrated_timestamps` reads its clock.
+    pub calibrated_timestamps: bool,
     /// The most pixels that a picture may have each way.
     pub largest_picture: u32,
 }
@@ -201,6 +203,7 @@ impl AdapterInfo {
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
+            calibrated_timestamps: has(ash::ext::calibrated_timestamps::NAME),
             missing_features,
             queue_family,
             largest_buffer,

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ash::{khr, vk};
+use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 
 use super::{Adapter, AdapterInfo, Instance};
@@ -32,6 +32,7 @@ struct Shared {
     allocator: ManuallyDrop<Mutex<Allocator>>,
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
+    calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     memory_handles: Option<handle::MemoryFns>,
     semaphore_handles: Option<handle::SemaphoreFns>,
     adapter: Adapter,
@@ -39,6 +40,7 @@ struct Shared {
 
 impl Device {
     pub(super) fn new(adapter: &Adapter, desc: &DeviceDesc) -> Result<(Self, Queue)> {
+        let _span = tracing::trace_span!("Vulkan device").entered();
         let info = adapter.info();
         adapter.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
         let family = info.queue_family.unwrap_or(0);
@@ -53,6 +55,9 @@ impl Device {
         }
         if desc.interop {
             extensions.extend([handle::MEMORY_EXTENSION.as_ptr(), handle::SEMAPHORE_EXTENSION.as_ptr()]);
+        }
+        if info.calibrated_timestamps {
+            extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
         }
         let inline = info.inline.filter(|_| desc.inline);
         if let Some(support) = inline {
@@ -109,6 +114,9 @@ impl Device {
         let device = Self(Arc::new(Shared {
             allocator,
             swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
+            calibrated_timestamps: info
+                .calibrated_timestamps
+                .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             memory_handles: desc.interop.then(|| handle::MemoryFns::new(instance, &raw)),
             semaphore_handles: desc.interop.then(|| handle::SemaphoreFns::new(instance, &raw)),
             raw,
@@ -159,6 +167,11 @@ impl Device {
     /// The function that exports semaphores; an error on a device that was made without `interop`.
     pub(crate) fn semaphore_handles(&self) -> Result<&handle::SemaphoreFns> {
         self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without("interop"))
+    }
+
+    /// What reads the device's clock, where it can be read.
+    pub(crate) fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
+        self.0.calibrated_timestamps.as_ref()
     }
 
     fn made_without(&self, what: &str) -> Error {

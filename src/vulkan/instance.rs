@@ -40,6 +40,7 @@ impl Instance {
     /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a missing
     /// validation layer where it is [`Validation::Required`].
     pub fn new(desc: &InstanceDesc) -> Result<Self> {
+        let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.map_err(|error| Error::Missing {
             what: "the Vulkan loader",

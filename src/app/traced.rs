@@ -1,0 +1,59 @@
+//! `--trace`: the first frames of a run as a file for Perfetto.
+
+use std::path::PathBuf;
+
+use super::Config;
+use super::engine::Engine;
+use crate::trace::{CpuSpans, Lane, write_chrome_trace};
+use crate::{Error, Result, whole_file};
+
+/// Frames that a trace has at most: enough to see the pattern, few enough for a viewer.
+const FRAMES: usize = 600;
+/// Spans of the CPU at most: a frame has fewer than ten, and the start some dozens.
+const CPU_SPANS: usize = 10 * FRAMES;
+
+/// A trace that was asked for: from before the first call to either API until the file is written.
+pub(super) struct Traced {
+    path: PathBuf,
+    name: String,
+    cpu: CpuSpans,
+}
+
+impl Traced {
+    /// Listens to the CPU from now on, if `config` asks for a trace.
+    ///
+    /// # Errors
+    /// A place that cannot be written.
+    pub(super) fn begin(config: &Config) -> Result<Option<Self>> {
+        let Some(path) = &config.trace else { return Ok(None) };
+        whole_file::check_writable(path)?;
+        let cpu = CpuSpans::new(CPU_SPANS);
+        if !cpu.install() {
+            return Err(Error::Unsupported("a process can be traced once only".into()));
+        }
+        let (grid, ring) = (config.grid, config.ring);
+        let name = format!(
+            "{}x{}, {}, ring {}, batch {}",
+            grid.cols,
+            grid.rows,
+            config.handoff.name(),
+            ring.depth(),
+            ring.batch()
+        );
+        Ok(Some(Self { path: path.clone(), name, cpu }))
+    }
+
+    /// The GPU too.
+    pub(super) fn follow(&self, engine: &mut Engine) -> Result<()> {
+        engine.start_trace(FRAMES)
+    }
+
+    /// Writes the file.
+    pub(super) fn end(self, engine: &mut Engine) -> Result<()> {
+        let Some(track) = engine.end_trace(self.name)? else { return Ok(()) };
+        let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        write_chrome_trace(&self.path, &command, &[Lane { cpu: self.cpu.take(), track }])?;
+        crate::note!("wrote {}: open it in https://ui.perfetto.dev or chrome://tracing", self.path.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! From the start of the process to its first frame, by stages.
+//!
+//! Nothing is simulated: the program starts itself anew for each round, and the child notes its stages by the spans that
+//! `--trace` shows too. The first child has an empty cache for compiled PTX (`CUDA_CACHE_PATH`), the later ones share what it
+//! filled. What the operating system has read from the disk already, it keeps; nothing here empties that.
+
+use std::fmt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{Distribution, Machine};
+use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
+use crate::trace::{CpuSpan, CpuSpans};
+use crate::vulkan::{Instance, InstanceDesc};
+use crate::{Error, Result};
+
+/// The schema's name and version.
+pub const STARTUP_SCHEMA: &str = "wavefield-startup/1";
+
+/// What was found. All times in microseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Startup {
+    /// [`STARTUP_SCHEMA`].
+    pub schema: String,
+    /// The command line.
+    pub command: String,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Vertices across and along.
+    pub grid: [u32; 2],
+    /// Who filled the field.
+    pub producer: String,
+    /// The first start, which found no compiled PTX.
+    pub cold: Start,
+    /// The later starts.
+    pub warm: Vec<Start>,
+    /// Of the later starts: from the start of the process to the first finished frame.
+    pub warm_us: Distribution,
+}
+
+/// One start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// From the start of the process to the first finished frame.
+    pub total_us: f64,
+    /// The stages in the order in which they began; what is left to the total lies between them.
+    pub stages: Vec<Stage>,
+}
+
+/// A stage of a start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Its name.
+    pub name: String,
+    /// How long it took, stages within it left out.
+    pub us: f64,
+}
+
+/// What a child says of itself, as one line of JSON on its standard output.
+#[derive(Serialize, Deserialize)]
+struct ChildReport {
+    start: Start,
+    machine: Machine,
+    producer: String,
+}
+
+/// The stages, by the names of the spans in the code.
+const STAGES: [&str; 9] = [
+    "Vulkan instance",
+    "devices",
+    "CUDA driver",
+    "Vulkan device",
+    "CUDA context",
+    "PTX",
+    "memory",
+    "pipelines",
+    "first frame",
+];
+/// Before `main`: the loader's work on the program itself.
+const BEFORE_MAIN: &str = "process";
+/// The time at which the parent started the child, in nanoseconds since 1970, for the child.
+const STARTED: &str = "WAVEFIELD_STARTED_NS";
+
+/// Starts this program `rounds` times after a first cold start. `arguments` is what makes it call [`startup_child`].
+///
+/// # Errors
+/// A child that failed, with what it said.
+pub fn measure_startup(
+    rounds: u32,
+    arguments: &[String],
+    command: String,
+    config: &Config,
+    stop: &Stop,
+) -> Result<Startup> {
+    let failed = |problem: String| Error::Unsupported(format!("a start could not be measured: {problem}"));
+    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+    let cache = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
+    let start = || -> Result<ChildReport> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let child = Command::new(&program)
+            .args(arguments)
+            .env(STARTED, now.to_string())
+            .env("CUDA_CACHE_PATH", cache.path())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| failed(error.to_string()))?;
+        if !child.status.success() {
+            return Err(failed(String::from_utf8_lossy(&child.stderr).trim().to_owned()));
+        }
+        serde_json::from_slice(&child.stdout)
+            .map_err(|error| failed(format!("the child's answer is no report ({error})")))
+    };
+    let first = start()?;
+    let mut warm = Vec::new();
+    for _ in 0..rounds {
+        if stop.requested() {
+            return Err(Error::Stopped("stopped before the last start; nothing is shown".into()));
+        }
+        warm.push(start()?.start);
+    }
+    let warm_us = Distribution::of(&mut warm.iter().map(|start| start.total_us).collect::<Vec<_>>());
+    Ok(Startup {
+        schema: STARTUP_SCHEMA.to_owned(),
+        command,
+        machine: first.machine,
+        grid: [config.grid.cols, config.grid.rows],
+        producer: first.producer,
+        cold: first.start,
+        warm,
+        warm_us,
+    })
+}
+
+/// The child: draws one frame and gives its report as a line of JSON. Call it first thing.
+///
+/// # Errors
+/// Whatever stands in the way of a frame.
+pub fn startup_child(config: &Config) -> Result<String> {
+    let main = Instant::now();
+    let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_nanos);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // The wall clock is the one that two processes share without ado; it would have to be set in this very moment to be wrong.
+    let before_main = started.and_then(|started| now.checked_sub(started)).unwrap_or_default();
+    let spans = CpuSpans::new(10_000);
+    spans.install();
+
+    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
+    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
+    let mut run = Headless::quietly(&choice, config)?;
+    let drawn = tracing::trace_span!("first frame").in_scope(|| {
+        run.frame(1.0 / 60.0)?;
+        run.engine().finish()
+    });
+    let total = before_main + main.elapsed();
+    let producer = run.engine().producer().name().to_owned();
+    retire(run);
+    drawn?;
+    let mut stages = vec![Stage { name: BEFORE_MAIN.to_owned(), us: microseconds(before_main) }];
+    stages.extend(stages_of(&spans.take()));
+    let start = Start { total_us: microseconds(total), stages };
+    let report = ChildReport { start, machine: Machine::describe(&choice), producer };
+    serde_json::to_string(&report).map_err(|error| Error::Unsupported(format!("no report: {error}")))
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// The time of each stage, without that of the stages within it.
+fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
+    let stages: Vec<_> = spans
+        .iter()
+        .filter(|span| STAGES.contains(&span.name))
+        .filter_map(|span| Some((span.name, span.begin, span.end?)))
+        .collect();
+    let mut found: Vec<Stage> = Vec::new();
+    for (index, &(name, begin, end)) in stages.iter().enumerate() {
+        // Those directly within: each later span that begins in here and in none before it.
+        let mut within = Duration::ZERO;
+        let mut until = begin;
+        for &(_, inner_begin, inner_end) in &stages[index + 1..] {
+            if inner_begin >= until && inner_end <= end {
+                within += inner_end - inner_begin;
+                until = inner_end;
+            }
+        }
+        let us = microseconds((end - begin).saturating_sub(within));
+        match found.iter_mut().find(|stage| stage.name == name) {
+            Some(stage) => stage.us += us,
+            None => found.push(Stage { name: name.to_owned(), us }),
+        }
+    }
+    found
+}
+
+impl Startup {
+    /// The median of a stage over the warm starts.
+    fn warm_stage(&self, name: &str) -> f64 {
+        let of = |start: &Start| start.stages.iter().find(|stage| stage.name == name).map(|stage| stage.us);
+        Distribution::of(&mut self.warm.iter().filter_map(of).collect::<Vec<_>>()).p50
+    }
+}
+
+impl fmt::Display for Startup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(f, "{} ({}), CUDA {}", machine.gpu, machine.driver, machine.cuda.as_deref().unwrap_or("-"))?;
+        writeln!(
+            f,
+            "from the start of the process to the first frame of {}x{} by {}\n",
+            self.grid[0], self.grid[1], self.producer
+        )?;
+        let warm = format!("median of {}", self.warm.len());
+        writeln!(f, "{:18} {:>14} {warm:>14}", "ms", "no PTX cached")?;
+        for stage in &self.cold.stages {
+            let warm = self.warm_stage(&stage.name);
+            writeln!(f, "{:18} {:14.1} {:14.1}", stage.name, stage.us * 1e-3, warm * 1e-3)?;
+        }
+        let left = |total: f64, stages: f64| (total - stages).max(0.0) * 1e-3;
+        let cold = self.cold.stages.iter().map(|stage| stage.us).sum();
+        let warm = self.cold.stages.iter().map(|stage| self.warm_stage(&stage.name)).sum();
+        let rest = (left(self.cold.total_us, cold), left(self.warm_us.p50, warm));
+        writeln!(f, "{:18} {:14.1} {:14.1}", "between them", rest.0, rest.1)?;
+        writeln!(f, "{:18} {:14.1} {:14.1}", "all", self.cold.total_us * 1e-3, self.warm_us.p50 * 1e-3)?;
+        write!(f, "slowest of the later starts: {:.1} ms", self.warm_us.max * 1e-3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_without_what_lies_within_it() {
+        let epoch = Instant::now();
+        let at = |ms| epoch + Duration::from_millis(ms);
+        let span = |name, begin, end| CpuSpan { name, frame: None, begin: at(begin), end: Some(at(end)) };
+        let spans = [
+            span("devices", 0, 100),
+            span("CUDA driver", 10, 40),
+            span("something else", 41, 99),
+            span("memory", 120, 130),
+            span("memory", 130, 135),
+        ];
+        let found = stages_of(&spans);
+        let of = |name: &str| found.iter().find(|stage| stage.name == name).unwrap().us.round();
+        assert_eq!((of("devices"), of("CUDA driver"), of("memory")), (70_000.0, 30_000.0, 15_000.0));
+        assert_eq!(found.len(), 3);
+    }
+}

@@ -1,0 +1,122 @@
+//! The CPU's spans: where the code says `trace_span!`, this notes begin and end.
+//!
+//! The spans themselves belong to the `tracing` crate, so that any other subscriber (Tracy's, say) can listen instead. With
+//! none installed a span costs a test of one integer.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Something that the CPU did.
+#[derive(Clone, Debug)]
+pub struct CpuSpan {
+    /// What.
+    pub name: &'static str,
+    /// For which frame, if for one.
+    pub frame: Option<u64>,
+    /// When it began.
+    pub begin: Instant,
+    /// When it ended; `None` while it has not.
+    pub end: Option<Instant>,
+}
+
+/// Collects this crate's spans. A clone shares what is collected.
+#[derive(Clone)]
+pub struct CpuSpans {
+    spans: Arc<Mutex<Vec<CpuSpan>>>,
+    most: usize,
+}
+
+impl CpuSpans {
+    /// Collects at most so many spans, and leaves out what comes later. Memory for all of them is taken at once, so that
+    /// nothing is allocated while time is kept.
+    pub fn new(most: usize) -> Self {
+        Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most }
+    }
+
+    /// Listens from now on to every thread's spans.
+    ///
+    /// # Errors
+    /// `false` where another subscriber listens already.
+    pub fn install(&self) -> bool {
+        tracing::subscriber::set_global_default(self.clone()).is_ok()
+    }
+
+    /// Takes what was collected so far.
+    pub fn take(&self) -> Vec<CpuSpan> {
+        self.lock().drain(..).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<CpuSpan>> {
+        // A poisoned lock only says that another thread panicked; the list is whole.
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of a span that is not kept. Ids of kept ones count from 1, and there are never so many.
+const NOT_KEPT: u64 = u64::MAX;
+
+impl Subscriber for CpuSpans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with(env!("CARGO_CRATE_NAME"))
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        struct FrameOf(Option<u64>);
+        impl Visit for FrameOf {
+            fn record_u64(&mut self, field: &Field, value: u64) {
+                if field.name() == "frame" {
+                    self.0 = Some(value);
+                }
+            }
+            fn record_debug(&mut self, _field: &Field, _value: &dyn std::fmt::Debug) {}
+        }
+        let mut frame = FrameOf(None);
+        attributes.record(&mut frame);
+        let mut spans = self.lock();
+        if spans.len() == self.most {
+            return Id::from_u64(NOT_KEPT);
+        }
+        let begin = Instant::now();
+        spans.push(CpuSpan { name: attributes.metadata().name(), frame: frame.0, begin, end: None });
+        Id::from_u64(spans.len() as u64)
+    }
+
+    fn exit(&self, span: &Id) {
+        let now = Instant::now();
+        // Gone if it was taken before it ended.
+        if let Some(span) = self.lock().get_mut((span.into_u64() - 1) as usize) {
+            span.end = Some(now);
+        }
+    }
+
+    // Every span here is entered at once and left once.
+    fn enter(&self, _span: &Id) {}
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+    fn event(&self, _event: &Event<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_kept_in_order_up_to_the_limit() {
+        let spans = CpuSpans::new(3);
+        tracing::subscriber::with_default(spans.clone(), || {
+            let _outer = tracing::trace_span!("outer").entered();
+            tracing::trace_span!("inner", frame = 7u64).in_scope(|| ());
+            let _third = tracing::trace_span!("third").entered();
+            let _too_many = tracing::trace_span!("too many").entered();
+        });
+        let found = spans.take();
+        let names: Vec<_> = found.iter().map(|span| (span.name, span.frame)).collect();
+        assert_eq!(names, [("outer", None), ("inner", Some(7)), ("third", None)]);
+        assert!(found.iter().all(|span| span.end.is_some_and(|end| end >= span.begin)));
+        assert!(found[0].end >= found[1].end && found[0].begin <= found[1].begin);
+    }
+}

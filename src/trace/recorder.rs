@@ -1,0 +1,148 @@
+//! The GPU's times of the first frames of a run.
+
+use ash::vk;
+
+use super::clock::{CudaClock, GpuClock};
+use crate::Result;
+use crate::handoff::Fill;
+use crate::interop::Ring;
+use crate::producer::Producer;
+use crate::vulkan::{Device, Queue, Timestamps};
+
+/// A traced draw is cut into so many pieces with a time between each: where the GPU goes to CUDA and comes back in the middle
+/// of a draw, one piece is as much longer.
+pub const SLICES: usize = 16;
+
+/// When the parts of a frame were, in nanoseconds of the GPU's clock.
+#[derive(Clone, Debug)]
+pub struct FrameSpans {
+    /// The frame's number.
+    pub frame: u64,
+    /// Vulkan's marks: the begin of the command buffer, the begin of the draw, its end.
+    pub vulkan: [f64; 3],
+    /// The end of each piece of the draw.
+    pub slices: Option<[f64; SLICES]>,
+    /// Begin and end of the kernel on CUDA's stream.
+    pub cuda: Option<(f64, f64)>,
+}
+
+/// Collects [`FrameSpans`] until it has as many as it was asked for.
+pub struct Recorder {
+    slices: Option<Timestamps<SLICES>>,
+    vulkan: GpuClock,
+    cuda: Option<CudaClock>,
+    frames: Vec<FrameSpans>,
+    most: usize,
+}
+
+impl Recorder {
+    /// Waits for both sides to tie their clocks.
+    pub(crate) fn new(
+        queue: &mut Queue,
+        producer: &dyn Producer,
+        flights: usize,
+        most: usize,
+    ) -> Result<Self> {
+        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
+        Ok(Self {
+            slices: Timestamps::new(queue.device(), flights)?,
+            vulkan: GpuClock::tie(queue)?,
+            cuda: producer.fill().map(tie).transpose()?,
+            frames: Vec::with_capacity(most),
+            most,
+        })
+    }
+
+    /// Whether it wants more frames.
+    pub(crate) fn wants(&self) -> bool {
+        self.frames.len() < self.most
+    }
+
+    /// Resets a flight's marks; before the draw, outside a render pass.
+    pub(crate) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
+        if let Some(slices) = &self.slices {
+            slices.reset(commands, flight);
+        }
+    }
+
+    /// Marks the end of a piece of the draw.
+    pub(crate) fn mark(&self, commands: vk::CommandBuffer, flight: usize, slice: usize) {
+        if let Some(slices) = &self.slices {
+            slices.mark(commands, flight, slice);
+        }
+    }
+
+    /// Adds a finished frame.
+    pub(crate) fn add(&mut self, producer: &dyn Producer, frame: u64, flight: usize, vulkan: [f64; 3]) {
+        if !self.wants() {
+            return;
+        }
+        let cuda = producer.fill().zip(self.cuda.as_ref()).and_then(|(fill, clock)| {
+            let (before, after) = fill.events(frame);
+            Some((clock.time_of(before)?, clock.time_of(after)?))
+        });
+        let slices = self.slices.as_ref().and_then(|slices| slices.read(flight));
+        self.frames.push(FrameSpans { frame, vulkan, slices, cuda });
+    }
+
+    /// Everything collected.
+    pub(crate) fn into_track(self, name: String, device: &Device, producer: &dyn Producer) -> Track {
+        Track {
+            name,
+            device: format!("{} ({})", device.info().name, device.info().driver),
+            producer: producer.name(),
+            in_queue: producer.runs_in_queue(),
+            ring: producer.ring(),
+            frames: self.frames,
+            vulkan_clock: self.vulkan,
+            cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
+        }
+    }
+}
+
+/// The GPU's side of a traced run.
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// What was run, for people.
+    pub name: String,
+    /// Where.
+    pub device: String,
+    /// Who filled the field.
+    pub producer: &'static str,
+    /// Whether the producer's work is in Vulkan's command buffer.
+    pub in_queue: bool,
+    /// The ring that two timelines order, if they do.
+    pub ring: Option<Ring>,
+    /// The frames, in order.
+    pub frames: Vec<FrameSpans>,
+    /// How the GPU's clock relates to the CPU's.
+    pub vulkan_clock: GpuClock,
+    /// How far off CUDA's events may be from the GPU's clock.
+    pub cuda_clock_error_ns: Option<f64>,
+}
+
+impl Track {
+    /// The largest amount, in nanoseconds, by which a frame's kernel seems to end after its draw, or to begin before the slot
+    /// that it waits for was free: neither can be, so it is how far the two clocks are apart at least. 0 if none.
+    pub fn clock_violation_ns(&self) -> f64 {
+        let mut worst: f64 = 0.0;
+        for spans in &self.frames {
+            let Some((begin, end)) = spans.cuda else { continue };
+            worst = worst.max(end - spans.vulkan[2]);
+            if let Some(freed) = self.freed_before(spans.frame) {
+                worst = worst.max(freed.vulkan[2] - begin);
+            }
+        }
+        worst
+    }
+
+    /// The frame whose draw CUDA waited for before it filled `frame`'s slot.
+    pub fn freed_before(&self, frame: u64) -> Option<&FrameSpans> {
+        let ring = self.ring?;
+        // A batch waits once, in its first frame.
+        let first = frame - frame % ring.batch() as u64;
+        // `free` counts frames that were read: value v says that frame v - 1 was.
+        let freed = ring.turn(first).wait_free?.checked_sub(1)?;
+        self.frames.iter().find(|spans| spans.frame == freed)
+    }
+}
