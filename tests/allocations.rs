@@ -1,0 +1,98 @@
+//! A frame allocates nothing on the heap once the run is under way: shown by an allocator that counts.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::skip_without_gpu;
+use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
+use wavefield::handoff::Handoff;
+use wavefield::interop::Ring;
+use wavefield::vulkan::{Instance, InstanceDesc};
+use wavefield::wave::Grid;
+
+thread_local! {
+    /// Allocations of this thread. The tests of a binary run side by side, and drivers have threads of their own.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is the system allocator's; counting touches no memory that is allocated.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of this thread in 200 frames, after 20 that may allocate what they like.
+fn allocations(producer: ProducerKind, handoff: Handoff, ring: Ring) -> u64 {
+    let config = Config {
+        producer,
+        handoff,
+        ring,
+        grid: Grid { cols: 40, rows: 30 },
+        size: ash::vk::Extent2D { width: 64, height: 48 },
+        ..Config::default()
+    };
+    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    let choice = DeviceTable::query(&instance, None).unwrap().choose(None, producer).unwrap();
+    let mut run = Headless::quietly(&choice, &config).unwrap();
+    for _ in 0..20 {
+        run.frame(0.01).unwrap();
+    }
+    let before = COUNT.with(Cell::get);
+    for _ in 0..200 {
+        run.frame(0.01).unwrap();
+        // The times are part of every frame of the benchmark.
+        std::hint::black_box(run.engine().finished());
+    }
+    let count = COUNT.with(Cell::get) - before;
+    run.engine().finish().unwrap();
+    count
+}
+
+#[test]
+fn the_allocator_counts() {
+    let before = COUNT.with(Cell::get);
+    drop(std::hint::black_box(Box::new(7u64)));
+    assert_eq!(COUNT.with(Cell::get) - before, 1);
+}
+
+#[test]
+fn a_frame_by_the_compute_shader_allocates_nothing() {
+    assert_eq!(allocations(ProducerKind::Compute, Handoff::Timeline, Ring::default()), 0);
+}
+
+#[test]
+fn a_frame_by_cuda_allocates_nothing() {
+    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    if let Err(error) = DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Cuda) {
+        return skip_without_gpu(&error.to_string());
+    }
+    drop(instance);
+    for handoff in [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy] {
+        for (depth, batch) in [(1, 1), (3, 1), (8, 8)] {
+            let ring = Ring::new(depth).and_then(|ring| ring.with_batch(batch)).unwrap();
+            let count = allocations(ProducerKind::Cuda, handoff, ring);
+            assert_eq!(count, 0, "{}, ring {depth}, batch {batch}", handoff.name());
+        }
+    }
+}
