@@ -88,7 +88,9 @@ fn a_frame_by_cuda_allocates_nothing() {
         return skip_without_gpu(&error.to_string());
     }
     drop(instance);
-    for handoff in [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy] {
+    for handoff in
+        [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy]
+    {
         for (depth, batch) in [(1, 1), (3, 1), (8, 8)] {
             let ring = Ring::new(depth).and_then(|ring| ring.with_batch(batch)).unwrap();
             let count = allocations(ProducerKind::Cuda, handoff, ring);

@@ -471,6 +471,7 @@ fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<
             Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
         }
         (ProducerKind::Still, _) => Box::new(StillProducer::new(device, config.grid)?),
+        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported(device, config.grid)?),
         (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
     })
 }

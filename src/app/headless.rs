@@ -7,7 +7,7 @@ use ash::vk;
 
 use super::engine::{Engine, Moment, retire};
 use super::traced::Traced;
-use super::{Choice, Config, DeviceTable, FrameTimes, Stop, Summary, write_png};
+use super::{Choice, Config, DeviceTable, FrameTimes, ProducerKind, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
@@ -107,7 +107,7 @@ impl Headless {
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: false,
-            interop: choice.cuda.is_some(),
+            interop: choice.cuda.is_some() || config.producer == ProducerKind::StillShared,
             inline: config.handoff == Handoff::Inline,
         })?;
         let limit = device.info().largest_picture;

@@ -45,6 +45,9 @@ pub enum ProducerKind {
     /// Nobody, after the first frame: the draw alone, for the benchmark.
     #[value(skip)]
     Still,
+    /// The same from memory that could be shared with CUDA.
+    #[value(skip)]
+    StillShared,
 }
 
 /// Everything that a run can be told.

@@ -82,6 +82,10 @@ pub struct Cell {
     pub frame_us: Distribution,
     /// The kernel alone, by CUDA events (by Vulkan timestamps where it runs there); absent where nothing is produced.
     pub kernel_us: Option<f64>,
+    /// What `cuMemsetD32Async` takes for the same bytes, in `produce-only`: as fast as memory can be written. Absent
+    /// elsewhere, and in files of before it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memset_us: Option<f64>,
     /// The draw alone, by Vulkan timestamps; absent where nothing is drawn.
     pub draw_us: Option<f64>,
     /// CPU time to produce, record and submit a frame, waits left out.

@@ -43,6 +43,7 @@ pub(super) struct Samples {
     pub(super) draw_us: Vec<f64>,
     pub(super) cpu_us: Vec<f64>,
     pub(super) latency_us: Vec<f64>,
+    pub(super) memset_us: Vec<f64>,
     pub(super) waits: u64,
     pub(super) round_means_us: Vec<f64>,
 }
@@ -122,6 +123,9 @@ fn obstacle(strategy: Strategy, choice: &Choice, context: Option<&Arc<Context>>)
     if needs_cuda && context.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+    }
+    if strategy == Strategy::RenderShared && !choice.adapter.info().exports.buffer {
+        return Some("the device exports no memory".to_owned());
     }
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
         return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
@@ -230,7 +234,7 @@ fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
         |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let frames = samples.frame_us.len();
     let frame_us = Distribution::of(&mut samples.frame_us);
-    let produces = plan.strategy != Strategy::RenderOnly;
+    let produces = plan.strategy.produces();
     let draws = plan.strategy != Strategy::ProduceOnly;
     let kernel_us = mean(&samples.kernel_us).filter(|_| produces);
     let draw_us = mean(&samples.draw_us).filter(|_| draws);
@@ -243,6 +247,7 @@ fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
         frames: frames as u64,
         frame_us,
         kernel_us,
+        memset_us: mean(&samples.memset_us),
         draw_us,
         cpu_us: Distribution::of(&mut samples.cpu_us),
         blocking_waits: samples.waits as f64 / frames.max(1) as f64,

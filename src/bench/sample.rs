@@ -61,6 +61,7 @@ fn with(rings: &[u32], grids: &[u32]) -> Report {
                         max: mean * (1.6 + 2.0 * noise()) * tail,
                     },
                     kernel_us: Some(kernel),
+                    memset_us: None,
                     draw_us: Some(draw),
                     cpu_us: Distribution { mean: 11.0, p50: 10.5, p95: 14.0, p99: 19.0, max: 88.0 },
                     blocking_waits: if strategy == "host-sync" { 2.0 } else { 1.0 / f64::from(ring) },

@@ -26,13 +26,15 @@ pub enum Strategy {
     Compute,
     /// The draw alone, from ordinary device memory that was filled once.
     RenderOnly,
+    /// The same from memory that could be shared with CUDA, which nobody else touches.
+    RenderShared,
     /// The CUDA kernel alone, into shared memory.
     ProduceOnly,
 }
 
 impl Strategy {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Timeline,
         Self::Inline,
         Self::Binary,
@@ -41,6 +43,7 @@ impl Strategy {
         Self::HostCopy,
         Self::Compute,
         Self::RenderOnly,
+        Self::RenderShared,
         Self::ProduceOnly,
     ];
 
@@ -49,6 +52,7 @@ impl Strategy {
         match self {
             Self::Compute => "compute",
             Self::RenderOnly => "render-only",
+            Self::RenderShared => "render-shared",
             Self::ProduceOnly => "produce-only",
             other => other.handoff().name(),
         }
@@ -62,7 +66,9 @@ impl Strategy {
             Self::CpuSync => Handoff::CpuSync,
             Self::DeviceCopy => Handoff::DeviceCopy,
             Self::HostCopy => Handoff::HostCopy,
-            Self::Timeline | Self::Compute | Self::RenderOnly | Self::ProduceOnly => Handoff::Timeline,
+            Self::Timeline | Self::Compute | Self::RenderOnly | Self::RenderShared | Self::ProduceOnly => {
+                Handoff::Timeline
+            }
         }
     }
 
@@ -71,8 +77,14 @@ impl Strategy {
         match self {
             Self::Compute => ProducerKind::Compute,
             Self::RenderOnly => ProducerKind::Still,
+            Self::RenderShared => ProducerKind::StillShared,
             _ => ProducerKind::Cuda,
         }
+    }
+
+    /// Whether anything is written every frame.
+    pub(super) fn produces(self) -> bool {
+        !matches!(self, Self::RenderOnly | Self::RenderShared)
     }
 
     /// Whether the ring's depth means anything to it.
@@ -145,7 +157,7 @@ mod tests {
         assert_eq!(count(Strategy::Timeline), 4);
         assert_eq!(count(Strategy::DeviceCopy), 3);
         assert_eq!(count(Strategy::Binary), 1);
-        assert_eq!(cells.len(), 4 + 3 + 7);
+        assert_eq!(cells.len(), 4 + 3 + 8);
     }
 
     #[test]

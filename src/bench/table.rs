@@ -71,6 +71,9 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
         }
     }
 
+    for line in baselines(cells) {
+        writeln!(f, "\n{line}")?;
+    }
     writeln!(
         f,
         "\nframe: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same."
@@ -88,6 +91,38 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// What the baselines say of each other, a line a grid and question.
+fn baselines(cells: &[Cell]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for cell in cells {
+        let at = grid(cell.grid);
+        if let (Some(memset), Some(kernel)) = (cell.memset_us, cell.kernel_us) {
+            let percent = memset / kernel * 100.0;
+            lines.push(format!(
+                "{at}: the kernel alone takes {} µs, cuMemsetD32Async over the same bytes {} µs: {percent:.0} % of its speed.",
+                figure(kernel),
+                figure(memset)
+            ));
+        }
+        let alone = |name: &str| {
+            cells
+                .iter()
+                .find(|other| other.grid == cell.grid && other.strategy == name)
+                .map(|cell| cell.frame_us.mean)
+        };
+        if let (true, Some(only)) = (cell.strategy == "render-shared", alone("render-only")) {
+            let shared = cell.frame_us.mean;
+            lines.push(format!(
+                "{at}: drawing from memory that could be shared takes {:.3} of drawing from ordinary memory; overheads below {} µs \
+                 are beyond what these baselines can tell.",
+                shared / only,
+                figure((shared - only).abs())
+            ));
+        }
+    }
+    lines
 }
 
 fn cell_row(cell: &Cell) -> Vec<String> {

@@ -12,7 +12,7 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
 /// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 39] = [
+const SYMBOLS: [&str; 40] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -43,6 +43,7 @@ const SYMBOLS: [&str; 39] = [
     "cuLinkDestroy",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
+    "cuMemsetD32Async",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuImportExternalMemory",

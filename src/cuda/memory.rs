@@ -57,6 +57,18 @@ impl DeviceMemory {
     }
 }
 
+/// Enqueues zeros over `bytes` bytes, a multiple of 4, from `target` on.
+///
+/// # Safety
+/// `target` is memory of the stream's context, and nobody else touches those bytes until the stream has passed this point.
+pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
+    let context = stream.context();
+    context.bind()?;
+    // SAFETY: the caller's promise.
+    let code = unsafe { sys::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
+    context.check("cuMemsetD32Async", code)
+}
+
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: allocated above; the streams that used it are idle: whoever drops it waits first.

@@ -15,3 +15,4 @@ pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::{BLOCK, blocks};
 pub use kernel::{Kernel, KernelSource};
 pub use memory::DeviceMemory;
+pub(crate) use memory::memset;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 
-use crate::cuda::{Context, Event, Kernel, KernelSource, Stream, is_sticky};
+use crate::cuda::{Context, Event, Kernel, KernelSource, Stream, is_sticky, memset};
 use crate::producer::Frame;
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -55,6 +55,19 @@ impl Fill {
         let Grid { cols, rows } = self.grid;
         // SAFETY: the caller's promise.
         unsafe { self.kernel.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
+        after.record(&self.stream)
+    }
+
+    /// Enqueues `cuMemsetD32Async` over the same bytes between the frame's events instead of the kernel: the yardstick for
+    /// how fast memory can be written.
+    ///
+    /// # Safety
+    /// As for [`Fill::enqueue`].
+    pub(crate) unsafe fn enqueue_memset(&self, vertices: CUdeviceptr, frame: u64) -> Result<()> {
+        let (before, after) = self.events(frame);
+        before.record(&self.stream)?;
+        // SAFETY: the caller's promise.
+        unsafe { memset(&self.stream, vertices, self.grid.bytes()) }?;
         after.record(&self.stream)
     }
 

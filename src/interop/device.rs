@@ -123,6 +123,7 @@ pub(crate) mod tests {
             largest_buffer: (1 << 32, "maxBufferSize"),
             largest_picture: 16384,
             inline: None,
+            calibrated_timestamps: false,
             timestamp_period: Some(1.0),
         }
     }

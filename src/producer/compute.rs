@@ -3,10 +3,10 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::{DRAW_READS, Frame, FrameSync, Producer, check_grid, own_slots};
+use super::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, check_grid, own_slots};
 use crate::Result;
-use crate::interop::Ring;
 use crate::interop::ownership::Owner;
+use crate::interop::{ExportedBuffer, Ring};
 use crate::vulkan::{Buffer, Device, ShaderModule, buffer_barrier, pipeline_barrier};
 use crate::wave::{self, Grid};
 
@@ -18,9 +18,15 @@ const MAX_GROUPS: u64 = 65_535;
 /// Fills slots with `shaders/wave.wgsl`.
 pub struct ComputeProducer {
     pipeline: Pipeline,
-    buffers: Vec<Buffer>,
     slots: Vec<vk::Buffer>,
+    /// What owns the slots.
+    _memory: Memory,
     grid: Grid,
+}
+
+enum Memory {
+    Own { _buffers: Vec<Buffer> },
+    Exported { _buffer: ExportedBuffer },
 }
 
 impl ComputeProducer {
@@ -29,7 +35,18 @@ impl ComputeProducer {
         check_grid(device, grid)?;
         let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Ok(Self { pipeline: Pipeline::new(device, &slots)?, buffers, slots, grid })
+        Self::with(device, grid, slots, Memory::Own { _buffers: buffers })
+    }
+
+    /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
+    pub(super) fn exported(device: &Device, grid: Grid) -> Result<Self> {
+        check_grid(device, grid)?;
+        let buffer = ExportedBuffer::new(device, grid.bytes(), SLOT_USAGE)?;
+        Self::with(device, grid, vec![buffer.raw()], Memory::Exported { _buffer: buffer })
+    }
+
+    fn with(device: &Device, grid: Grid, slots: Vec<vk::Buffer>, memory: Memory) -> Result<Self> {
+        Ok(Self { pipeline: Pipeline::new(device, &slots)?, slots, _memory: memory, grid })
     }
 }
 
@@ -49,7 +66,7 @@ impl Producer for ComputeProducer {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let slot = self.slot_of(frame.index);
-        let buffer = self.buffers[slot].raw();
+        let buffer = self.slots[slot];
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (DRAW_READS.stage, DRAW_READS.access);
         let device = &self.pipeline.device;

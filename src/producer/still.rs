@@ -9,14 +9,20 @@ use crate::interop::ownership::Owner;
 use crate::vulkan::Device;
 use crate::wave::Grid;
 
-/// One slot of ordinary device memory, filled in the first frame by the compute shader.
+/// One slot that the compute shader fills in the first frame.
 pub struct StillProducer(ComputeProducer);
 
 impl StillProducer {
-    /// Works on every Vulkan device.
+    /// The slot is ordinary device memory. Works on every Vulkan device.
     pub fn new(device: &Device, grid: Grid) -> Result<Self> {
         let ring = Ring::new(1).unwrap_or_default();
         Ok(Self(ComputeProducer::new(device, grid, ring)?))
+    }
+
+    /// The slot is memory that could be shared, which costs a draw nothing if all is well. Works on devices that export
+    /// memory.
+    pub fn exported(device: &Device, grid: Grid) -> Result<Self> {
+        Ok(Self(ComputeProducer::exported(device, grid)?))
     }
 }
 
