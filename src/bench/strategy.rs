@@ -109,6 +109,8 @@ impl CellPlan {
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),
+            // Only CUDA can run it.
+            kernel: base.kernel.clone().filter(|_| self.strategy.producer() == ProducerKind::Cuda),
             handoff: self.strategy.handoff(),
             ring: self.ring,
             grid: self.grid,

@@ -7,6 +7,7 @@ use ash::vk;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, Stop};
+use wavefield::cuda::KernelSource;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
@@ -19,6 +20,9 @@ pub struct BenchArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
+    kernel: Option<String>,
     /// Fewer cells and shorter rounds: under 30 seconds on a real GPU.
     #[arg(long)]
     quick: bool,
@@ -53,7 +57,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -155,7 +159,8 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     for path in outputs.into_iter().flatten() {
         wavefield::check_writable(path)?;
     }
-    let config = Config { device: args.device.clone(), ..Config::default() };
+    let kernel = args.kernel.as_deref().map(KernelSource::from_argument).transpose()?;
+    let config = Config { device: args.device.clone(), kernel, ..Config::default() };
     let plan = args.plan();
     if plan.cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
