@@ -26,6 +26,8 @@ pub struct Engine {
     queue: Queue,
     /// What the CPU saw of each frame in flight.
     begun: Vec<Option<Begun>>,
+    /// What is in each flight's command buffer, where it may be submitted again.
+    recorded: Vec<Option<Recorded>>,
     finished: Option<FrameTiming>,
     grid: Grid,
     timeout: Duration,
@@ -41,6 +43,19 @@ struct Begun {
     frame: u64,
     at: Instant,
     cpu: Duration,
+}
+
+/// What a flight's commands were recorded for.
+///
+/// Recording takes half of a frame's CPU time, and where the producer does its work on another queue the commands of two
+/// frames differ in nothing else than this. The camera is in a uniform buffer, the values to wait for are in the submission.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Recorded {
+    slot: usize,
+    image: vk::Image,
+    view: vk::ImageView,
+    extent: vk::Extent2D,
+    traced: bool,
 }
 
 /// When a frame is, in the field's time.
@@ -103,6 +118,7 @@ impl Engine {
                 slots: producer.slots(),
                 grid: config.grid,
                 color_map: config.color_map,
+                samples: config.samples,
             },
         )?;
         let timestamps = Timestamps::new(queue.device(), pacer.depth())?;
@@ -110,6 +126,7 @@ impl Engine {
             renderer,
             producer,
             begun: vec![None; pacer.depth()],
+            recorded: vec![None; pacer.depth()],
             pacer,
             timestamps,
             queue,
@@ -199,11 +216,12 @@ impl Engine {
         if self.renderer.needs_resize(picture.extent) {
             self.drain()?;
             self.renderer.resize(picture.extent)?;
+            self.recorded.fill(None);
         }
         let produced = trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame));
         self.noting(produced)?;
-        trace_span!("record", frame = frame.index)
-            .in_scope(|| self.record(flight, &frame, camera, picture))?;
+        self.renderer.set_view(flight.index, camera, picture.extent);
+        trace_span!("record", frame = frame.index).in_scope(|| self.record(flight, &frame, picture))?;
 
         let sync = self.producer.sync(&frame);
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
@@ -231,10 +249,24 @@ impl Engine {
         Ok(())
     }
 
-    fn record(&mut self, flight: &Flight, frame: &Frame, camera: &Camera, picture: &Picture) -> Result<()> {
+    /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
+    fn record(&mut self, flight: &Flight, frame: &Frame, picture: &Picture) -> Result<()> {
+        let slot = self.producer.slot_of(frame.index);
+        let recorder = self.recorder.as_ref().filter(|recorder| recorder.wants());
+        let Picture { image, view, extent, .. } = *picture;
+        let this = Recorded { slot, image, view, extent, traced: recorder.is_some() };
+        if self.recorded[flight.index] == Some(this) {
+            return Ok(());
+        }
+        self.recorded[flight.index] = None;
+        self.pacer.reset(flight)?;
+        let repeats = self.producer.commands_repeat();
         let device = self.queue.device().clone();
         let commands = flight.commands;
-        let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let begin = vk::CommandBufferBeginInfo::default().flags(match repeats {
+            true => vk::CommandBufferUsageFlags::empty(),
+            false => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
+        });
         // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
         unsafe { device.raw().begin_command_buffer(commands, &begin) }
             .map_err(device.failed("vkBeginCommandBuffer"))?;
@@ -249,8 +281,6 @@ impl Engine {
         mark(BEGIN);
         self.producer.record_before_draw(commands, frame);
         mark(DRAW);
-        let slot = self.producer.slot_of(frame.index);
-        let recorder = self.recorder.as_ref().filter(|recorder| recorder.wants());
         if let Some(recorder) = recorder {
             recorder.reset(commands, flight.index);
         }
@@ -262,11 +292,13 @@ impl Engine {
         let between = recorder.map(|_| &mark_slice as &dyn Fn(usize));
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
         // picture is the caller's to draw on.
-        unsafe { self.renderer.record(commands, flight.index, slot, camera, picture, between) }?;
+        unsafe { self.renderer.record(commands, flight.index, slot, picture, between) }?;
         mark(END);
         self.producer.record_after_draw(commands, frame);
         // SAFETY: recording.
-        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
+        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
+        self.recorded[flight.index] = repeats.then_some(this);
+        Ok(())
     }
 
     /// Waits until every frame is drawn and the producer is idle.
@@ -295,6 +327,11 @@ impl Engine {
         }
         let device = self.queue.device();
         Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, &*self.producer)))
+    }
+
+    /// Forgets recorded commands: the pictures that they draw on may be gone, and others may have the same handles.
+    pub(crate) fn forget_pictures(&mut self) {
+        self.recorded.fill(None);
     }
 
     /// Waits for what the producer has enqueued, ahead of its time perhaps.

@@ -18,7 +18,7 @@ use ash::vk;
 use crate::cuda::KernelSource;
 use crate::handoff::Handoff;
 use crate::interop::Ring;
-use crate::render::ColorMap;
+use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
@@ -67,6 +67,8 @@ pub struct Config {
     pub ring: Ring,
     /// The picture's, or the window's first, size in pixels.
     pub size: vk::Extent2D,
+    /// Samples a pixel.
+    pub samples: Samples,
     /// Stop after so many frames; `None` runs until told to stop (in a window only).
     pub frames: Option<u64>,
     /// Where a headless run puts its last picture.
@@ -95,6 +97,7 @@ impl Default for Config {
             grid: Grid { cols: 1024, rows: 1024 },
             ring: Ring::default(),
             size: vk::Extent2D { width: 1280, height: 720 },
+            samples: Samples::default(),
             frames: None,
             output: None,
             trace: None,

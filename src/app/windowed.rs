@@ -299,6 +299,7 @@ impl State {
             if self.swapchain.is_stale() {
                 // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
                 self.engine.drain()?;
+                self.engine.forget_pictures();
             }
             match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
                 Acquired::Image(image) => return Ok(Some(image)),

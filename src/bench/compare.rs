@@ -175,7 +175,10 @@ fn keys(report: &Report, which: &str) -> Result<BTreeSet<Key>> {
 
 /// What makes the figures of two runs different things.
 fn apart(old: &Report, new: &Report) -> Vec<String> {
-    let size = |report: &Report| grid(report.settings.size);
+    let size = |report: &Report| {
+        let settings = &report.settings;
+        format!("{}, samples a pixel: {}", grid(settings.size), settings.samples)
+    };
     differences(&[
         ("GPU", &old.machine.gpu, &new.machine.gpu),
         ("driver", &old.machine.driver, &new.machine.driver),

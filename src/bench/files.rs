@@ -102,7 +102,7 @@ fn is_cut(bytes: &[u8]) -> bool {
 }
 
 /// The columns of the CSV file, in order. `docs/bench-schema.md` describes them.
-const COLUMNS: [&str; 43] = [
+const COLUMNS: [&str; 45] = [
     "schema",
     "complete",
     "command",
@@ -118,6 +118,7 @@ const COLUMNS: [&str; 43] = [
     "build",
     "width",
     "height",
+    "samples",
     "rounds",
     "warmup_frames",
     "round_ms",
@@ -134,6 +135,7 @@ const COLUMNS: [&str; 43] = [
     "frame_max_us",
     "frames_per_second",
     "kernel_us",
+    "memset_us",
     "draw_us",
     "cpu_mean_us",
     "cpu_p50_us",
@@ -185,6 +187,7 @@ fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
         machine.build.clone(),
         settings.size[0].to_string(),
         settings.size[1].to_string(),
+        settings.samples.to_string(),
         settings.rounds.to_string(),
         settings.warmup_frames.to_string(),
         settings.round_ms.to_string(),
@@ -201,6 +204,7 @@ fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
         number(cell.frame_us.max),
         number(cell.frames_per_second()),
         maybe(cell.kernel_us),
+        maybe(cell.memset_us),
         maybe(cell.draw_us),
         number(cell.cpu_us.mean),
         number(cell.cpu_us.p50),

@@ -19,6 +19,7 @@ mod startup;
 pub mod stats;
 mod strategy;
 mod table;
+mod traces;
 
 pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
 pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
@@ -28,3 +29,4 @@ pub use runner::{Plan, run};
 pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};
 pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;
+pub use traces::write_traces;

@@ -52,11 +52,18 @@ pub struct Machine {
     pub build: String,
 }
 
+fn four() -> u32 {
+    4
+}
+
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The picture's width and height in pixels.
     pub size: [u32; 2],
+    /// Samples a pixel; files of before it could be chosen have 4.
+    #[serde(default = "four")]
+    pub samples: u32,
     /// Rounds: in each, every cell runs once, so that drift hits all alike.
     pub rounds: u32,
     /// Frames of each cell that come before the measured ones in every round.

@@ -67,8 +67,7 @@ pub fn run(
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
     for &cell in &plan.cells {
-        let obstacle = obstacle(cell.strategy, &choice, context.as_ref());
-        match obstacle.or_else(|| too_large(&cell, &choice)) {
+        match obstacle(&cell, &choice, context.as_ref()) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
                 let strategy = cell.strategy.name().to_owned();
@@ -102,6 +101,7 @@ pub fn run(
         machine: Machine::describe(&choice),
         settings: Settings {
             size: [plan.size.width, plan.size.height],
+            samples: base.samples.count(),
             rounds: plan.rounds,
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,
@@ -117,8 +117,9 @@ pub fn run(
     })
 }
 
-/// Why a strategy cannot run here.
-fn obstacle(strategy: Strategy, choice: &Choice, context: Option<&Arc<Context>>) -> Option<String> {
+/// Why a cell cannot be measured here.
+pub(super) fn obstacle(cell: &CellPlan, choice: &Choice, context: Option<&Arc<Context>>) -> Option<String> {
+    let strategy = cell.strategy;
     let needs_cuda = strategy.producer() == ProducerKind::Cuda;
     if needs_cuda && context.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
@@ -130,7 +131,7 @@ fn obstacle(strategy: Strategy, choice: &Choice, context: Option<&Arc<Context>>)
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
         return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
     }
-    None
+    too_large(cell, choice)
 }
 
 /// Why a field cannot be measured here.

@@ -105,6 +105,12 @@ pub struct CellPlan {
 }
 
 impl CellPlan {
+    /// What it is, for people.
+    pub fn name(&self) -> String {
+        let (Grid { cols, rows }, ring) = (self.grid, self.ring);
+        format!("{}, ring {}, batch {}, {cols}x{rows}", self.strategy.name(), ring.depth(), ring.batch())
+    }
+
     /// The run that measures it.
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {

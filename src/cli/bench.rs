@@ -7,8 +7,9 @@ use ash::vk;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, Stop};
-use wavefield::cuda::KernelSource;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
+use wavefield::cuda::KernelSource;
+use wavefield::render::Samples;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
 
@@ -47,6 +48,9 @@ pub struct BenchArgs {
     /// The picture's size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size)]
     size: vk::Extent2D,
+    /// Samples a pixel: 4 for smooth edges, 1 for speed.
+    #[arg(long, value_enum, default_value_t)]
+    samples: Samples,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -56,8 +60,11 @@ pub struct BenchArgs {
     /// Write a page with charts that needs no network.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock.
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -155,12 +162,12 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.force || args.fail_above.is_some() {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
-    let outputs = [&args.json, &args.csv, &args.report];
+    let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     for path in outputs.into_iter().flatten() {
         wavefield::check_writable(path)?;
     }
     let kernel = args.kernel.as_deref().map(KernelSource::from_argument).transpose()?;
-    let config = Config { device: args.device.clone(), kernel, ..Config::default() };
+    let config = Config { device: args.device.clone(), kernel, samples: args.samples, ..Config::default() };
     let plan = args.plan();
     if plan.cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
@@ -181,6 +188,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     if let Some(path) = &args.report {
         bench::write_html(path, &report)?;
+    }
+    if let Some(path) = &args.trace {
+        bench::write_traces(path, &plan, &config, stop)?;
     }
     for path in outputs.into_iter().flatten() {
         note!("wrote {}", path.display());

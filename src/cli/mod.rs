@@ -11,7 +11,7 @@ use wavefield::app::{Config, DeviceTable, EventLoop, ProducerKind, Stop, run_hea
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
-use wavefield::render::ColorMap;
+use wavefield::render::{ColorMap, Samples};
 use wavefield::vulkan::{Instance, InstanceDesc, PresentMode, Validation};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
@@ -79,6 +79,9 @@ struct RunArgs {
     /// The picture's size, or the window's at first.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse_size)]
     size: vk::Extent2D,
+    /// Samples a pixel: 4 for smooth edges, 1 for speed.
+    #[arg(long, value_enum, default_value_t)]
+    samples: Samples,
     /// Write the last frame here; needs --headless.
     #[arg(long, value_name = "FILE.png", requires = "headless")]
     output: Option<PathBuf>,
@@ -166,6 +169,7 @@ impl RunArgs {
             })?,
             handoff: self.handoff,
             size: self.size,
+            samples: self.samples,
             frames: self.frames,
             output: self.output,
             trace: self.trace,

@@ -82,6 +82,10 @@ impl Producer for BinaryHandoff {
         barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
     }
 
+    fn commands_repeat(&self) -> bool {
+        true
+    }
+
     fn sync(&self, _frame: &Frame) -> FrameSync {
         FrameSync {
             wait: Some(self.ready.vulkan(DRAW_READS.stage)),

@@ -87,6 +87,10 @@ impl Producer for CpuSyncHandoff {
         barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
     }
 
+    fn commands_repeat(&self) -> bool {
+        true
+    }
+
     fn sync(&self, _frame: &Frame) -> FrameSync {
         FrameSync::default()
     }

@@ -107,6 +107,10 @@ impl Producer for HostCopyHandoff {
 
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
 
+    fn commands_repeat(&self) -> bool {
+        true
+    }
+
     fn sync(&self, _frame: &Frame) -> FrameSync {
         FrameSync::default()
     }

@@ -95,6 +95,10 @@ impl Producer for TimelineHandoff {
         barrier(&self.device, commands, Owner::External.release(slot, self.family, DRAW_READS));
     }
 
+    fn commands_repeat(&self) -> bool {
+        true
+    }
+
     fn sync(&self, frame: &Frame) -> FrameSync {
         self.timelines.vulkan(self.ring.turn(frame.index))
     }

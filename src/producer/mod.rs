@@ -105,6 +105,12 @@ pub trait Producer {
     /// Records what gives the slot back. Outside a render pass.
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame);
 
+    /// Whether both of these record the same for every frame in the same slot: then a frame's commands are recorded once, and
+    /// submitted again whenever their slot's turn comes.
+    fn commands_repeat(&self) -> bool {
+        false
+    }
+
     /// What the frame's submission waits for and signals.
     fn sync(&self, frame: &Frame) -> FrameSync;
 

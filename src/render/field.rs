@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use glam::{Mat4, Vec4};
 use gpu_allocator::MemoryLocation;
 
-use super::targets::{Attachments, DEPTH_FORMAT, SAMPLES};
+use super::targets::{Attachments, DEPTH_FORMAT, Samples};
 use super::{Camera, ColorMap, mesh};
 use crate::trace::SLICES;
 use crate::vulkan::{
@@ -26,6 +26,8 @@ pub struct FieldRendererDesc<'a> {
     pub grid: Grid,
     /// The colours.
     pub color_map: ColorMap,
+    /// Samples a pixel.
+    pub samples: Samples,
 }
 
 /// What to draw on.
@@ -59,6 +61,7 @@ pub struct FieldRenderer {
     palette: Image,
     attachments: Option<Attachments>,
     format: vk::Format,
+    samples: Samples,
     grid: Grid,
     device: Device,
 }
@@ -106,6 +109,7 @@ impl FieldRenderer {
             palette,
             attachments: None,
             format: desc.format,
+            samples: desc.samples,
             grid: desc.grid,
             device,
         };
@@ -161,8 +165,20 @@ impl FieldRenderer {
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // The old ones first, so that both are never held at once.
         self.attachments = None;
-        self.attachments = Some(Attachments::new(&self.device, extent, self.format)?);
+        self.attachments = Some(Attachments::new(&self.device, extent, self.format, self.samples)?);
         Ok(())
+    }
+
+    /// Sets what a flight's draw looks from. Its previous frame is done.
+    pub fn set_view(&mut self, flight: usize, camera: &Camera, extent: vk::Extent2D) {
+        let globals = Globals {
+            view_projection: camera.view_projection(extent.width, extent.height),
+            eye: camera.eye().extend(1.0),
+            grid: [self.grid.cols, self.grid.rows, mesh::tile_count(self.grid).0, 0],
+        };
+        if let Some(bytes) = self.uniforms[flight].bytes_mut() {
+            bytes.copy_from_slice(bytemuck::bytes_of(&globals));
+        }
     }
 
     /// Records the draw of `slot` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
@@ -180,20 +196,11 @@ impl FieldRenderer {
         commands: vk::CommandBuffer,
         flight: usize,
         slot: usize,
-        camera: &Camera,
         picture: &Picture,
         between: Option<&dyn Fn(usize)>,
     ) -> Result<()> {
         let extent = picture.extent;
         let tiles = mesh::tile_count(self.grid);
-        let globals = Globals {
-            view_projection: camera.view_projection(extent.width, extent.height),
-            eye: camera.eye().extend(1.0),
-            grid: [self.grid.cols, self.grid.rows, tiles.0, 0],
-        };
-        if let Some(bytes) = self.uniforms[flight].bytes_mut() {
-            bytes.copy_from_slice(bytemuck::bytes_of(&globals));
-        }
         let Some(attachments) = self.attachments.as_ref().filter(|a| a.extent() == extent) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
@@ -210,8 +217,11 @@ impl FieldRenderer {
         let picture_before = (color_writes.0 | vk::PipelineStageFlags2::ALL_TRANSFER, color_writes.1);
         let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, color_writes);
         let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        // With one sample the picture itself is drawn on, and the last of these is left out.
+        let drawn = attachments.color.as_ref().map(|image| (image.raw(), image.view()));
+        let multisampled =
+            drawn.map(|(image, _)| image_barrier(image, color, undefined(color_writes), drawable));
         let begin = [
-            image_barrier(attachments.color.raw(), color, undefined(color_writes), drawable),
             image_barrier(
                 attachments.depth.raw(),
                 vk::ImageAspectFlags::DEPTH,
@@ -222,7 +232,9 @@ impl FieldRenderer {
                 ),
             ),
             image_barrier(picture.image, color, undefined(picture_before), drawable),
+            multisampled.unwrap_or_default(),
         ];
+        let begin = &begin[..begin.len() - usize::from(multisampled.is_none())];
         let next_use = match picture.final_layout {
             // The present's semaphore orders what follows.
             vk::ImageLayout::PRESENT_SRC_KHR => (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE),
@@ -235,15 +247,20 @@ impl FieldRenderer {
             (picture.final_layout, next_use),
         )];
 
-        let colors = [vk::RenderingAttachmentInfo::default()
-            .image_view(attachments.color.view())
+        // Field and background cover every pixel between them, so nothing need be there before.
+        let target = vk::RenderingAttachmentInfo::default()
             .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
-            .resolve_mode(vk::ResolveModeFlags::AVERAGE)
-            .resolve_image_view(picture.view)
-            .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
-            // The background covers every pixel, and only the resolved picture is kept.
-            .load_op(vk::AttachmentLoadOp::DONT_CARE)
-            .store_op(vk::AttachmentStoreOp::DONT_CARE)];
+            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let colors = [match drawn {
+            // Only the resolved picture is kept.
+            Some((_, view)) => target
+                .image_view(view)
+                .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                .resolve_image_view(picture.view)
+                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+            None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
+        }];
         let depth = vk::RenderingAttachmentInfo::default()
             .image_view(attachments.depth.view())
             .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
@@ -269,12 +286,10 @@ impl FieldRenderer {
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
         unsafe {
-            pipeline_barrier(&self.device, commands, &[], &begin);
+            pipeline_barrier(&self.device, commands, &[], begin);
             vk.cmd_begin_rendering(commands, &rendering);
             vk.cmd_set_viewport(commands, 0, &[viewport]);
             vk.cmd_set_scissor(commands, 0, &[area]);
-            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.pipelines.background);
-            vk.cmd_draw(commands, 3, 1, 0, 0);
             vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.pipelines.field);
             vk.cmd_bind_descriptor_sets(
                 commands,
@@ -296,6 +311,9 @@ impl FieldRenderer {
                     between(slice);
                 }
             }
+            // Last, so that only pixels without a field are shaded.
+            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.pipelines.background);
+            vk.cmd_draw(commands, 3, 1, 0, 0);
             vk.cmd_end_rendering(commands);
             pipeline_barrier(&self.device, commands, &[], &end);
         }
@@ -363,8 +381,8 @@ impl Pipelines {
         made.make_sets(desc.slots, uniforms, palette)?;
         let background = include_bytes!(concat!(env!("OUT_DIR"), "/background.spv"));
         let field = include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"));
-        made.background = made.make_pipeline(background, desc.format, false)?;
-        made.field = made.make_pipeline(field, desc.format, true)?;
+        made.background = made.make_pipeline(background, desc, vk::CompareOp::GREATER_OR_EQUAL)?;
+        made.field = made.make_pipeline(field, desc, vk::CompareOp::GREATER)?;
         Ok(made)
     }
 
@@ -460,8 +478,14 @@ impl Pipelines {
         Ok(())
     }
 
-    /// `depth` is whether the pipeline tests and writes it; the background does not.
-    fn make_pipeline(&self, spirv: &[u8], format: vk::Format, depth: bool) -> Result<vk::Pipeline> {
+    /// Depth is reversed: what is nearer is `GREATER`. The background lies at the farthest depth, which is what the depth is
+    /// cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
+    fn make_pipeline(
+        &self,
+        spirv: &[u8],
+        desc: &FieldRendererDesc<'_>,
+        nearer: vk::CompareOp,
+    ) -> Result<vk::Pipeline> {
         let device = &self.device;
         let module = ShaderModule::new(device, spirv)?;
         let stage = |stage, name| {
@@ -481,18 +505,19 @@ impl Pipelines {
             .cull_mode(vk::CullModeFlags::NONE)
             .front_face(vk::FrontFace::COUNTER_CLOCKWISE)
             .line_width(1.0);
-        let multisample = vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(SAMPLES);
+        let multisample =
+            vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(desc.samples.flags());
         let depth_stencil = vk::PipelineDepthStencilStateCreateInfo::default()
-            .depth_test_enable(depth)
-            .depth_write_enable(depth)
-            .depth_compare_op(vk::CompareOp::GREATER);
+            .depth_test_enable(true)
+            .depth_write_enable(true)
+            .depth_compare_op(nearer);
         let blend =
             [vk::PipelineColorBlendAttachmentState::default()
                 .color_write_mask(vk::ColorComponentFlags::RGBA)];
         let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
         let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
         let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
-        let formats = [format];
+        let formats = [desc.format];
         let mut rendering = vk::PipelineRenderingCreateInfo::default()
             .color_attachment_formats(&formats)
             .depth_attachment_format(DEPTH_FORMAT);

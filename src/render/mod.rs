@@ -10,4 +10,4 @@ pub use camera::Camera;
 pub use field::{FieldRenderer, FieldRendererDesc, Picture};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use palette::ColorMap;
-pub use targets::OffscreenTarget;
+pub use targets::{OffscreenTarget, Samples};

@@ -5,39 +5,72 @@ use ash::vk;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc};
 
-/// Samples a pixel; every device has 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
-pub(super) const SAMPLES: vk::SampleCountFlags = vk::SampleCountFlags::TYPE_4;
+/// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Samples {
+    /// One: quick, and edges are jagged.
+    #[value(name = "1")]
+    One,
+    /// Four: smooth edges.
+    #[default]
+    #[value(name = "4")]
+    Four,
+}
+
+impl Samples {
+    /// As Vulkan has it.
+    pub fn flags(self) -> vk::SampleCountFlags {
+        match self {
+            Self::One => vk::SampleCountFlags::TYPE_1,
+            Self::Four => vk::SampleCountFlags::TYPE_4,
+        }
+    }
+
+    /// As a number.
+    pub fn count(self) -> u32 {
+        self.flags().as_raw()
+    }
+}
+
 pub(super) const DEPTH_FORMAT: vk::Format = vk::Format::D32_SFLOAT;
 
-/// Multisampled colour and depth; one pair serves every frame, since frames on one queue draw one after the other.
+/// Multisampled colour, where there is more than one sample, and depth; one pair serves every frame, since frames on one queue draw one after the other.
 pub(super) struct Attachments {
-    pub(super) color: Image,
+    pub(super) color: Option<Image>,
     pub(super) depth: Image,
 }
 
 impl Attachments {
-    pub(super) fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
+    pub(super) fn new(
+        device: &Device,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        samples: Samples,
+    ) -> Result<Self> {
         // Transient: the contents never outlive the render pass, and a tiling GPU need not store them at all.
         let transient = vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
-        Ok(Self {
-            color: Image::new(
+        let multisampled = || {
+            Image::new(
                 device,
                 &ImageDesc {
                     label: "multisampled colour",
                     extent,
                     format,
-                    samples: SAMPLES,
+                    samples: samples.flags(),
                     usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | transient,
                     aspect: vk::ImageAspectFlags::COLOR,
                 },
-            )?,
+            )
+        };
+        Ok(Self {
+            color: (samples != Samples::One).then(multisampled).transpose()?,
             depth: Image::new(
                 device,
                 &ImageDesc {
                     label: "depth",
                     extent,
                     format: DEPTH_FORMAT,
-                    samples: SAMPLES,
+                    samples: samples.flags(),
                     usage: vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT | transient,
                     aspect: vk::ImageAspectFlags::DEPTH,
                 },
@@ -46,7 +79,7 @@ impl Attachments {
     }
 
     pub(super) fn extent(&self) -> vk::Extent2D {
-        self.color.extent()
+        self.depth.extent()
     }
 }
 

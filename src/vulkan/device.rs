@@ -54,7 +54,10 @@ impl Device {
             extensions.push(khr::swapchain::NAME.as_ptr());
         }
         if desc.interop {
-            extensions.extend([handle::MEMORY_EXTENSION.as_ptr(), handle::SEMAPHORE_EXTENSION.as_ptr()]);
+            // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
+            let exports = info.exports;
+            extensions.extend(exports.buffer.then_some(handle::MEMORY_EXTENSION.as_ptr()));
+            extensions.extend(exports.timeline.then_some(handle::SEMAPHORE_EXTENSION.as_ptr()));
         }
         if info.calibrated_timestamps {
             extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
@@ -117,8 +120,10 @@ impl Device {
             calibrated_timestamps: info
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
-            memory_handles: desc.interop.then(|| handle::MemoryFns::new(instance, &raw)),
-            semaphore_handles: desc.interop.then(|| handle::SemaphoreFns::new(instance, &raw)),
+            memory_handles: (desc.interop && info.exports.buffer)
+                .then(|| handle::MemoryFns::new(instance, &raw)),
+            semaphore_handles: (desc.interop && info.exports.timeline)
+                .then(|| handle::SemaphoreFns::new(instance, &raw)),
             raw,
             adapter: adapter.clone(),
         }));

@@ -12,7 +12,7 @@ use crate::Result;
 pub struct Flight {
     /// Its index, below [`Pacer::depth`].
     pub index: usize,
-    /// Its command buffer, ready to be begun.
+    /// Its command buffer, which the GPU is done with.
     pub commands: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
     pub acquired: vk::Semaphore,
@@ -107,10 +107,16 @@ impl Pacer {
         }
         let index = (self.submitted % depth) as usize;
         let slot = &self.slots[index];
-        // SAFETY: the GPU is done with the frame that used this pool.
-        unsafe { self.device.raw().reset_command_pool(slot.pool, vk::CommandPoolResetFlags::empty()) }
-            .map_err(self.device.failed("vkResetCommandPool"))?;
         Ok(Flight { index, commands: slot.commands, acquired: slot.acquired })
+    }
+
+    /// Makes a flight's command buffer ready to be recorded anew. Without it the flight's last commands are still there and
+    /// may be submitted again.
+    pub fn reset(&self, flight: &Flight) -> Result<()> {
+        let pool = self.slots[flight.index].pool;
+        // SAFETY: the GPU is done with the frame that used this pool: `begin` has waited for that.
+        unsafe { self.device.raw().reset_command_pool(pool, vk::CommandPoolResetFlags::empty()) }
+            .map_err(self.device.failed("vkResetCommandPool"))
     }
 
     /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
