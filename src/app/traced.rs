@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
-use crate::trace::{CpuSpans, Lane, write_chrome_trace};
+use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result, whole_file};
 
 /// Frames that a trace has at most: enough to see the pattern, few enough for a viewer.
@@ -52,8 +52,8 @@ impl Traced {
     pub(super) fn end(self, engine: &mut Engine) -> Result<()> {
         let Some(track) = engine.end_trace(self.name)? else { return Ok(()) };
         let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-        write_chrome_trace(&self.path, &command, &[Lane { cpu: self.cpu.take(), track }])?;
-        crate::note!("wrote {}: open it in https://ui.perfetto.dev or chrome://tracing", self.path.display());
+        write_trace(&self.path, &command, &[Lane { cpu: self.cpu.take(), track }])?;
+        crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
         Ok(())
     }
 }

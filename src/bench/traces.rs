@@ -9,7 +9,7 @@ use super::runner::Plan;
 use super::strategy::Strategy;
 use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
 use crate::cuda::Context;
-use crate::trace::{CpuSpans, Lane, write_chrome_trace};
+use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, stop: &Stop) -> Res
         retire(run);
         lanes.extend(traced?);
     }
-    write_chrome_trace(path, &plan.command, &lanes)
+    write_trace(path, &plan.command, &lanes)
 }
 
 fn frames(run: &mut Headless, spans: &CpuSpans, name: String) -> Result<Option<Lane>> {

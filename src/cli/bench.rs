@@ -60,8 +60,9 @@ pub struct BenchArgs {
     /// Write a page with charts that needs no network.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock.
-    #[arg(long, value_name = "FILE.json")]
+    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
+    /// with .svg gives a picture instead.
+    #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
     #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]

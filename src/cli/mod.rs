@@ -85,8 +85,9 @@ struct RunArgs {
     /// Write the last frame here; needs --headless.
     #[arg(long, value_name = "FILE.png", requires = "headless")]
     output: Option<PathBuf>,
-    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock.
-    #[arg(long, value_name = "FILE.json")]
+    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
+    /// .svg gives a picture of a few frames instead.
+    #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// How frames reach the screen; fifo where the window does not offer it.
     #[arg(long, value_enum, default_value_t)]

@@ -23,7 +23,18 @@ pub struct Lane {
     pub track: Track,
 }
 
-/// Writes the lanes as one file, whole or not at all; `command` is for the record.
+/// Writes the lanes as one file, whole or not at all: a picture where the name ends with `.svg`, else trace events.
+///
+/// # Errors
+/// A place that cannot be written.
+pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+        true => super::write_picture(path, lanes),
+        false => write_chrome_trace(path, command, lanes),
+    }
+}
+
+/// Writes the lanes as trace events, whole or not at all; `command` is for the record.
 ///
 /// # Errors
 /// A place that cannot be written.

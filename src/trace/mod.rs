@@ -7,6 +7,7 @@
 //! | `clock` | ties the GPU's clock to the CPU's |
 //! | `recorder` | collects the GPU's times of each frame |
 //! | `chrome` | writes all of it as Chrome's trace events |
+//! | `picture` | draws a few frames of the GPU's side as an SVG |
 //!
 //! Three clocks meet here. Vulkan's timestamps are tied to the CPU's clock by [`GpuClock`]. CUDA's events know only times
 //! between each other; [`CudaClock`] ties them to `%globaltimer`, which is the clock of Vulkan's timestamps on NVIDIA's
@@ -15,9 +16,11 @@
 mod chrome;
 mod clock;
 mod cpu;
+mod picture;
 mod recorder;
 
-pub use chrome::{Lane, write_chrome_trace};
+pub use chrome::{Lane, write_chrome_trace, write_trace};
 pub use clock::{CudaClock, GpuClock};
 pub use cpu::{CpuSpan, CpuSpans};
+pub use picture::write_picture;
 pub use recorder::{FrameSpans, Recorder, SLICES, Track};
