@@ -109,7 +109,7 @@ impl Engine {
             return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
         let producer = make_producer(&queue, choice, config)?;
-        let pacer = Pacer::new(&queue, producer.max_in_flight())?;
+        let pacer = Pacer::new(&queue, producer.max_in_flight(), config.spin)?;
         let renderer = FieldRenderer::new(
             &mut queue,
             &FieldRendererDesc {

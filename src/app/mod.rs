@@ -81,6 +81,8 @@ pub struct Config {
     pub color_map: ColorMap,
     /// Seconds of the field for each second of the clock; 0 stands still.
     pub speed: f64,
+    /// Wait for the GPU by asking again and again, not by sleeping.
+    pub spin: bool,
     /// Give up when no frame was finished for so long.
     pub timeout: Duration,
     /// Whether to load the validation layer.
@@ -104,6 +106,7 @@ impl Default for Config {
             present: PresentMode::Fifo,
             color_map: ColorMap::default(),
             speed: 1.0,
+            spin: false,
             timeout: Duration::from_secs(10),
             validation: Validation::Off,
         }

@@ -51,6 +51,9 @@ pub struct BenchArgs {
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t)]
     samples: Samples,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long)]
+    spin: bool,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -65,7 +68,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -168,7 +171,13 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         wavefield::check_writable(path)?;
     }
     let kernel = args.kernel.as_deref().map(KernelSource::from_argument).transpose()?;
-    let config = Config { device: args.device.clone(), kernel, samples: args.samples, ..Config::default() };
+    let config = Config {
+        device: args.device.clone(),
+        kernel,
+        samples: args.samples,
+        spin: args.spin,
+        ..Config::default()
+    };
     let plan = args.plan();
     if plan.cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));

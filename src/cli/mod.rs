@@ -98,6 +98,9 @@ struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     speed: f64,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long)]
+    spin: bool,
     /// Give up when no frame was finished for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout)]
     timeout: Duration,
@@ -177,6 +180,7 @@ impl RunArgs {
             present: self.present,
             color_map: self.colormap,
             speed: self.speed,
+            spin: self.spin,
             timeout: self.timeout,
             validation: match self.validation {
                 Some(OnOff::On) => Validation::Required,

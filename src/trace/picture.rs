@@ -101,6 +101,7 @@ fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
             (end - begin) * 1e-3
         );
     };
+    let usual = usual(window.frames);
     for spans in window.frames {
         let frame = spans.frame;
         let class = if frame % 2 == 0 { "even" } else { "draw" };
@@ -108,7 +109,7 @@ fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
         if window.track.in_queue {
             bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, kernel in Vulkan's queue"));
         }
-        for piece in pieces(spans) {
+        for piece in at_work(spans, &usual) {
             bar(rows[1], class, piece, &format!("frame {frame}, part of the draw"));
         }
         if spans.slices.is_none() {
@@ -120,29 +121,43 @@ fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
     }
 }
 
-/// The parts of a draw in which Vulkan was at work. A part that is far longer than its like had to wait: for CUDA's signal, or
-/// for the GPU to come back from CUDA. Of it only as much is shown as its like take; the rest is the gap to be seen.
-fn pieces(spans: &FrameSpans) -> Vec<(f64, f64)> {
+/// The parts of a draw: its slices, and what comes behind the last (the background, and the samples' averages).
+fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     let Some(slices) = spans.slices else { return Vec::new() };
     let mut from = spans.vulkan[1];
-    let mut pieces = Vec::new();
-    for to in slices {
-        pieces.push((from, to));
+    let mut parts = Vec::new();
+    for to in slices.into_iter().chain([spans.vulkan[2]]) {
+        parts.push((from, to));
         from = to;
     }
-    let mut lengths: Vec<_> = pieces.iter().map(|(from, to)| to - from).collect();
-    lengths.sort_by(f64::total_cmp);
-    let usual = lengths[lengths.len() * 3 / 4];
-    for (from, to) in &mut pieces {
+    parts
+}
+
+/// How long each part takes where nothing comes between: the lower quartile over all frames.
+fn usual(frames: &[FrameSpans]) -> Vec<f64> {
+    let all: Vec<_> = frames.iter().map(parts).filter(|parts| !parts.is_empty()).collect();
+    let of = |part: usize| {
+        let mut lengths: Vec<_> = all.iter().map(|parts| parts[part].1 - parts[part].0).collect();
+        lengths.sort_by(f64::total_cmp);
+        lengths[lengths.len() / 4]
+    };
+    all.first().map_or(0..0, |parts| 0..parts.len()).map(of).collect()
+}
+
+/// The parts in which Vulkan was at work. One that is far longer than usual had to wait: for CUDA's signal, or for the GPU to
+/// come back from CUDA. Of it only as much is shown as is usual; the rest is the gap to be seen.
+fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
+    let mut parts = parts(spans);
+    for ((from, to), usual) in parts.iter_mut().zip(usual) {
         if *to - *from > usual + SWITCH {
             *from = *to - usual;
         }
     }
-    pieces
+    parts
 }
 
 /// A part that is so many nanoseconds longer than usual had to wait.
-const SWITCH: f64 = 100_000.0;
+const SWITCH: f64 = 60_000.0;
 
 fn axis(out: &mut String, longest: f64, top: f64) {
     let scale = (WIDTH - NAMES - 12.0) / longest;
@@ -173,4 +188,32 @@ fn axis(out: &mut String, longest: f64, top: f64) {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SLICES;
+    use super::*;
+
+    /// A draw from 0 whose parts take 10 µs each, but for `waiting`, which takes 340.
+    fn frame(frame: u64, waiting: Option<usize>) -> FrameSpans {
+        let length = |part: usize| if Some(part) == waiting { 340_000.0 } else { 10_000.0 };
+        let mut at = 0.0;
+        let slices = std::array::from_fn(|part| {
+            at += length(part);
+            at
+        });
+        FrameSpans { frame, vulkan: [0.0, 0.0, at + length(SLICES)], slices: Some(slices), cuda: None }
+    }
+
+    #[test]
+    fn a_part_that_waited_is_shown_without_its_wait() {
+        let frames = [frame(0, None), frame(1, Some(3)), frame(2, None), frame(3, Some(SLICES))];
+        let usual = usual(&frames);
+        assert_eq!(usual, [10_000.0; SLICES + 1]);
+        let shown = at_work(&frames[1], &usual);
+        assert_eq!(shown[3], (360_000.0, 370_000.0));
+        assert!(shown.iter().all(|(from, to)| to - from == 10_000.0));
+        assert_eq!(at_work(&frames[3], &usual)[SLICES].0, 490_000.0);
+    }
 }

@@ -33,12 +33,14 @@ pub struct Pacer {
     slots: Vec<Slot>,
     done: vk::Semaphore,
     submitted: u64,
+    spin: bool,
     blocking_waits: u64,
 }
 
 impl Pacer {
-    /// `depth` frames may be in flight; at least 1.
-    pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
+    /// `depth` frames may be in flight; at least 1. Waiting, the CPU sleeps, or with `spin` asks again and again: that costs a
+    /// core, and the work that follows finds its caches warm.
+    pub fn new(queue: &Queue, depth: usize, spin: bool) -> Result<Self> {
         let device = queue.device().clone();
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
@@ -46,7 +48,7 @@ impl Pacer {
         let done = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
         // From here on Drop cleans up what was made.
-        let mut pacer = Self { device, slots: Vec::new(), done, submitted: 0, blocking_waits: 0 };
+        let mut pacer = Self { device, slots: Vec::new(), done, submitted: 0, spin, blocking_waits: 0 };
         for _ in 0..depth.max(1) {
             pacer.add_slot(queue.family())?;
         }
@@ -150,6 +152,9 @@ impl Pacer {
             return Ok(());
         }
         self.blocking_waits += 1;
+        if self.spin {
+            return self.spin_for(value, alive);
+        }
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         let mut since = Instant::now();
@@ -167,6 +172,24 @@ impl Pacer {
                 Err(result) => return Err(self.device.failed("vkWaitSemaphores")(result)),
             }
         }
+    }
+}
+
+impl Pacer {
+    fn spin_for(&self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+        let (mut seen, mut since, mut looked) = (self.finished()?, Instant::now(), Instant::now());
+        while seen < value {
+            std::hint::spin_loop();
+            let now = self.finished()?;
+            if now > seen {
+                (seen, since) = (now, Instant::now());
+            }
+            if looked.elapsed().as_nanos() >= u128::from(LOOK_UP_NS) {
+                alive(since.elapsed())?;
+                looked = Instant::now();
+            }
+        }
+        Ok(())
     }
 }
 
