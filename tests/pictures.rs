@@ -45,6 +45,23 @@ fn every_producer_and_ring_draw_the_same() {
 }
 
 #[test]
+fn one_sample_a_pixel_draws_the_same_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.png");
+    let arguments =
+        ["--headless", "--size=320x180", "--frames=91", "--grid=200x150", "--samples=1", "--spin"];
+    assert_exit(&run(&[arguments.as_slice(), &["--output", path.to_str().unwrap()]].concat()), 0);
+    // Jagged edges differ; everything else is the same.
+    let (one, four) = (
+        wavefield::app::read_png(&path).unwrap().1,
+        wavefield::app::read_png(&reference("later.png")).unwrap().1,
+    );
+    let apart = one.iter().zip(&four).filter(|(a, b)| a.abs_diff(**b) > 24).count();
+    assert!(one.len() == four.len() && apart > 0, "nothing differs: was it drawn with four samples?");
+    assert!(apart * 20 < one.len(), "{apart} of {} bytes differ", one.len());
+}
+
+#[test]
 fn odd_grids_and_another_colour_map() {
     check("odd.png", &["--frames=40", "--grid=77x3", "--colormap=magma"]);
 }

@@ -1,0 +1,96 @@
+//! `--trace` and `bench startup`: files that a viewer and a reader can use.
+
+mod common;
+
+use common::{assert_exit, run, stdout};
+use serde_json::Value;
+
+const SMALL: [&str; 6] =
+    ["--headless", "--grid=40x30", "--size=64x48", "--frames=12", "--producer=compute", "--speed=1"];
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn a_trace_has_every_frame_on_one_clock() {
+    let folder = folder();
+    let path = folder.path().join("t.json");
+    let path = path.to_str().unwrap();
+    assert_exit(&run(&[SMALL.as_slice(), &["--trace", path]].concat()), 0);
+    let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let spans = |name: &str| -> Vec<(f64, f64)> {
+        let named = events.iter().filter(|event| event["ph"] == "X" && event["name"] == name);
+        named.map(|event| (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap())).collect()
+    };
+    for name in ["produce", "record", "submit", "draw", "compute"] {
+        assert_eq!(spans(name).len(), 12, "{name}");
+    }
+    assert!(spans("part of the draw").len() >= 12 * 16);
+    assert_eq!(spans("Vulkan instance").len(), 1);
+    // One clock: no draw begins before its submission began, by more than the clocks' error.
+    let error = trace["otherData"]["clocks"][0]["cpu_to_gpu_error_us"].as_f64().unwrap();
+    for (submit, draw) in spans("submit").iter().zip(spans("draw")) {
+        assert!(
+            draw.0 >= submit.0 - error - 1.0,
+            "drawn at {} µs, submitted at {} µs ± {error}",
+            draw.0,
+            submit.0
+        );
+        assert!(draw.1 > 0.0);
+    }
+    // Every arrow has a begin and an end, and does not point back in time.
+    let arrows = |phase: &str| -> Vec<(u64, f64)> {
+        let ends = events.iter().filter(|event| event["ph"] == phase);
+        ends.map(|event| (event["id"].as_u64().unwrap(), event["ts"].as_f64().unwrap())).collect()
+    };
+    assert_eq!(arrows("s").len(), 12);
+    for ((from, begin), (to, end)) in arrows("s").into_iter().zip(arrows("f")) {
+        assert!(from == to && end >= begin - error - 1.0, "{from} {begin}, {to} {end}");
+    }
+}
+
+#[test]
+fn a_trace_can_be_a_picture() {
+    let folder = folder();
+    let path = folder.path().join("t.svg");
+    assert_exit(&run(&[SMALL.as_slice(), &["--trace", path.to_str().unwrap()]].concat()), 0);
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.starts_with("<svg") && text.ends_with("</svg>\n") && !text.contains("NaN"), "{text}");
+    assert!(text.matches("part of the draw").count() >= 4 * 16);
+}
+
+#[test]
+fn the_benchmark_traces_every_cell() {
+    let folder = folder();
+    let path = folder.path().join("t.json");
+    let cells = ["bench", "--quick", "--grids=32x32,48x20", "--rounds=1", "--round-ms=10", "--size=64x48"];
+    let output =
+        run(&[cells.as_slice(), &["--strategies=compute,render-only", "--trace", path.to_str().unwrap()]]
+            .concat());
+    assert_exit(&output, 0);
+    let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let names: Vec<_> = events.iter().filter(|event| event["name"] == "process_name").collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    assert_eq!(names[0]["args"]["name"], "compute, ring 3, batch 1, 32x32");
+}
+
+#[test]
+fn a_start_is_told_by_stages() {
+    let folder = folder();
+    let path = folder.path().join("s.json");
+    let output = run(&["bench", "startup", "--rounds=2", "--grid=32x32", "--json", path.to_str().unwrap()]);
+    assert_exit(&output, 0);
+    let found: wavefield::bench::Startup = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!((found.schema.as_str(), found.warm.len()), (wavefield::bench::STARTUP_SCHEMA, 2));
+    for start in found.warm.iter().chain([&found.cold]) {
+        let sum: f64 = start.stages.iter().map(|stage| stage.us).sum();
+        assert!(sum > 0.0 && sum <= start.total_us * 1.001, "{start:?}");
+        for stage in ["process", "Vulkan instance", "Vulkan device", "pipelines", "first frame"] {
+            assert!(start.stages.iter().any(|found| found.name == stage), "{stage} is missing: {start:?}");
+        }
+    }
+    assert!(stdout(&output).contains("first frame"));
+}
