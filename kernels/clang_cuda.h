@@ -1,5 +1,5 @@
-// What wave.cu takes from CUDA's own headers, so that clang alone can compile
-// it, with no CUDA toolkit installed. scripts/kernels.sh passes this file with
+// What the kernels here take from CUDA's own headers, so that clang alone can compile
+// them, with no CUDA toolkit installed. scripts/kernels.sh passes this file with
 // -include. nvcc and NVRTC bring these names themselves and must not see it.
 #pragma once
 
@@ -17,8 +17,10 @@ static inline __device__ float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
-// Each is one PTX instruction, the same that nvcc chooses by default.
+// Each is at most one PTX instruction, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
 static inline __device__ float __fdividef(float a, float b) { return __nvvm_div_approx_f(a, b); }
 static inline __device__ float rsqrtf(float a) { return __nvvm_rsqrt_approx_f(a); }
+static inline __device__ unsigned __float_as_uint(float a) { return __builtin_bit_cast(unsigned, a); }
+static inline __device__ float __uint_as_float(unsigned a) { return __builtin_bit_cast(float, a); }
 static inline __device__ double floor(double a) { return __builtin_floor(a); }

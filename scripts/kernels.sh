@@ -7,9 +7,9 @@ usage() {
     cat >&2 <<'END'
 usage: scripts/kernels.sh COMMAND
 
-  build            remake kernels/wave.ptx from kernels/wave.cu
+  build            remake kernels/*.ptx from kernels/*.cu
   check            both of the checks below
-  check source     kernels/wave.ptx is what kernels/wave.cu gives
+  check source     kernels/*.ptx is what kernels/*.cu gives
   check assemble   ptxas accepts the PTX for every GPU architecture
   tools            fetch ptxas with pip into target/tools
 
@@ -23,6 +23,8 @@ END
 
 # What ptxas 12.9 knows.
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
+# The kernels that are made from CUDA C++.
+sources=(wave frame_stamp)
 # Our test kernels are a few lines each, so one old and one new are enough.
 test_archs=(50 90)
 
@@ -37,40 +39,46 @@ scratch() {
     trap 'rm -rf "$tmp"' EXIT
 }
 
-# compile OUT: wave.cu as PTX.
+# compile NAME OUT: NAME.cu as PTX.
 compile() {
     local clang=${CLANG:-clang-14} version
     command -v "$clang" >/dev/null ||
         missing "no $clang. Install clang 14 (Debian and Ubuntu: the package clang-14), or set CLANG."
     # Another release can name a label differently, and the check compares text.
     version=$("$clang" -dumpversion)
-    [[ $version == 14.* ]] || missing "$clang is clang $version, and wave.ptx is made with clang 14."
+    [[ $version == 14.* ]] || missing "$clang is clang $version, and the PTX is made with clang 14."
 
     {
-        echo '// Made by scripts/kernels.sh from wave.cu. Do not edit.'
+        echo "// Made by scripts/kernels.sh from $1.cu. Do not edit."
         # The oldest target that this project supports: a driver compiles it for
         # any newer GPU. Without NVIDIA's headers (-nocudainc) and device library
         # (-nocudalib) the result does not depend on what is installed.
         "$clang" -x cuda --cuda-device-only -nocudainc -nocudalib \
             --cuda-gpu-arch=sm_50 -Xclang -target-feature -Xclang +ptx60 \
-            -include kernels/clang_cuda.h -Wall -Werror -O3 -S kernels/wave.cu -o -
-    } >"$1"
+            -include kernels/clang_cuda.h -Wall -Werror -O3 -S "kernels/$1.cu" -o -
+    } >"$2"
 }
 
 build() {
     scratch
-    # Through a file, so that a compiler's error leaves the old PTX as it was.
-    compile "$tmp/wave.ptx"
-    cat "$tmp/wave.ptx" >kernels/wave.ptx
-    echo "made kernels/wave.ptx"
+    local name
+    for name in "${sources[@]}"; do
+        # Through a file, so that a compiler's error leaves the old PTX as it was.
+        compile "$name" "$tmp/$name.ptx"
+        cat "$tmp/$name.ptx" >"kernels/$name.ptx"
+        echo "made kernels/$name.ptx"
+    done
 }
 
 check_source() {
     scratch
-    compile "$tmp/wave.ptx"
-    diff -u kernels/wave.ptx "$tmp/wave.ptx" ||
-        failed 'kernels/wave.ptx is not what kernels/wave.cu gives. Run scripts/kernels.sh build.'
-    echo 'kernels/wave.ptx is what kernels/wave.cu gives'
+    local name
+    for name in "${sources[@]}"; do
+        compile "$name" "$tmp/$name.ptx"
+        diff -u "kernels/$name.ptx" "$tmp/$name.ptx" ||
+            failed "kernels/$name.ptx is not what kernels/$name.cu gives. Run scripts/kernels.sh build."
+        echo "kernels/$name.ptx is what kernels/$name.cu gives"
+    done
 }
 
 find_ptxas() {
@@ -105,8 +113,10 @@ check_assemble() {
     scratch
     help=$("$ptxas" --help)
 
-    assemble kernels/wave.ptx "${archs[@]}"
     local file
+    for file in "${sources[@]}"; do
+        assemble "kernels/$file.ptx" "${archs[@]}"
+    done
     for file in kernels/stamp.ptx kernels/test/{flat,trap,spin}.ptx; do
         assemble "$file" "${test_archs[@]}"
     done

@@ -5,6 +5,10 @@ struct Parameters {
     rows: u32,
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
     turn: f32,
+    // The bits of a colour that are kept, and those that are set: all and none, unless frames are stamped
+    // (src/verify/stamp.rs).
+    keep: u32,
+    stamp: u32,
 }
 
 var<immediate> parameters: Parameters;
@@ -34,5 +38,6 @@ fn wave(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
             + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
             + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
             + 0.14 * sine(2.25 * length(vec2f(x, z)) - 8.0 * turn);
-    vertices[i] = vec4f(x, HEIGHT * sum, z, 0.5 + 0.5 * sum);
+    let colour = (bitcast<u32>(0.5 + 0.5 * sum) & parameters.keep) | parameters.stamp;
+    vertices[i] = vec4f(x, HEIGHT * sum, z, bitcast<f32>(colour));
 }

@@ -97,6 +97,10 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// `wavefield verify` found what must not be, or did not find what was broken on purpose.
+    #[error("{0}")]
+    Check(String),
+
     /// The validation layer reported errors.
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),

@@ -12,6 +12,7 @@
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
 //! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
+//! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
 //!
@@ -31,6 +32,7 @@ pub mod producer;
 pub mod render;
 pub mod report;
 pub mod trace;
+pub mod verify;
 pub mod vulkan;
 pub mod wave;
 mod whole_file;

@@ -9,6 +9,7 @@ use common::skip_without_gpu;
 use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
+use wavefield::verify::Footprint;
 use wavefield::vulkan::{Instance, InstanceDesc};
 use wavefield::wave::Grid;
 
@@ -42,9 +43,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of this thread in 200 frames, after 20 that may allocate what they like.
-fn allocations(producer: ProducerKind, handoff: Handoff, ring: Ring) -> u64 {
+/// Allocations of this thread in 200 frames, after some that may allocate what they like.
+fn allocations(producer: ProducerKind, handoff: Handoff, ring: Ring, verify: bool) -> u64 {
     let config = Config {
+        verify,
         producer,
         handoff,
         ring,
@@ -55,7 +57,9 @@ fn allocations(producer: ProducerKind, handoff: Handoff, ring: Ring) -> u64 {
     let instance = Instance::new(&InstanceDesc::default()).unwrap();
     let choice = DeviceTable::query(&instance, None).unwrap().choose(None, producer).unwrap();
     let mut run = Headless::quietly(&choice, &config).unwrap();
-    for _ in 0..20 {
+    // A checked run looks at the process itself once, when it has settled.
+    let warm = if verify { Footprint::SETTLED + 20 } else { 20 };
+    for _ in 0..warm {
         run.frame(0.01).unwrap();
     }
     let before = COUNT.with(Cell::get);
@@ -78,7 +82,10 @@ fn the_allocator_counts() {
 
 #[test]
 fn a_frame_by_the_compute_shader_allocates_nothing() {
-    assert_eq!(allocations(ProducerKind::Compute, Handoff::Timeline, Ring::default()), 0);
+    for verify in [false, true] {
+        let count = allocations(ProducerKind::Compute, Handoff::Timeline, Ring::default(), verify);
+        assert_eq!(count, 0, "checked: {verify}");
+    }
 }
 
 #[test]
@@ -93,8 +100,10 @@ fn a_frame_by_cuda_allocates_nothing() {
     {
         for (depth, batch) in [(1, 1), (3, 1), (8, 8)] {
             let ring = Ring::new(depth).and_then(|ring| ring.with_batch(batch)).unwrap();
-            let count = allocations(ProducerKind::Cuda, handoff, ring);
-            assert_eq!(count, 0, "{}, ring {depth}, batch {batch}", handoff.name());
+            for verify in [false, true] {
+                let count = allocations(ProducerKind::Cuda, handoff, ring, verify);
+                assert_eq!(count, 0, "{}, ring {depth}, batch {batch}, checked: {verify}", handoff.name());
+            }
         }
     }
 }

@@ -9,9 +9,12 @@ use tracing::trace_span;
 use super::{Choice, Config, ProducerKind, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
-use crate::producer::{Blocked, ComputeProducer, Frame, HostProducer, Producer, StillProducer};
+use crate::producer::{
+    Blocked, CHECK_READS, ComputeProducer, DRAW_READS, Frame, HostProducer, Producer, StillProducer,
+};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
 use crate::trace::{Recorder, Track};
+use crate::verify::{Check, Pass};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
@@ -19,6 +22,8 @@ use crate::{Error, Result};
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
+    /// Looks at every vertex, in a checked run.
+    check: Option<Check>,
     renderer: FieldRenderer,
     producer: Box<dyn Producer>,
     pacer: Pacer,
@@ -108,8 +113,15 @@ impl Engine {
             let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
             return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
-        let producer = make_producer(&queue, choice, config)?;
+        let mut producer = make_producer(&queue, choice, config)?;
+        if let Some(broken) = config.broken {
+            producer.break_sync(broken)?;
+        }
         let pacer = Pacer::new(&queue, producer.max_in_flight(), config.spin)?;
+        let check = config
+            .verify
+            .then(|| Check::new(&mut queue, &mut *producer, choice, config, pacer.depth()))
+            .transpose()?;
         let renderer = FieldRenderer::new(
             &mut queue,
             &FieldRendererDesc {
@@ -123,6 +135,7 @@ impl Engine {
         )?;
         let timestamps = Timestamps::new(queue.device(), pacer.depth())?;
         Ok(Self {
+            check,
             renderer,
             producer,
             begun: vec![None; pacer.depth()],
@@ -145,6 +158,9 @@ impl Engine {
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         self.finished = self.collect(flight.index);
+        if let Some(check) = &mut self.check {
+            check.collect(flight.index)?;
+        }
         Ok(flight)
     }
 
@@ -212,7 +228,12 @@ impl Engine {
         present: Option<PresentSync>,
     ) -> Result<()> {
         let (began, blocked) = (Instant::now(), self.producer.blocked());
-        let frame = Frame { index: self.pacer.submitted(), time: moment.time, step: moment.step };
+        let frame = Frame {
+            index: self.pacer.submitted(),
+            time: moment.time,
+            step: moment.step,
+            reads: if self.check.is_some() { CHECK_READS } else { DRAW_READS },
+        };
         if self.renderer.needs_resize(picture.extent) {
             self.drain()?;
             self.renderer.resize(picture.extent)?;
@@ -221,6 +242,9 @@ impl Engine {
         let produced = trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame));
         self.noting(produced)?;
         self.renderer.set_view(flight.index, camera, picture.extent);
+        if let Some(check) = &mut self.check {
+            check.expect(flight.index, &frame)?;
+        }
         trace_span!("record", frame = frame.index).in_scope(|| self.record(flight, &frame, picture))?;
 
         let sync = self.producer.sync(&frame);
@@ -243,6 +267,9 @@ impl Engine {
         // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
         trace_span!("submit", frame = frame.index).in_scope(|| unsafe { self.queue.submit(&batch) })?;
         self.pacer.end();
+        if let Some(check) = &mut self.check {
+            check.submitted(flight.index, &frame, picture.extent);
+        }
         let waited = self.producer.blocked().time - blocked.time;
         let cpu = began.elapsed().saturating_sub(waited);
         self.begun[flight.index] = Some(Begun { frame: frame.index, at: began, cpu });
@@ -280,6 +307,14 @@ impl Engine {
         }
         mark(BEGIN);
         self.producer.record_before_draw(commands, frame);
+        let look = |pass| {
+            if let Some(check) = &self.check {
+                // SAFETY: recording, outside a render pass; the pacer says that the flight is free; the producer has
+                // made the slot readable for the check too, as `Frame::reads` asks.
+                unsafe { check.record(commands, flight.index, slot, pass) };
+            }
+        };
+        look(Pass::BeforeDraw);
         mark(DRAW);
         if let Some(recorder) = recorder {
             recorder.reset(commands, flight.index);
@@ -294,6 +329,7 @@ impl Engine {
         // picture is the caller's to draw on.
         unsafe { self.renderer.record(commands, flight.index, slot, picture, between) }?;
         mark(END);
+        look(Pass::AfterDraw);
         self.producer.record_after_draw(commands, frame);
         // SAFETY: recording.
         unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
@@ -415,10 +451,18 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// What was run, for the end.
-    pub fn summary(&self, times: super::FrameTimes, skipped: u64) -> Summary {
+    /// What was run, for the end; and what the check found, in a checked run: then it waits for both APIs and reads every
+    /// slot back.
+    pub fn summary(&mut self, times: super::FrameTimes, skipped: u64) -> Result<Summary> {
+        self.finish()?;
+        let drawn = self.pacer.submitted();
+        let checked = match &mut self.check {
+            Some(check) => Some(check.finish(&mut self.queue, &*self.producer, drawn)?),
+            None => None,
+        };
         let info = self.device().info();
-        Summary {
+        Ok(Summary {
+            checked,
             frames: self.pacer.submitted(),
             skipped,
             times,
@@ -432,7 +476,7 @@ impl Engine {
                 .instance()
                 .validates()
                 .then(|| self.device().instance().validation_log().warnings()),
-        }
+        })
     }
 }
 

@@ -14,9 +14,11 @@ use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
 /// Frames of a headless run that was not told how many: fewer where each takes long.
-fn default_frames(run: &Headless) -> u64 {
+fn default_frames(run: &Headless, verify: bool) -> u64 {
     match run.engine.device().info().kind {
         vk::PhysicalDeviceType::CPU => 20,
+        // More than it takes to settle: see `Footprint::SETTLED`.
+        _ if verify => 1000,
         _ => 120,
     }
 }
@@ -63,7 +65,7 @@ fn draw_traced(run: &mut Headless, config: &Config, traced: Option<Traced>, stop
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summary> {
-    let frames = config.frames.unwrap_or(default_frames(run));
+    let frames = config.frames.unwrap_or(default_frames(run, config.verify));
     let mut times = FrameTimes::default();
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -86,7 +88,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summa
         }
         run.save(path)?;
     }
-    Ok(run.engine.summary(times, 0))
+    run.engine.summary(times, 0)
 }
 
 /// An engine and the image that it draws on.

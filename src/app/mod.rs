@@ -16,7 +16,7 @@ use std::time::Duration;
 use ash::vk;
 
 use crate::cuda::KernelSource;
-use crate::handoff::Handoff;
+use crate::handoff::{Broken, Handoff};
 use crate::interop::Ring;
 use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
@@ -87,6 +87,10 @@ pub struct Config {
     pub timeout: Duration,
     /// Whether to load the validation layer.
     pub validation: Validation,
+    /// Look at every vertex of every frame: see [`crate::verify`].
+    pub verify: bool,
+    /// What to leave out of the hand-off, to show that the check finds it.
+    pub broken: Option<Broken>,
 }
 
 impl Default for Config {
@@ -109,6 +113,8 @@ impl Default for Config {
             spin: false,
             timeout: Duration::from_secs(10),
             validation: Validation::Off,
+            verify: false,
+            broken: None,
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::verify::Checked;
+
 /// The times between frames, in constant memory, to three digits.
 pub struct FrameTimes {
     nanoseconds: Histogram<u64>,
@@ -71,6 +73,8 @@ pub struct Summary {
     pub producer: &'static str,
     /// Where.
     pub device: String,
+    /// What the check found, in a checked run.
+    pub checked: Option<Checked>,
     /// Whether the validation layer watched, and then its warnings.
     pub validation: Option<u64>,
 }

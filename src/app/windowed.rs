@@ -119,7 +119,7 @@ impl App<'_> {
                     traced.end(&mut state.engine)?;
                 }
                 let times = std::mem::take(&mut state.times);
-                app.outcome = Some(Ok(state.engine.summary(times, state.skipped)));
+                app.outcome = Some(Ok(state.engine.summary(times, state.skipped)?));
             }
             Ok(())
         });

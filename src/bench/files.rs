@@ -36,7 +36,7 @@ pub fn write_startup(path: &Path, startup: &Startup) -> Result<()> {
     write_value(path, startup)
 }
 
-fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
+pub(crate) fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).and_then(|text| {
         serde_json::from_str::<T>(&text)?;
         Ok(text)

@@ -9,7 +9,7 @@ use crate::app::{Choice, Config, Stop};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Fill;
 use crate::interop::SharedBuffer;
-use crate::producer::{Frame, SLOT_USAGE, check_grid};
+use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid};
 use crate::vulkan::DeviceDesc;
 
 /// Launches between two waits of the CPU: enough to keep the GPU busy, fewer than [`Fill`] keeps times of.
@@ -37,7 +37,7 @@ pub(super) fn measure(
         let chunk = index..index + CHUNK;
         for index in chunk.clone() {
             let slot = &shared[config.ring.turn(index).slot];
-            let frame = Frame { index, time: index as f64 / 60.0, step: 0.0 };
+            let frame = Frame { index, time: index as f64 / 60.0, step: 0.0, reads: DRAW_READS };
             let enqueued = Instant::now();
             // SAFETY: the slot has 16 bytes a vertex, and nobody but this stream touches it.
             unsafe { fill.enqueue(slot.cuda(), &frame) }.map_err(|error| fill.blame(error))?;

@@ -13,6 +13,8 @@ use wavefield::render::Samples;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
 
+use super::command_line;
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -253,16 +255,6 @@ impl BenchArgs {
             command: command_line(),
         }
     }
-}
-
-fn command_line() -> String {
-    let mut words: Vec<_> = std::env::args().collect();
-    // The folder that the program lies in is nobody's business.
-    if let Some(program) = words.first_mut() {
-        let name = std::path::Path::new(program.as_str()).file_name();
-        *program = name.map_or("wavefield".into(), |name| name.to_string_lossy().into_owned());
-    }
-    words.join(" ")
 }
 
 /// Shown on a terminal only, and on standard error.

@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and what is nonsense.
 
 mod bench;
+mod verify;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +39,8 @@ enum Command {
     Devices(DeviceArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(bench::BenchArgs),
+    /// Look at every vertex of every frame: is any stale, torn or missing?
+    Verify(verify::VerifyArgs),
 }
 
 #[derive(Args)]
@@ -73,7 +76,8 @@ struct RunArgs {
     /// Draw without a window.
     #[arg(long)]
     headless: bool,
-    /// Stop after so many frames [headless: 120, or 20 on a software device; in a window: none].
+    /// Stop after so many frames [headless: 120, or 1000 to verify, or 20 on a software device; in a
+    /// window: none].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
     /// The picture's size, or the window's at first.
@@ -124,6 +128,7 @@ impl Cli {
             Some(Command::Run(args)) => run(args, stop),
             Some(Command::Devices(args)) => devices(&args),
             Some(Command::Bench(args)) => bench::execute(args, stop),
+            Some(Command::Verify(args)) => verify::execute(args, stop),
         }
     }
 }
@@ -188,8 +193,20 @@ impl RunArgs {
                 None if cfg!(debug_assertions) => Validation::IfInstalled,
                 None => Validation::Off,
             },
+            verify: false,
+            broken: None,
         })
     }
+}
+
+/// The command line for a record, without the folder that the program lies in, which is nobody's business.
+fn command_line() -> String {
+    let mut words: Vec<_> = std::env::args().collect();
+    if let Some(program) = words.first_mut() {
+        let name = std::path::Path::new(program.as_str()).file_name();
+        *program = name.map_or("wavefield".into(), |name| name.to_string_lossy().into_owned());
+    }
+    words.join(" ")
 }
 
 /// Two numbers with an `x` between them.

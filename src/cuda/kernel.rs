@@ -30,6 +30,15 @@ impl KernelSource {
         }
     }
 
+    /// Puts a frame's number into every vertex: `kernels/frame_stamp.cu`. For [`crate::verify`].
+    pub(crate) fn frame_stamp() -> Self {
+        Self {
+            name: "the built-in frame stamp".into(),
+            ptx: include_str!("../../kernels/frame_stamp.ptx").into(),
+            entry: "frame_stamp".into(),
+        }
+    }
+
     /// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
     pub(crate) fn stamp() -> Self {
         Self {
@@ -252,8 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_wave_has_its_entry() {
-        let wave = KernelSource::built_in();
-        assert_eq!(entries(&wave.ptx), [wave.entry]);
+    fn the_built_in_kernels_have_their_entries() {
+        for kernel in [KernelSource::built_in(), KernelSource::frame_stamp(), KernelSource::stamp()] {
+            assert_eq!(entries(&kernel.ptx), [kernel.entry]);
+        }
     }
 }

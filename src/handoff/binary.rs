@@ -13,7 +13,7 @@ use crate::cuda::{Context, KernelSource};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::interop::{SharedBinary, SharedBuffer};
-use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -74,21 +74,21 @@ impl Producer for BinaryHandoff {
         self.enqueue(frame).map_err(|error| self.fill.blame(error))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
-        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, DRAW_READS));
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, frame.reads));
     }
 
-    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
-        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, frame.reads));
     }
 
     fn commands_repeat(&self) -> bool {
         true
     }
 
-    fn sync(&self, _frame: &Frame) -> FrameSync {
+    fn sync(&self, frame: &Frame) -> FrameSync {
         FrameSync {
-            wait: Some(self.ready.vulkan(DRAW_READS.stage)),
+            wait: Some(self.ready.vulkan(frame.reads.stage)),
             signal: Some(self.free.vulkan(vk::PipelineStageFlags2::ALL_COMMANDS)),
         }
     }
@@ -107,5 +107,9 @@ impl Producer for BinaryHandoff {
 
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.fill.stamp_frames()
     }
 }

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::SharedBuffer;
 use crate::interop::ownership::Owner;
-use crate::producer::{Blocked, DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -79,12 +79,12 @@ impl Producer for CpuSyncHandoff {
         self.run(frame).map_err(|error| self.fill.blame(error))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
-        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, DRAW_READS));
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.acquire(self.slots[0], self.family, frame.reads));
     }
 
-    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
-        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, DRAW_READS));
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        barrier(&self.device, commands, Owner::External.release(self.slots[0], self.family, frame.reads));
     }
 
     fn commands_repeat(&self) -> bool {
@@ -109,5 +109,9 @@ impl Producer for CpuSyncHandoff {
 
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.fill.stamp_frames()
     }
 }

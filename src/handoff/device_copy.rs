@@ -11,7 +11,7 @@ use crate::Result;
 use crate::cuda::{Context, DeviceMemory, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer};
-use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -84,12 +84,12 @@ impl Producer for DeviceCopyHandoff {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let slot = self.slots[self.slot_of(frame.index)];
-        barrier(&self.device, commands, Owner::External.acquire(slot, self.family, DRAW_READS));
+        barrier(&self.device, commands, Owner::External.acquire(slot, self.family, frame.reads));
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let slot = self.slots[self.slot_of(frame.index)];
-        barrier(&self.device, commands, Owner::External.release(slot, self.family, DRAW_READS));
+        barrier(&self.device, commands, Owner::External.release(slot, self.family, frame.reads));
     }
 
     fn commands_repeat(&self) -> bool {
@@ -97,7 +97,7 @@ impl Producer for DeviceCopyHandoff {
     }
 
     fn sync(&self, frame: &Frame) -> FrameSync {
-        self.timelines.vulkan(self.ring.turn(frame.index))
+        self.timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage)
     }
 
     fn owner(&self) -> Owner {
@@ -114,6 +114,10 @@ impl Producer for DeviceCopyHandoff {
 
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.fill.stamp_frames()
     }
 
     fn progress(&self) -> Option<String> {

@@ -16,6 +16,8 @@ pub struct Fill {
     // The stream goes before what it uses.
     stream: Stream,
     kernel: Kernel,
+    /// Where frames are stamped: runs behind the kernel. See [`crate::verify::stamp`].
+    stamp: Option<Kernel>,
     marks: Vec<(Event, Event)>,
     name: String,
     grid: Grid,
@@ -32,6 +34,7 @@ impl Fill {
         Ok(Self {
             stream: Stream::new(context)?,
             kernel,
+            stamp: None,
             marks: (0..KEPT).map(mark).collect::<Result<_>>()?,
             name: source.name.clone(),
             grid,
@@ -55,7 +58,18 @@ impl Fill {
         let Grid { cols, rows } = self.grid;
         // SAFETY: the caller's promise.
         unsafe { self.kernel.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
-        after.record(&self.stream)
+        after.record(&self.stream)?;
+        if let Some(stamp) = &self.stamp {
+            // SAFETY: as above; the stamp has the documented signature.
+            unsafe { stamp.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
+        }
+        Ok(())
+    }
+
+    /// From the next frame on, every vertex carries its frame's number.
+    pub fn stamp_frames(&mut self) -> Result<()> {
+        self.stamp = Some(Kernel::load(self.stream.context(), &KernelSource::frame_stamp())?);
+        Ok(())
     }
 
     /// Enqueues `cuMemsetD32Async` over the same bytes between the frame's events instead of the kernel: the yardstick for

@@ -9,7 +9,7 @@ use gpu_allocator::MemoryLocation;
 use super::Fill;
 use crate::cuda::{Context, DeviceMemory, KernelSource};
 use crate::interop::ownership::Owner;
-use crate::producer::{Blocked, DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
+use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
 use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -91,10 +91,10 @@ impl Producer for HostCopyHandoff {
         self.run(frame).map_err(|error| self.fill.blame(error))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame) {
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        let reads = (DRAW_READS.stage, DRAW_READS.access);
-        let reuse = buffer_barrier(self.buffer.raw(), (DRAW_READS.stage, vk::AccessFlags2::NONE), writes);
+        let reads = (frame.reads.stage, frame.reads.access);
+        let reuse = buffer_barrier(self.buffer.raw(), (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(self.buffer.raw(), writes, reads);
         let copy = [vk::BufferCopy::default().size(self.buffer.size())];
         // SAFETY: recording, outside a render pass; both buffers are alive and of the same size.
@@ -129,5 +129,9 @@ impl Producer for HostCopyHandoff {
 
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.fill.stamp_frames()
     }
 }

@@ -17,7 +17,7 @@ use gpu_allocator::MemoryLocation;
 use crate::cuda::{Context, KernelSource, cubin};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, barrier, check_grid, own_slots};
+use crate::producer::{Frame, FrameSync, Producer, barrier, check_grid, own_slots};
 use crate::vulkan::{Buffer, Device, Queue, buffer_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -44,15 +44,18 @@ impl InlineSupport {
 /// Launches the kernel from the draw's own command buffer.
 pub struct InlineHandoff {
     module: Module,
+    /// Where frames are stamped: runs behind the kernel. See [`crate::verify::stamp`].
+    stamp: Option<Module>,
     buffers: Vec<Buffer>,
     slots: Vec<vk::Buffer>,
     addresses: Vec<vk::DeviceAddress>,
     grid: Grid,
+    context: Arc<Context>,
     device: Device,
 }
 
 impl InlineHandoff {
-    /// The queue's device was made with `inline`. `context` is used to link the kernel, and not afterwards.
+    /// The queue's device was made with `inline`. `context` is used to link kernels only.
     ///
     /// # Errors
     /// A device without either extension, a kernel that does not link, out of memory.
@@ -75,7 +78,16 @@ impl InlineHandoff {
             unsafe { device.raw().get_buffer_device_address(&info) }
         };
         let addresses = slots.iter().map(address).collect();
-        Ok(Self { module, buffers, slots, addresses, grid, device: device.clone() })
+        Ok(Self {
+            module,
+            stamp: None,
+            buffers,
+            slots,
+            addresses,
+            grid,
+            context: context.clone(),
+            device: device.clone(),
+        })
     }
 }
 
@@ -103,13 +115,19 @@ impl Producer for InlineHandoff {
             vk::PipelineStageFlags2::COMPUTE_SHADER,
             vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE,
         );
-        let reads = (DRAW_READS.stage, DRAW_READS.access);
+        let reads = (frame.reads.stage, frame.reads.access);
         barrier(
             &self.device,
             commands,
-            buffer_barrier(buffer, (DRAW_READS.stage, vk::AccessFlags2::NONE), writes),
+            buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes),
         );
         self.module.launch(commands, self.addresses[slot], self.grid, frame);
+        if let Some(stamp) = &self.stamp {
+            // It reads and writes what the kernel has written.
+            let again = (writes.0, writes.1 | vk::AccessFlags2::MEMORY_READ);
+            barrier(&self.device, commands, buffer_barrier(buffer, writes, again));
+            stamp.launch(commands, self.addresses[slot], self.grid, frame);
+        }
         barrier(&self.device, commands, buffer_barrier(buffer, writes, reads));
     }
 
@@ -125,6 +143,11 @@ impl Producer for InlineHandoff {
 
     fn runs_in_queue(&self) -> bool {
         true
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.stamp = Some(Module::new(&self.device, &self.context, &KernelSource::frame_stamp())?);
+        Ok(())
     }
 }
 

@@ -9,9 +9,11 @@
 //! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
 //! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
 //!
-//! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream.
+//! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream. [`Broken`] is what `wavefield verify
+//! --break` leaves out of the first, to show that it is needed.
 
 mod binary;
+mod broken;
 mod cpu_sync;
 mod device_copy;
 mod fill;
@@ -30,6 +32,7 @@ use crate::vulkan::Queue;
 use crate::wave::Grid;
 
 pub use binary::BinaryHandoff;
+pub use broken::Broken;
 pub use cpu_sync::CpuSyncHandoff;
 pub use device_copy::DeviceCopyHandoff;
 pub use fill::Fill;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::Fill;
+use super::{Broken, Fill};
 use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
-use crate::producer::{DRAW_READS, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -23,6 +23,8 @@ pub struct TimelineHandoff {
     ring: Ring,
     device: Device,
     family: u32,
+    /// What `wavefield verify --break` leaves out; `None` in every other run.
+    broken: Option<Broken>,
 }
 
 impl TimelineHandoff {
@@ -49,13 +51,16 @@ impl TimelineHandoff {
             ring,
             device: device.clone(),
             family: queue.family(),
+            broken: None,
         })
     }
 
     /// CUDA's half: wait for the slots, fill them, say so. Returns before any of it has run.
     fn enqueue(&mut self, frame: &Frame) -> Result<()> {
         let stream = self.fill.stream();
-        if let Some(value) = self.ring.turn(frame.index).wait_free {
+        if let Some(value) = self.ring.turn(frame.index).wait_free
+            && self.broken != Some(Broken::Free)
+        {
             self.timelines.free.cuda_wait(stream, value)?;
         }
         // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
@@ -86,13 +91,17 @@ impl Producer for TimelineHandoff {
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slots[self.slot_of(frame.index)];
-        barrier(&self.device, commands, Owner::External.acquire(slot, self.family, DRAW_READS));
+        if self.broken != Some(Broken::Barrier) {
+            let slot = self.slots[self.slot_of(frame.index)];
+            barrier(&self.device, commands, Owner::External.acquire(slot, self.family, frame.reads));
+        }
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slots[self.slot_of(frame.index)];
-        barrier(&self.device, commands, Owner::External.release(slot, self.family, DRAW_READS));
+        if self.broken != Some(Broken::Barrier) {
+            let slot = self.slots[self.slot_of(frame.index)];
+            barrier(&self.device, commands, Owner::External.release(slot, self.family, frame.reads));
+        }
     }
 
     fn commands_repeat(&self) -> bool {
@@ -100,7 +109,11 @@ impl Producer for TimelineHandoff {
     }
 
     fn sync(&self, frame: &Frame) -> FrameSync {
-        self.timelines.vulkan(self.ring.turn(frame.index))
+        let mut sync = self.timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage);
+        if self.broken == Some(Broken::Ready) {
+            sync.wait = None;
+        }
+        sync
     }
 
     fn owner(&self) -> Owner {
@@ -117,6 +130,28 @@ impl Producer for TimelineHandoff {
 
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.fill.stamp_frames()
+    }
+
+    fn batch(&self) -> u64 {
+        self.ring.batch() as u64
+    }
+
+    fn max_in_flight(&self) -> usize {
+        let usual = self.slots.len().max(2);
+        match self.broken {
+            // The pacer's bound is K frames too: the CPU's wait would stand in for the one that is left out.
+            Some(Broken::Free) => 2 * usual,
+            _ => usual,
+        }
+    }
+
+    fn break_sync(&mut self, broken: Broken) -> Result<()> {
+        self.broken = Some(broken);
+        Ok(())
     }
 
     fn progress(&self) -> Option<String> {
@@ -154,11 +189,11 @@ impl Timelines {
         Ok(())
     }
 
-    /// Vulkan: what the turn's submission waits for and signals.
-    pub(super) fn vulkan(&self, turn: Turn) -> FrameSync {
+    /// Vulkan: what the turn's submission, whose stages `reads` read the slot, waits for and signals.
+    pub(super) fn vulkan(&self, turn: Turn, reads: vk::PipelineStageFlags2) -> FrameSync {
         FrameSync {
-            // Only the stage that reads waits; what comes before it (and the frame before) goes on.
-            wait: Some(self.ready.vulkan(turn.wait_ready, DRAW_READS.stage)),
+            // Only what reads waits; what comes before it (and the frame before) goes on.
+            wait: Some(self.ready.vulkan(turn.wait_ready, reads)),
             // All commands, because the release barrier must be done too.
             signal: Some(self.free.vulkan(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)),
         }

@@ -124,6 +124,7 @@ pub(crate) mod tests {
             largest_picture: 16384,
             inline: None,
             calibrated_timestamps: false,
+            memory_budget: false,
             timestamp_period: Some(1.0),
         }
     }

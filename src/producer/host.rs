@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{Frame, FrameSync, Producer, check_grid, own_slots};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
+use crate::verify::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Vertex};
 use crate::{Error, Result};
@@ -16,6 +17,7 @@ pub struct HostProducer {
     buffers: Vec<Buffer>,
     slots: Vec<vk::Buffer>,
     grid: Grid,
+    stamped: bool,
     device: Device,
 }
 
@@ -24,7 +26,13 @@ impl HostProducer {
     pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
         check_grid(device, grid)?;
         let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::CpuToGpu)?;
-        Ok(Self { slots: buffers.iter().map(Buffer::raw).collect(), buffers, grid, device: device.clone() })
+        Ok(Self {
+            slots: buffers.iter().map(Buffer::raw).collect(),
+            buffers,
+            grid,
+            stamped: false,
+            device: device.clone(),
+        })
     }
 }
 
@@ -44,6 +52,7 @@ impl Producer for HostProducer {
 
     fn produce(&mut self, frame: &Frame) -> Result<()> {
         let (grid, turn) = (self.grid, wave::turn(frame.time) as f32);
+        let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut().ok_or_else(|| {
             Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
@@ -53,6 +62,9 @@ impl Producer for HostProducer {
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {
                 *vertex = wave::vertex(grid, col as u32, row as u32, turn);
+                if stamped {
+                    vertex.w = stamp::apply(vertex.w, frame_index);
+                }
             }
         });
         Ok(())
@@ -70,5 +82,10 @@ impl Producer for HostProducer {
 
     fn owner(&self) -> Owner {
         Owner::Queue
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        self.stamped = true;
+        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use crate::handoff::Fill;
+use crate::handoff::{Broken, Fill};
 use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner};
 use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
@@ -38,6 +38,8 @@ pub struct Frame {
     pub time: f64,
     /// Seconds to the next frame, as far as is known: for what fills frames ahead of their time.
     pub step: f64,
+    /// Who reads the slot: [`DRAW_READS`], or [`CHECK_READS`] where frames are checked.
+    pub reads: Access,
 }
 
 /// How often and how long a producer made the CPU wait.
@@ -70,9 +72,19 @@ pub struct FrameSync {
 pub const DRAW_READS: Access =
     Access { stage: vk::PipelineStageFlags2::VERTEX_SHADER, access: vk::AccessFlags2::SHADER_STORAGE_READ };
 
-/// What every slot's buffer may be used for: drawing, and read-back for tests.
+/// How a slot is read where frames are checked: by the draw and by the compute shader of [`crate::verify`].
+pub const CHECK_READS: Access = Access {
+    stage: vk::PipelineStageFlags2::from_raw(
+        vk::PipelineStageFlags2::VERTEX_SHADER.as_raw() | vk::PipelineStageFlags2::COMPUTE_SHADER.as_raw(),
+    ),
+    access: vk::AccessFlags2::SHADER_STORAGE_READ,
+};
+
+/// What every slot's buffer may be used for: drawing, checking, being blanked before a checked run, and read-back.
 pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
-    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw() | vk::BufferUsageFlags::TRANSFER_SRC.as_raw(),
+    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
 /// Fills the slots of a ring. See the [module](self) for the order of calls.
@@ -99,7 +111,7 @@ pub trait Producer {
     /// Fills the frame's slot, or enqueues that. What waits here on the CPU says so in [`Producer::blocked`].
     fn produce(&mut self, frame: &Frame) -> Result<()>;
 
-    /// Records what makes the slot readable for [`DRAW_READS`]. Outside a render pass.
+    /// Records what makes the slot readable for [`Frame::reads`]. Outside a render pass.
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame);
 
     /// Records what gives the slot back. Outside a render pass.
@@ -146,6 +158,25 @@ pub trait Producer {
     /// How far its side has come, in words, for the error of a run that got stuck.
     fn progress(&self) -> Option<String> {
         None
+    }
+
+    /// From the first frame on, every vertex is to carry its frame's number: see [`crate::verify::stamp`]. Called before
+    /// the first frame, or never.
+    fn stamp_frames(&mut self) -> Result<()>;
+
+    /// How many frames it fills for each one that is asked of it: frame n is then filled with the first of its batch,
+    /// whose number is the multiple of this below.
+    fn batch(&self) -> u64 {
+        1
+    }
+
+    /// From the first frame on, leaves out a part of the synchronization, to show that it is needed. Called before the
+    /// first frame, or never.
+    ///
+    /// # Errors
+    /// There is no such part.
+    fn break_sync(&mut self, broken: Broken) -> Result<()> {
+        Err(Error::Usage(format!("--break {broken} {}, not for {}", Broken::NEEDS, self.name())))
     }
 
     /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.

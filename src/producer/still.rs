@@ -3,11 +3,11 @@
 use ash::vk;
 
 use super::{ComputeProducer, Frame, FrameSync, Producer};
-use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::vulkan::Device;
 use crate::wave::Grid;
+use crate::{Error, Result};
 
 /// One slot that the compute shader fills in the first frame.
 pub struct StillProducer(ComputeProducer);
@@ -58,5 +58,9 @@ impl Producer for StillProducer {
 
     fn owner(&self) -> Owner {
         Owner::Queue
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        Err(Error::Usage("the draw alone has no frames to tell apart, so it cannot be checked".into()))
     }
 }

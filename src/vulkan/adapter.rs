@@ -44,6 +44,8 @@ pub struct AdapterInfo {
     pub timestamp_period: Option<f64>,
     /// Whether `VK_EXT_calibrated_timestamps` reads its clock.
     pub calibrated_timestamps: bool,
+    /// Whether `VK_EXT_memory_budget` says how much of its memory is used.
+    pub memory_budget: bool,
     /// The most pixels that a picture may have each way.
     pub largest_picture: u32,
 }
@@ -204,6 +206,7 @@ impl AdapterInfo {
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
             calibrated_timestamps: has(ash::ext::calibrated_timestamps::NAME),
+            memory_budget: has(ash::ext::memory_budget::NAME),
             missing_features,
             queue_family,
             largest_buffer,

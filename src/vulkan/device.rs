@@ -62,6 +62,9 @@ impl Device {
         if info.calibrated_timestamps {
             extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
         }
+        if info.memory_budget {
+            extensions.push(ext::memory_budget::NAME.as_ptr());
+        }
         let inline = info.inline.filter(|_| desc.inline);
         if let Some(support) = inline {
             extensions.push(support.extension().as_ptr());
@@ -186,6 +189,25 @@ impl Device {
     /// For `map_err`: names the call and this device in the error.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
+    }
+
+    /// Bytes that this process uses of the device's own memory, by the driver's account; `None` where it keeps none.
+    pub fn memory_used(&self) -> Option<u64> {
+        if !self.info().memory_budget {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut memory = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let (instance, adapter) = (self.instance().raw(), self.adapter().raw());
+        // SAFETY: a live physical device; the chain is of local structures.
+        unsafe { instance.get_physical_device_memory_properties2(adapter, &mut memory) };
+        let heaps = memory.memory_properties;
+        let used = heaps.memory_heaps_as_slice().iter().zip(budget.heap_usage);
+        Some(
+            used.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
+                .map(|(_, used)| used)
+                .sum(),
+        )
     }
 
     /// The index of a memory type of `allowed` with all of `wanted`.

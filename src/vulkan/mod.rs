@@ -6,6 +6,7 @@
 
 mod adapter;
 mod buffer;
+mod compute;
 mod device;
 mod image;
 mod instance;
@@ -20,6 +21,7 @@ mod validation;
 
 pub use adapter::{Adapter, AdapterInfo, Exports};
 pub use buffer::{Buffer, BufferDesc};
+pub use compute::{ComputePipeline, ComputePipelineDesc};
 pub use device::{Device, DeviceDesc, Queue};
 pub use image::{Image, ImageDesc};
 pub use instance::{API_VERSION, Instance, InstanceDesc};

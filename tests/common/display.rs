@@ -90,6 +90,11 @@ impl Display {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// Runs xdotool, which may fail: the window may be gone.
+    pub fn try_xdotool(&self, arguments: &[&str]) {
+        self.xdotool_output(arguments);
+    }
+
     /// The window of a process, if it is there yet; without `visible` also one that is hidden or not shown yet.
     pub fn window(&self, process: u32, visible: bool) -> Option<u32> {
         let process = process.to_string();

@@ -1,0 +1,67 @@
+//! `wavefield verify`: a run in which every vertex of every frame is looked at.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use wavefield::app::{EventLoop, ProducerKind, Stop, run_headless, run_windowed};
+use wavefield::handoff::{Broken, Handoff};
+use wavefield::verify::{Verification, write_verification};
+use wavefield::{Error, Result, note, say};
+
+use super::{RunArgs, command_line};
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// Draw in a window; without this it draws headless.
+    #[arg(long, conflicts_with = "headless")]
+    window: bool,
+    /// Leave a part of the hand-off out, to show that the check finds it: then it succeeds if it does. For CUDA with
+    /// --handoff timeline.
+    #[arg(long = "break", value_enum, value_name = "PART")]
+    broken: Option<Broken>,
+    /// Write what was found, as JSON (docs/reliability.md).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
+    if let Some(path) = &args.json {
+        wavefield::check_writable(path)?;
+    }
+    let mut config = args.run.config()?;
+    config.verify = true;
+    config.broken = args.broken;
+    if let Some(broken) = args.broken {
+        let breakable = matches!(config.producer, ProducerKind::Auto | ProducerKind::Cuda)
+            && config.handoff == Handoff::Timeline;
+        if !breakable {
+            return Err(Error::Usage(format!("--break {broken} {}", Broken::NEEDS)));
+        }
+        // Another producer would have nothing to break, so this must not fall back to one.
+        config.producer = ProducerKind::Cuda;
+    }
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let summary = match args.window {
+        true => run_windowed(&mut EventLoop::new()?, &config, stop)?,
+        false => run_headless(&config, stop)?,
+    };
+    // A window without --frames is complete whenever it is closed.
+    let complete = match config.frames {
+        Some(frames) => summary.frames >= frames,
+        None => args.window || !stop.requested(),
+    };
+    let Some(verification) =
+        Verification::new(&summary, &config, command_line(), started, args.window, complete)
+    else {
+        return Err(Error::Check("nothing was checked".into()));
+    };
+    say!("{summary}\n{verification}");
+    if let Some(path) = &args.json {
+        write_verification(path, &verification)?;
+        note!("wrote {}", path.display());
+    }
+    verification.outcome()
+}

@@ -1,0 +1,181 @@
+//! What the frame loop holds in a checked run: the checker, which flight holds which frame, and what was found so far.
+
+use ash::vk;
+
+use super::{Checker, Footprint, Pass, slots::SlotsFound, tally::Tally};
+use crate::Result;
+use crate::app::{Choice, Config};
+use crate::bench::record::Machine;
+use crate::handoff::Broken;
+use crate::producer::{Frame, Producer};
+use crate::vulkan::{Device, Queue, read_buffer};
+use crate::wave::Grid;
+
+/// Frames whose times are remembered: the deepest ring, and a batch as long that is filled ahead.
+const REMEMBERED: usize = 64;
+
+/// A check in progress. Allocates nothing for a frame.
+pub struct Check {
+    checker: Checker,
+    /// The frame of each flight that was submitted and not read yet.
+    pending: Vec<Option<u64>>,
+    /// The last frames as they were asked of the producer, by their number modulo [`REMEMBERED`].
+    asked: [Option<Frame>; REMEMBERED],
+    tally: Tally,
+    settled: Option<Footprint>,
+    picture: [u32; 2],
+    grid: Grid,
+    /// Whether the wave of the reference is what runs.
+    has_reference: bool,
+    broken: Option<Broken>,
+    machine: Machine,
+    device: Device,
+}
+
+/// What a checked run has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// Where it ran.
+    pub machine: Machine,
+    /// What was left out on purpose.
+    pub broken: Option<Broken>,
+    /// The counts of all frames.
+    pub tally: Tally,
+    /// What lay in the ring at the end.
+    pub slots: SlotsFound,
+    /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
+    pub settled: Option<Footprint>,
+    /// The footprint at the end.
+    pub end: Footprint,
+}
+
+impl Check {
+    /// Makes `producer` stamp its frames, and fills its slots with what is no stamp. Before the first frame.
+    ///
+    /// # Errors
+    /// Out of memory; a producer that cannot stamp.
+    pub fn new(
+        queue: &mut Queue,
+        producer: &mut dyn Producer,
+        choice: &Choice,
+        config: &Config,
+        flights: usize,
+    ) -> Result<Self> {
+        let device = queue.device().clone();
+        producer.stamp_frames()?;
+        let checker = Checker::new(&device, producer.slots(), config.grid.vertices(), flights)?;
+        checker.blank(queue, producer.owner())?;
+        Ok(Self {
+            checker,
+            pending: vec![None; flights],
+            asked: [None; REMEMBERED],
+            tally: Tally::default(),
+            settled: None,
+            picture: [0, 0],
+            grid: config.grid,
+            has_reference: config.kernel.is_none(),
+            broken: config.broken,
+            machine: Machine::describe(choice),
+            device,
+        })
+    }
+
+    /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
+    pub fn expect(&mut self, flight: usize, frame: &Frame) -> Result<()> {
+        self.checker.expect(flight, frame.index)
+    }
+
+    /// Records one of a frame's two looks.
+    ///
+    /// # Safety
+    /// As for [`Checker::record`].
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, slot: usize, pass: Pass) {
+        // SAFETY: the caller's promise.
+        unsafe { self.checker.record(commands, flight, slot, pass) };
+    }
+
+    /// A frame was submitted.
+    pub fn submitted(&mut self, flight: usize, frame: &Frame, picture: vk::Extent2D) {
+        self.pending[flight] = Some(frame.index);
+        self.asked[(frame.index % REMEMBERED as u64) as usize] = Some(*frame);
+        self.picture = [picture.width, picture.height];
+        if frame.index + 1 == Footprint::SETTLED {
+            self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));
+        }
+    }
+
+    /// Reads the counts of the frame that used a flight, if that was not done yet. The GPU must be done with it.
+    pub fn collect(&mut self, flight: usize) -> Result<()> {
+        if let Some(frame) = self.pending[flight].take() {
+            let looks = self.checker.read(flight)?;
+            self.tally.add(frame, self.grid.vertices(), &looks);
+        }
+        Ok(())
+    }
+
+    /// Reads whatever is left, and the slots. Both sides must be at rest, and `drawn` frames were submitted.
+    pub fn finish(&mut self, queue: &mut Queue, producer: &dyn Producer, drawn: u64) -> Result<Checked> {
+        for flight in 0..self.pending.len() {
+            self.collect(flight)?;
+        }
+        // Before anything is allocated for the slots.
+        let end = Footprint::take(drawn, &self.device, self.picture);
+        let mut slots = SlotsFound::default();
+        // A batch was filled whole, though its last frames may not have been drawn.
+        let filled = drawn.next_multiple_of(producer.batch());
+        let depth = producer.slots().len() as u64;
+        for (slot, &buffer) in producer.slots().iter().enumerate() {
+            let bytes = read_buffer(queue, buffer, self.grid.bytes(), producer.owner())?;
+            let vertices = bytemuck::allocation::pod_collect_to_vec(&bytes);
+            match last_user(filled, depth, slot as u64) {
+                Some(frame) => {
+                    let time = self.time_of(frame, producer.batch()).filter(|_| self.has_reference);
+                    slots.add_filled(self.grid, &vertices, frame, time);
+                }
+                None => slots.add_blank(&vertices),
+            }
+        }
+        Ok(Checked {
+            machine: self.machine.clone(),
+            broken: self.broken,
+            tally: self.tally,
+            slots,
+            settled: self.settled,
+            end,
+        })
+    }
+
+    /// The time for which a frame was filled: that of the first of its batch, and a step for each frame since.
+    fn time_of(&self, frame: u64, batch: u64) -> Option<f64> {
+        let first = frame - frame % batch;
+        let asked = self.asked[(first % REMEMBERED as u64) as usize].filter(|asked| asked.index == first)?;
+        Some(asked.time + (frame - first) as f64 * asked.step)
+    }
+}
+
+/// The last of frames 0 to `filled` - 1 that used a slot of `depth`.
+fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
+    let rounds = filled.checked_sub(slot + 1)? / depth;
+    Some(rounds * depth + slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_user_of_a_slot() {
+        for depth in 1..6 {
+            for filled in 0..20u64 {
+                for slot in 0..depth {
+                    let want = (0..filled).rfind(|frame| frame % depth == slot);
+                    assert_eq!(
+                        last_user(filled, depth, slot),
+                        want,
+                        "{filled} frames, slot {slot} of {depth}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The check on the GPU: `shaders/check.wgsl` over every vertex of a slot, in the command buffer of the draw.
+//!
+//! A frame's command buffer is then: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
+//! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: the counts are read
+//! when the frame is done and its place among the frames in flight is needed again.
+
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use gpu_allocator::MemoryLocation;
+
+use super::stamp;
+use super::tally::{Look, Looks};
+use crate::interop::ownership::{Access, Owner};
+use crate::vulkan::{
+    Buffer, BufferDesc, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier, pipeline_barrier,
+};
+use crate::{Error, Result};
+
+/// Which of a frame's two looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Between the slot's acquisition and the draw.
+    BeforeDraw = 0,
+    /// Between the draw and the slot's release.
+    AfterDraw = 1,
+}
+
+/// As in `shaders/check.wgsl`, once for each look.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
+struct RawCounts {
+    checked: u32,
+    stale: u32,
+    overwritten: u32,
+    missing: u32,
+    highest: u32,
+    lowest: u32,
+}
+
+/// One more than the largest key of `shaders/check.wgsl`.
+const KEYS: u32 = stamp::MASK + 2;
+
+impl RawCounts {
+    fn look(&self) -> Look {
+        Look {
+            checked: self.checked.into(),
+            stale: self.stale.into(),
+            overwritten: self.overwritten.into(),
+            missing: self.missing.into(),
+            keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)),
+        }
+    }
+}
+
+const COUNTS: u64 = 2 * size_of::<RawCounts>() as u64;
+
+const SHADER_READS: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+    (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ);
+const SHADER_COUNTS: (vk::PipelineStageFlags2, vk::AccessFlags2) = (
+    vk::PipelineStageFlags2::COMPUTE_SHADER,
+    vk::AccessFlags2::from_raw(
+        vk::AccessFlags2::SHADER_STORAGE_READ.as_raw() | vk::AccessFlags2::SHADER_STORAGE_WRITE.as_raw(),
+    ),
+);
+
+/// The pipeline, and counts for each frame in flight.
+///
+/// Before it is dropped, the queue must be idle.
+pub struct Checker {
+    pipeline: ComputePipeline,
+    /// Where the shader counts: memory of the GPU, because counting over the bus would be slow.
+    counts: Vec<Buffer>,
+    /// Where the CPU reads.
+    read_back: Vec<Buffer>,
+    /// The stamp that each flight's frame should have. In memory and not among the commands, because these are recorded
+    /// once and submitted for many frames: that they are is what should be checked, too.
+    expected: Vec<Buffer>,
+    slots: Vec<vk::Buffer>,
+    vertices: u64,
+    device: Device,
+}
+
+impl Checker {
+    /// For `flights` frames in flight that read `slots`, each of `vertices` vertices in a storage buffer.
+    pub fn new(device: &Device, slots: &[vk::Buffer], vertices: u64, flights: usize) -> Result<Self> {
+        let make = |label, size, usage, location| {
+            let desc = BufferDesc { label, size, usage, location };
+            (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
+        };
+        let counts = make(
+            "the check's counts",
+            COUNTS,
+            vk::BufferUsageFlags::STORAGE_BUFFER
+                | vk::BufferUsageFlags::TRANSFER_DST
+                | vk::BufferUsageFlags::TRANSFER_SRC,
+            MemoryLocation::GpuOnly,
+        )?;
+        let read_back = make(
+            "the check's counts for the CPU",
+            COUNTS,
+            vk::BufferUsageFlags::TRANSFER_DST,
+            MemoryLocation::GpuToCpu,
+        )?;
+        let expected = make(
+            "the check's expectation",
+            size_of::<u32>() as u64,
+            vk::BufferUsageFlags::STORAGE_BUFFER,
+            MemoryLocation::CpuToGpu,
+        )?;
+        let raw = |buffers: &[Buffer]| buffers.iter().map(Buffer::raw).collect::<Vec<_>>();
+        let pipeline = ComputePipeline::new(
+            device,
+            &ComputePipelineDesc {
+                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/check.spv")),
+                entry: c"check",
+                constants: 8,
+                buffers: &[slots, &raw(&counts), &raw(&expected)],
+            },
+        )?;
+        let slots = slots.to_vec();
+        Ok(Self { pipeline, counts, read_back, expected, slots, vertices, device: device.clone() })
+    }
+
+    /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
+    /// Waits for the queue. The slots belong to `owner` before and after.
+    pub fn blank(&self, queue: &mut Queue, owner: Owner) -> Result<()> {
+        let family = queue.family();
+        let fill =
+            Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
+        let released: Vec<_> = self.slots.iter().map(|&slot| owner.release(slot, family, fill)).collect();
+        crate::vulkan::one_shot(queue, |commands| {
+            // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame was drawn yet, so
+            // nobody uses them; what was in them is not wanted, so they need not be acquired.
+            unsafe {
+                for &slot in &self.slots {
+                    self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
+                }
+                pipeline_barrier(&self.device, commands, &released, &[]);
+            }
+        })
+    }
+
+    /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
+    ///
+    /// # Errors
+    /// A device without memory that the CPU can write.
+    pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
+        let bytes = self.expected[flight].bytes_mut().ok_or_else(|| {
+            Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
+        })?;
+        bytes.copy_from_slice(&stamp::of(frame).to_ne_bytes());
+        Ok(())
+    }
+
+    /// Records a look at `slot`. Resets the counts in the first look, and copies them to the CPU in the second. The
+    /// commands may be submitted again, with another expectation.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass; the flight's previous frame is done; the slot is readable for
+    /// [`crate::producer::CHECK_READS`]; first one look, then the other.
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, slot: usize, pass: Pass) {
+        let (vk, device) = (self.device.raw(), &self.device);
+        let counts = self.counts[flight].raw();
+        let read_back = self.read_back[flight].raw();
+        let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+        let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+        let constants = [self.vertices as u32, pass as u32];
+        let look = || {
+            let (chosen, constants) = ([slot, flight, flight], bytemuck::bytes_of(&constants));
+            // SAFETY: recording (the caller's promise); three lists of buffers, the first of the slots and the others of
+            // the flights; the constants have 8 bytes; the barriers below order the counts, the caller's the slot.
+            unsafe { self.pipeline.dispatch(commands, chosen, constants, self.vertices) };
+        };
+        // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame is done with them.
+        unsafe {
+            match pass {
+                Pass::BeforeDraw => {
+                    vk.cmd_fill_buffer(commands, counts, 0, vk::WHOLE_SIZE, 0);
+                    pipeline_barrier(device, commands, &[buffer_barrier(counts, filled, SHADER_COUNTS)], &[]);
+                    look();
+                }
+                Pass::AfterDraw => {
+                    // The draw's vertex shader must be done before this look begins. And whoever wrote meanwhile, if
+                    // somebody did, is nobody that Vulkan knows of: all that can be asked is that the caches look again.
+                    let drawn = (
+                        vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
+                        vk::AccessFlags2::MEMORY_WRITE,
+                    );
+                    let again = buffer_barrier(self.slots[slot], drawn, SHADER_READS);
+                    pipeline_barrier(device, commands, &[again], &[]);
+                    look();
+                    pipeline_barrier(device, commands, &[buffer_barrier(counts, SHADER_COUNTS, copied)], &[]);
+                    let region = [vk::BufferCopy::default().size(COUNTS)];
+                    vk.cmd_copy_buffer(commands, counts, read_back, &region);
+                    pipeline_barrier(device, commands, &[buffer_barrier(read_back, filled, on_host)], &[]);
+                }
+            }
+        }
+    }
+
+    /// What a finished frame's two looks have counted. The GPU must be done with the flight.
+    ///
+    /// # Errors
+    /// A device without memory that the CPU can read.
+    pub fn read(&self, flight: usize) -> Result<Looks> {
+        let bytes = self.read_back[flight].bytes().ok_or_else(|| {
+            Error::Unsupported(format!("{} has no memory that the CPU can read", self.device.info().name))
+        })?;
+        let mut counts = [RawCounts::default(); 2];
+        bytemuck::bytes_of_mut(&mut counts).copy_from_slice(&bytes[..COUNTS as usize]);
+        Ok(Looks { before: counts[0].look(), after: counts[1].look() })
+    }
+}

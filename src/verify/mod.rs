@@ -1,0 +1,25 @@
+//! Does every frame arrive whole? `wavefield verify` looks at every vertex of every frame.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`stamp`] | the frame's number, in every vertex |
+//! | [`Checker`] | a compute pass beside the draw that counts the vertices with another frame's number |
+//! | [`tally`] | what the counts say of a frame, and of all frames |
+//! | [`slots`] | at the end: the ring's slots, read back and compared with the reference |
+//! | [`Footprint`] | open descriptors and memory, which must not grow |
+//! | [`Verification`] | all of it, for people and as JSON |
+//!
+//! The producer stamps, whoever it is ([`crate::producer::Producer::stamp_frames`]); the frame loop owns a [`Check`].
+
+mod check;
+mod checker;
+mod footprint;
+mod record;
+pub mod slots;
+pub mod stamp;
+pub mod tally;
+
+pub use check::{Check, Checked};
+pub use checker::{Checker, Pass};
+pub use footprint::Footprint;
+pub use record::{VERIFY_SCHEMA, Verdict, Verification, write_verification};

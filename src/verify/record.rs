@@ -1,0 +1,314 @@
+//! What `wavefield verify` found, as data: what it prints, what `--json` writes, and the verdict.
+//!
+//! The schema's version is in [`VERIFY_SCHEMA`]; a field is never renamed or given another meaning without a new version.
+//! `docs/reliability.md` describes it for people.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::footprint::Footprint;
+use super::slots::{SlotsFound, TOLERANCE};
+use super::tally::Tally;
+use crate::app::{Config, Summary};
+use crate::bench::record::Machine;
+use crate::handoff::Broken;
+use crate::{Error, Result};
+
+/// The schema's name and version.
+pub const VERIFY_SCHEMA: &str = "wavefield-verify/1";
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    /// [`VERIFY_SCHEMA`].
+    pub schema: String,
+    /// False where the run was stopped before its last frame.
+    pub complete: bool,
+    /// The command line, program name included.
+    pub command: String,
+    /// When it started: seconds since 1970, UTC.
+    pub started: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Who filled the field, hand-off included.
+    pub producer: String,
+    /// What was left out on purpose.
+    pub broken: Option<String>,
+    /// Vertices across and along.
+    pub grid: [u32; 2],
+    /// Slots.
+    pub ring: u32,
+    /// Frames that are filled for each wait, as asked.
+    pub batch: u32,
+    /// Whether it drew in a window.
+    pub window: bool,
+    /// Frames drawn.
+    pub frames: u64,
+    /// Frames a second.
+    pub frames_per_second: f64,
+    /// The counts of all frames.
+    pub tally: Tally,
+    /// What lay in the ring at the end.
+    pub slots: SlotsFound,
+    /// The footprint when the run had settled; absent in a run of fewer frames.
+    pub settled: Option<Footprint>,
+    /// The footprint at the end.
+    pub end: Footprint,
+    /// In words, whatever is not as it should be.
+    pub findings: Vec<String>,
+    /// What follows from it.
+    pub verdict: Verdict,
+}
+
+/// What a run says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every vertex of every frame was right, and nothing grew.
+    Clean,
+    /// Something was not as it should be.
+    Found,
+    /// A wait was left out on purpose, and wrong vertices were found.
+    Caught,
+    /// A wait was left out on purpose, and nothing wrong was found: this run does not show that it is needed.
+    NotCaught,
+    /// The ownership transfers were left out on purpose, and nothing wrong was found: as it should be on most hardware.
+    NotObservable,
+}
+
+impl Verification {
+    /// Makes the record of a checked run; `None` where `summary` is of a run that was not checked.
+    pub fn new(
+        summary: &Summary,
+        config: &Config,
+        command: String,
+        started: u64,
+        window: bool,
+        complete: bool,
+    ) -> Option<Self> {
+        let checked = summary.checked.as_ref()?;
+        let mut slots = checked.slots;
+        // JSON has no infinity.
+        slots.worst_error = slots.worst_error.map(|worst| worst.min(f64::MAX));
+        let findings = findings(&checked.tally, &slots, checked.settled.as_ref(), &checked.end);
+        Some(Self {
+            schema: VERIFY_SCHEMA.to_owned(),
+            complete,
+            command,
+            started,
+            machine: checked.machine.clone(),
+            producer: summary.producer.to_owned(),
+            broken: checked.broken.map(|broken| broken.name().to_owned()),
+            grid: [summary.grid.cols, summary.grid.rows],
+            ring: summary.ring as u32,
+            batch: config.ring.batch() as u32,
+            window,
+            frames: summary.frames,
+            frames_per_second: summary.times.per_second(),
+            verdict: verdict(checked.broken, &checked.tally, &findings),
+            tally: checked.tally,
+            slots,
+            settled: checked.settled,
+            end: checked.end,
+            findings,
+        })
+    }
+
+    /// Success, or what keeps the run from being one.
+    ///
+    /// # Errors
+    /// Something was found; a broken wait was not; nothing was checked; the run was stopped early.
+    pub fn outcome(&self) -> Result<()> {
+        let broken = self.broken.as_deref().unwrap_or_default();
+        match self.verdict {
+            Verdict::Found => {
+                Err(Error::Check(format!("the check found what must not be: {}", self.findings.join("; "))))
+            }
+            _ if self.frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
+            _ if !self.complete => Err(Error::Stopped(format!(
+                "stopped after frame {}: what was checked so far is shown, marked incomplete",
+                self.frames
+            ))),
+            Verdict::NotCaught => Err(Error::Check(format!(
+                "--break {broken} left a wait out, and the check found nothing wrong: this run does not show that the \
+                 wait is needed. Try {}",
+                match broken {
+                    "free" => "a larger --grid, --ring 1, or --ring 2 --batch 2, and more --frames",
+                    _ => "--ring 1 with a larger --grid, and more --frames",
+                }
+            ))),
+            Verdict::Clean | Verdict::Caught | Verdict::NotObservable => Ok(()),
+        }
+    }
+}
+
+/// Writes the record as JSON, whole or not at all.
+///
+/// # Errors
+/// A place that cannot be written.
+pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
+    crate::bench::write_value(path, verification)
+}
+
+fn findings(tally: &Tally, slots: &SlotsFound, settled: Option<&Footprint>, end: &Footprint) -> Vec<String> {
+    let total = tally.total();
+    let mut found = Vec::new();
+    if tally.unchecked_frames > 0 {
+        found.push(format!("the check itself left vertices out in {} frames", tally.unchecked_frames));
+    }
+    for (count, what) in [
+        (total.stale, "stale (of an earlier frame)"),
+        (total.overwritten, "overwritten (of a later frame)"),
+        (total.missing, "missing (never written)"),
+    ] {
+        if count > 0 {
+            found.push(format!("{count} vertices were {what}"));
+        }
+    }
+    if let Some(first) = tally.first_wrong_frame {
+        let (wrong, torn, frames) = (tally.wrong_frames, tally.torn_frames, tally.frames);
+        found
+            .push(format!("{wrong} of {frames} frames were wrong, {torn} of them torn, first frame {first}"));
+    }
+    if slots.wrong_stamps > 0 {
+        found.push(format!("{} vertices in the slots at the end are of no such frame", slots.wrong_stamps));
+    }
+    if let Some(worst) = slots.worst_error.filter(|&worst| worst > TOLERANCE) {
+        found.push(format!("the slots at the end differ from the reference by {worst:.1e} of the amplitude"));
+    }
+    found.extend(settled.map(|settled| end.growth_since(settled)).unwrap_or_default());
+    found
+}
+
+fn verdict(broken: Option<Broken>, tally: &Tally, findings: &[String]) -> Verdict {
+    match broken {
+        // Whatever was broken, a check that does not reach every vertex says nothing.
+        _ if tally.unchecked_frames > 0 => Verdict::Found,
+        None if findings.is_empty() => Verdict::Clean,
+        None => Verdict::Found,
+        Some(_) if tally.wrong_frames > 0 => Verdict::Caught,
+        Some(Broken::Ready | Broken::Free) => Verdict::NotCaught,
+        Some(Broken::Barrier) => Verdict::NotObservable,
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clean => "clean",
+            Self::Found => "wrong, see the error below",
+            Self::Caught => "caught: without that part of the hand-off frames arrive wrong",
+            Self::NotCaught => "not caught, see the error below",
+            Self::NotObservable => {
+                "not observable on this device, and that is no reason to leave them out: the semaphores already order \
+                 the two sides, and where the GPU's caches are coherent between its contexts the ownership transfers \
+                 move nothing. The Vulkan specification demands them, and a device that compresses or caches memory \
+                 differently for others needs them"
+            }
+        })
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tally, total) = (&self.tally, self.tally.total());
+        writeln!(f, "checked       {} frames, every vertex before and after each draw", tally.frames)?;
+        writeln!(f, "vertices      {} looked at", total.checked)?;
+        writeln!(f, "stale         {}", total.stale)?;
+        writeln!(f, "overwritten   {}", total.overwritten)?;
+        writeln!(f, "missing       {}", total.missing)?;
+        writeln!(f, "torn          {} frames", tally.torn_frames)?;
+        write!(f, "slots         {} read back, ", self.slots.slots)?;
+        match self.slots.worst_error {
+            Some(worst) => writeln!(
+                f,
+                "{worst:.1e} of the amplitude from the reference at the worst, {TOLERANCE:.0e} is allowed (12 bits of \
+                 the colour are the stamp)"
+            )?,
+            None => writeln!(f, "their stamps compared; there is no reference for this kernel")?,
+        }
+        let number = |value: Option<u64>| value.map_or("unknown".into(), |value| value.to_string());
+        let mebibytes = |value: Option<u64>| {
+            value.map_or("unknown".into(), |bytes| format!("{:.1} MiB", bytes as f64 / 1048576.0))
+        };
+        let settled = |show: &dyn Fn(&Footprint) -> String| match &self.settled {
+            Some(settled) => format!("{} after frame {}, ", show(settled), settled.frame),
+            None => String::new(),
+        };
+        let end = &self.end;
+        let descriptors = settled(&|footprint| number(footprint.descriptors));
+        writeln!(f, "descriptors   {descriptors}{} at the end", number(end.descriptors))?;
+        let resident = settled(&|footprint| mebibytes(footprint.resident_bytes));
+        writeln!(f, "resident      {resident}{} at the end", mebibytes(end.resident_bytes))?;
+        let device = settled(&|footprint| mebibytes(footprint.device_bytes));
+        if end.device_bytes.is_some() {
+            writeln!(f, "device memory {device}{} at the end", mebibytes(end.device_bytes))?;
+        }
+        if let Some(broken) = &self.broken {
+            writeln!(f, "broken        {broken}")?;
+            for finding in &self.findings {
+                writeln!(f, "found         {finding}")?;
+            }
+        }
+        write!(f, "verdict       {}", self.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::tally::{Look, Looks};
+
+    fn tally(wrong: u64) -> Tally {
+        let keys = (wrong > 0).then_some((4095, 4095));
+        let look = Look { checked: 100, stale: wrong, keys, ..Look::default() };
+        let mut tally = Tally::default();
+        tally.add(0, 100, &Looks { before: look, after: look });
+        tally
+    }
+
+    fn found(tally: &Tally) -> Vec<String> {
+        let end = Footprint {
+            frame: 1,
+            descriptors: None,
+            resident_bytes: None,
+            device_bytes: None,
+            picture: [1, 1],
+        };
+        findings(tally, &SlotsFound::default(), None, &end)
+    }
+
+    #[test]
+    fn the_verdict_turns_where_something_was_broken() {
+        let (clean, wrong) = (tally(0), tally(40));
+        let verdict = |broken, tally| verdict(broken, tally, &found(tally));
+        assert_eq!(verdict(None, &clean), Verdict::Clean);
+        assert_eq!(verdict(None, &wrong), Verdict::Found);
+        for broken in [Broken::Ready, Broken::Free] {
+            assert_eq!(verdict(Some(broken), &clean), Verdict::NotCaught);
+            assert_eq!(verdict(Some(broken), &wrong), Verdict::Caught);
+        }
+        assert_eq!(verdict(Some(Broken::Barrier), &clean), Verdict::NotObservable);
+        assert_eq!(verdict(Some(Broken::Barrier), &wrong), Verdict::Caught);
+    }
+
+    #[test]
+    fn a_check_that_left_vertices_out_is_never_a_success() {
+        let mut tally = tally(0);
+        tally.unchecked_frames = 1;
+        for broken in [None, Some(Broken::Ready), Some(Broken::Barrier)] {
+            assert_eq!(verdict(broken, &tally, &found(&tally)), Verdict::Found);
+        }
+    }
+
+    #[test]
+    fn findings_say_what_and_how_much() {
+        let text = found(&tally(40)).join("; ");
+        for part in ["80 vertices were stale", "1 of 1 frames were wrong, 1 of them torn, first frame 0"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert!(found(&tally(0)).is_empty());
+    }
+}

@@ -1,0 +1,99 @@
+//! A frame's number in every vertex: 12 bits of `w`, so that it travels with the vertex and the two cannot come apart.
+//!
+//! `w` is the colour. Its lowest 12 bits are the frame's number plus one, modulo 4096; the other 20 stay what they were,
+//! so the picture looks right: at 1 the colour is off by 1/4096 at most. 4096 numbers are many more than there can be
+//! frames in a ring of 32, so before and after can be told apart.
+//!
+//! `kernels/frame_stamp.cu`, `shaders/wave.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
+
+/// The bits of `w` that are the stamp.
+pub const MASK: u32 = 0xfff;
+
+/// What every word of a slot is before the first frame. No stamped `w` is ever that: [`apply`] sees to it.
+pub const BLANK: u32 = u32::MAX;
+
+/// The stamp of a frame.
+pub fn of(frame: u64) -> u32 {
+    frame.wrapping_add(1) as u32 & MASK
+}
+
+/// `w` with the frame's stamp in it.
+pub fn apply(w: f32, frame: u64) -> f32 {
+    let colour = w.to_bits() & !MASK;
+    // A colour that is not a number may have any bits, these too. Without the sign it is still not a number.
+    let colour = if colour == BLANK & !MASK { colour & (u32::MAX >> 1) } else { colour };
+    f32::from_bits(colour | of(frame))
+}
+
+/// What a vertex is, seen from the frame that is being drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seen {
+    /// Of this frame.
+    Right,
+    /// Of an earlier frame: this one's was not written yet.
+    Stale,
+    /// Of a later frame: somebody wrote while it was being read.
+    Overwritten,
+    /// Of no frame: never written.
+    Missing,
+}
+
+/// Judges one vertex by its `w`. Half of the 4096 numbers are taken to be before a frame, half after it.
+pub fn judge(w: f32, frame: u64) -> Seen {
+    let ahead = w.to_bits().wrapping_sub(of(frame)) & MASK;
+    match ahead {
+        _ if w.to_bits() == BLANK => Seen::Missing,
+        0 => Seen::Right,
+        ahead if ahead <= MASK / 2 => Seen::Overwritten,
+        _ => Seen::Stale,
+    }
+}
+
+/// How far `want` is from every colour that a stamped `w` may have been: 0 where one of them is `want`.
+pub fn distance(w: f32, want: f64) -> f64 {
+    let [a, b] = [w.to_bits() & !MASK, w.to_bits() | MASK].map(|bits| f64::from(f32::from_bits(bits)));
+    // Not `max`, which would take a number over what is none.
+    let (low, high) = if a <= b { (a, b) } else { (b, a) };
+    if low <= want && want <= high { 0.0 } else { (low - want).abs().min((want - high).abs()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn earlier_and_later_frames_are_told_apart_over_the_wrap() {
+        for frame in [40, 4094, 4095, 4096, 1_000_000] {
+            assert_eq!(judge(apply(0.5, frame), frame), Seen::Right);
+            for away in 1..=32 {
+                assert_eq!(judge(apply(0.5, frame - away), frame), Seen::Stale, "{frame} - {away}");
+                assert_eq!(judge(apply(0.5, frame + away), frame), Seen::Overwritten, "{frame} + {away}");
+            }
+            assert_eq!(judge(f32::from_bits(BLANK), frame), Seen::Missing);
+        }
+    }
+
+    #[test]
+    fn the_distance_knows_what_the_stamp_took() {
+        for w in [0.0, 1e-6, 0.25, 0.7, 1.0] {
+            let stamped = apply(w, 1234);
+            assert_eq!(distance(stamped, f64::from(w)), 0.0, "{w}");
+            assert!(distance(stamped, f64::from(w) + 0.01) > 0.009);
+            assert!(distance(stamped, f64::from(w) - 0.01) > 0.009);
+        }
+        assert!(distance(f32::from_bits(BLANK), 0.5).is_nan());
+    }
+
+    proptest! {
+        /// Whatever a kernel writes as a colour.
+        #[test]
+        fn nothing_stamped_is_blank(bits: u32, frame: u64) {
+            let stamped = apply(f32::from_bits(bits), frame);
+            prop_assert_ne!(stamped.to_bits(), BLANK);
+            prop_assert_eq!(judge(stamped, frame), Seen::Right);
+            prop_assert_eq!(f32::from_bits(bits & !MASK).is_nan(), f32::from_bits(stamped.to_bits() & !MASK).is_nan());
+        }
+    }
+}

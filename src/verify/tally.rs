@@ -1,0 +1,174 @@
+//! What the counts of a frame's two looks say of the frame, and the sum over all frames. Pure arithmetic.
+
+use serde::{Deserialize, Serialize};
+
+/// What one look over a slot has counted. Each vertex is `stale`, `overwritten`, `missing` or right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Vertices that were looked at.
+    pub checked: u64,
+    /// Vertices of an earlier frame.
+    pub stale: u64,
+    /// Vertices of a later frame.
+    pub overwritten: u64,
+    /// Vertices of no frame.
+    pub missing: u64,
+    /// Of the wrong vertices, the smallest and the largest key: a number for each frame that they may be of, and one for
+    /// those of none. `None` where all are right.
+    pub keys: Option<(u32, u32)>,
+}
+
+impl Look {
+    /// Vertices that are not of this frame.
+    pub fn wrong(&self) -> u64 {
+        self.stale + self.overwritten + self.missing
+    }
+
+    /// Whether vertices of different frames lay side by side.
+    fn mixes(&self) -> bool {
+        self.wrong() > 0 && (self.wrong() < self.checked || self.keys.is_none_or(|(low, high)| low != high))
+    }
+}
+
+/// A frame's two looks: before its draw, and after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// After the hand-off from the producer, before the draw.
+    pub before: Look,
+    /// After the draw, before the hand-off to the producer: sees what was written while the draw read.
+    pub after: Look,
+}
+
+impl Looks {
+    /// Whether the frame is torn: it mixes vertices of different frames, or the slot changed while it was being read.
+    pub fn torn(&self) -> bool {
+        self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
+    }
+
+    /// Whether anything was wrong with it.
+    pub fn wrong(&self) -> bool {
+        self.before.wrong() + self.after.wrong() > 0
+    }
+}
+
+/// Sums of [`Look`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Vertices that were looked at.
+    pub checked: u64,
+    /// Of an earlier frame.
+    pub stale: u64,
+    /// Of a later frame.
+    pub overwritten: u64,
+    /// Of no frame.
+    pub missing: u64,
+}
+
+impl Counts {
+    fn add(&mut self, look: &Look) {
+        self.checked += look.checked;
+        self.stale += look.stale;
+        self.overwritten += look.overwritten;
+        self.missing += look.missing;
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            checked: self.checked + other.checked,
+            stale: self.stale + other.stale,
+            overwritten: self.overwritten + other.overwritten,
+            missing: self.missing + other.missing,
+        }
+    }
+}
+
+/// What all frames so far were like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Frames whose counts were read.
+    pub frames: u64,
+    /// The looks before the draw.
+    pub before_draw: Counts,
+    /// The looks after it.
+    pub after_draw: Counts,
+    /// Frames with a wrong vertex in either look.
+    pub wrong_frames: u64,
+    /// Frames that mix vertices of different frames, or whose slot changed while it was read.
+    pub torn_frames: u64,
+    /// The first frame with a wrong vertex.
+    pub first_wrong_frame: Option<u64>,
+    /// Frames in which a look did not reach every vertex: the check itself is at fault.
+    pub unchecked_frames: u64,
+}
+
+impl Tally {
+    /// Adds a frame of `vertices` vertices.
+    pub fn add(&mut self, frame: u64, vertices: u64, looks: &Looks) {
+        self.frames += 1;
+        self.before_draw.add(&looks.before);
+        self.after_draw.add(&looks.after);
+        if looks.wrong() {
+            self.wrong_frames += 1;
+            self.first_wrong_frame = Some(self.first_wrong_frame.map_or(frame, |first| first.min(frame)));
+        }
+        self.torn_frames += u64::from(looks.torn());
+        let whole = looks.before.checked == vertices && looks.after.checked == vertices;
+        self.unchecked_frames += u64::from(!whole);
+    }
+
+    /// Both looks together.
+    pub fn total(&self) -> Counts {
+        self.before_draw + self.after_draw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RIGHT: Look = Look { checked: 100, stale: 0, overwritten: 0, missing: 0, keys: None };
+
+    fn stale(count: u64, keys: (u32, u32)) -> Look {
+        Look { stale: count, keys: Some(keys), ..RIGHT }
+    }
+
+    #[test]
+    fn a_frame_is_torn_where_it_mixes() {
+        let torn = |before, after| Looks { before, after }.torn();
+        assert!(!torn(RIGHT, RIGHT));
+        // Wholly the frame before: wrong, and not torn.
+        let whole = stale(100, (4095, 4095));
+        assert!(!torn(whole, whole));
+        // Half of it; two earlier frames side by side; no vertex written in a part of it.
+        assert!(torn(stale(50, (4095, 4095)), RIGHT));
+        assert!(torn(stale(100, (4094, 4095)), stale(100, (4094, 4095))));
+        assert!(torn(Look { missing: 1, keys: Some((4096, 4096)), ..RIGHT }, RIGHT));
+        // The slot became another frame's while it was read.
+        assert!(torn(RIGHT, Look { overwritten: 100, keys: Some((3, 3)), ..RIGHT }));
+        assert!(torn(whole, RIGHT));
+    }
+
+    #[test]
+    fn the_tally_sums_and_remembers_the_first() {
+        let mut tally = Tally::default();
+        tally.add(0, 100, &Looks { before: RIGHT, after: RIGHT });
+        tally.add(7, 100, &Looks { before: stale(100, (4095, 4095)), after: stale(100, (4095, 4095)) });
+        tally.add(9, 100, &Looks { before: RIGHT, after: stale(30, (4000, 4000)) });
+        assert_eq!((tally.frames, tally.wrong_frames, tally.torn_frames), (3, 2, 1));
+        assert_eq!((tally.first_wrong_frame, tally.unchecked_frames), (Some(7), 0));
+        let total = tally.total();
+        assert_eq!((total.checked, total.stale, total.overwritten, total.missing), (600, 230, 0, 0));
+    }
+
+    #[test]
+    fn a_look_that_leaves_vertices_out_is_noticed() {
+        let mut tally = Tally::default();
+        tally.add(0, 101, &Looks { before: RIGHT, after: RIGHT });
+        tally.add(1, 100, &Looks { before: RIGHT, after: Look::default() });
+        assert_eq!(tally.unchecked_frames, 2);
+    }
+}

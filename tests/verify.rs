@@ -1,0 +1,522 @@
+//! `wavefield verify`: clean where the hand-off is whole, and a check that can fail.
+
+mod common;
+#[cfg(target_os = "linux")]
+#[path = "common/display.rs"]
+mod display;
+
+use ash::vk;
+use common::{assert_exit, run, stderr, stdout};
+use gpu_allocator::MemoryLocation;
+use wavefield::Error;
+use wavefield::app::{Config, DeviceTable, ProducerKind, Stop, run_headless};
+use wavefield::cuda::KernelSource;
+use wavefield::handoff::{Broken, Handoff};
+use wavefield::interop::Ring;
+use wavefield::interop::ownership::Owner;
+use wavefield::verify::stamp::{self, Seen};
+use wavefield::verify::tally::{Look, Looks};
+use wavefield::verify::{Checked, Checker, Pass};
+use wavefield::vulkan::{
+    Buffer, BufferDesc, DeviceDesc, Instance, InstanceDesc, Pacer, Queue, Validation, buffer_barrier,
+    pipeline_barrier,
+};
+use wavefield::wave::{Grid, Vertex};
+
+/// Vertices across and along; slots and batch.
+type Shape = ((u32, u32), (u32, u32));
+
+fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config {
+    Config {
+        producer,
+        grid: Grid { cols: grid.0, rows: grid.1 },
+        ring: Ring::new(ring.0).unwrap().with_batch(ring.1).unwrap(),
+        size: vk::Extent2D { width: 64, height: 48 },
+        frames: Some(23),
+        validation: Validation::IfInstalled,
+        verify: true,
+        ..Config::default()
+    }
+}
+
+/// Runs it, and asserts what holds of every run: no warning of the validation layer, and a check that reached every
+/// vertex of every frame, twice.
+fn checked(config: &Config) -> Result<Checked, Error> {
+    let summary = run_headless(config, &Stop::default())?;
+    assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings");
+    let checked = summary.checked.expect("the run was checked");
+    let (tally, frames) = (&checked.tally, config.frames.unwrap());
+    assert_eq!((summary.frames, tally.frames, tally.unchecked_frames), (frames, frames, 0));
+    assert_eq!(tally.before_draw.checked, frames * config.grid.vertices());
+    assert_eq!(tally.after_draw.checked, frames * config.grid.vertices());
+    Ok(checked)
+}
+
+fn assert_clean(config: &Config, name: &str) -> Result<(), Error> {
+    let Checked { tally, slots, .. } = checked(config)?;
+    let total = tally.total();
+    assert_eq!((total.stale, total.overwritten, total.missing), (0, 0, 0), "{name}: {tally:?}");
+    assert_eq!((tally.wrong_frames, tally.torn_frames), (0, 0), "{name}: {tally:?}");
+    assert!(slots.right() && slots.worst_error.is_some() && slots.slots > 0, "{name}: {slots:?}");
+    Ok(())
+}
+
+/// Grids even and odd, smaller than a workgroup and larger; rings deeper than the run; batches that divide neither.
+const CASES: [Shape; 7] = [
+    ((2, 2), (1, 1)),
+    ((33, 7), (2, 1)),
+    ((16, 16), (32, 1)),
+    ((257, 129), (3, 3)),
+    ((1000, 37), (5, 2)),
+    ((128, 64), (8, 8)),
+    ((400, 300), (3, 1)),
+];
+
+#[test]
+fn what_vulkan_and_the_cpu_fill_arrives_whole() {
+    for producer in [ProducerKind::Compute, ProducerKind::Host] {
+        for (grid, ring) in CASES {
+            let name = format!("{producer:?}, {grid:?}, ring and batch {ring:?}");
+            assert_clean(&config(producer, grid, ring), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+}
+
+/// False where CUDA and Vulkan share no device here, which is a skip.
+fn has_gpu() -> bool {
+    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    match DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Cuda) {
+        Ok(_) => true,
+        Err(error) => {
+            common::skip_without_gpu(&error.to_string());
+            false
+        }
+    }
+}
+
+#[test]
+fn what_cuda_fills_arrives_whole_by_every_handoff() {
+    if !has_gpu() {
+        return;
+    }
+    for handoff in [
+        Handoff::Timeline,
+        Handoff::Inline,
+        Handoff::Binary,
+        Handoff::CpuSync,
+        Handoff::DeviceCopy,
+        Handoff::HostCopy,
+    ] {
+        for (grid, ring) in CASES {
+            let config = Config { handoff, ..config(ProducerKind::Cuda, grid, ring) };
+            let name = format!("{}, {grid:?}, ring and batch {ring:?}", handoff.name());
+            assert_clean(&config, &name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+/// A kernel without a reference: its stamps alone are looked at.
+#[test]
+fn a_users_kernel_is_stamped_too() {
+    if !has_gpu() {
+        return;
+    }
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    for handoff in [Handoff::Timeline, Handoff::Inline] {
+        let mut config = config(ProducerKind::Cuda, (100, 90), (3, 1));
+        config.handoff = handoff;
+        config.kernel = Some(KernelSource::from_argument(flat).unwrap());
+        let Checked { tally, slots, .. } = checked(&config).unwrap();
+        assert_eq!((tally.wrong_frames, slots.wrong_stamps, slots.worst_error), (0, 0, None));
+    }
+}
+
+/// Leaves a part of the hand-off out, in several shapes; the wrong frames of each.
+fn broken(broken: Broken) -> Vec<u64> {
+    let tries = TRIES.iter().map(|&(grid, ring)| {
+        let mut config = config(ProducerKind::Cuda, grid, ring);
+        config.broken = Some(broken);
+        config.frames = Some(200);
+        // The layer cannot know what CUDA does, and slows Vulkan down.
+        config.validation = Validation::Off;
+        let tally = checked(&config).unwrap_or_else(|error| panic!("{broken}: {error}")).tally;
+        println!(
+            "--break {broken}, {grid:?}, ring and batch {ring:?}: {} of {} frames wrong, {} torn, {:?}",
+            tally.wrong_frames,
+            tally.frames,
+            tally.torn_frames,
+            tally.total()
+        );
+        tally.wrong_frames
+    });
+    tries.collect()
+}
+
+const TRIES: [Shape; 4] =
+    [((1024, 1024), (1, 1)), ((2048, 2048), (1, 1)), ((1024, 1024), (2, 2)), ((1024, 1024), (3, 1))];
+
+#[test]
+fn a_draw_that_does_not_wait_for_cuda_is_caught() {
+    if has_gpu() {
+        let wrong = broken(Broken::Ready);
+        assert!(wrong.iter().any(|&wrong| wrong > 0), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
+    if has_gpu() {
+        let wrong = broken(Broken::Free);
+        assert!(wrong.iter().any(|&wrong| wrong > 0), "{wrong:?}");
+    }
+}
+
+/// Whether it shows is the hardware's affair; it must run and end.
+#[test]
+fn without_ownership_transfers_it_ends_well() {
+    if has_gpu() {
+        broken(Broken::Barrier);
+    }
+}
+
+/// A device, and a slot that the test writes itself: what the check counts must be what is there.
+struct Bench {
+    queue: Queue,
+    pacer: Pacer,
+    checker: Checker,
+    slot: Buffer,
+}
+
+impl Bench {
+    fn new(vertices: u64) -> Self {
+        let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
+        let instance = Instance::new(&desc).unwrap();
+        let choice =
+            DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Compute).unwrap();
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc::default()).unwrap();
+        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+            | vk::BufferUsageFlags::TRANSFER_DST
+            | vk::BufferUsageFlags::TRANSFER_SRC;
+        let slot = Buffer::new(
+            &device,
+            &BufferDesc { label: "slot", size: 16 * vertices, usage, location: MemoryLocation::CpuToGpu },
+        )
+        .unwrap();
+        let checker = Checker::new(&device, &[slot.raw()], vertices, 1).unwrap();
+        Self { pacer: Pacer::new(&queue, 1).unwrap(), queue, checker, slot }
+    }
+
+    fn write(&mut self, vertices: &[Vertex]) {
+        self.slot.bytes_mut().unwrap().copy_from_slice(bytemuck::cast_slice(vertices));
+    }
+
+    /// The commands of a frame without a draw; `between` records what happens between the two looks.
+    fn record(&mut self, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) {
+        let device = self.queue.device().clone();
+        let flight = self.pacer.begin(|_| Ok(())).unwrap();
+        self.pacer.reset(&flight).unwrap();
+        let (commands, begin) = (flight.commands, vk::CommandBufferBeginInfo::default());
+        // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
+        unsafe {
+            device.raw().begin_command_buffer(commands, &begin).unwrap();
+            self.checker.record(commands, flight.index, 0, Pass::BeforeDraw);
+            between(&self.queue, commands, self.slot.raw());
+            self.checker.record(commands, flight.index, 0, Pass::AfterDraw);
+            device.raw().end_command_buffer(commands).unwrap();
+        }
+    }
+
+    /// Runs them.
+    fn submit(&mut self, frame: u64) -> Looks {
+        let flight = self.pacer.begin(|_| Ok(())).unwrap();
+        self.checker.expect(flight.index, frame).unwrap();
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let signals = [self.pacer.signal()];
+        let batch =
+            vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
+        // SAFETY: recorded, and not pending: the pacer has waited for it.
+        unsafe { self.queue.submit(&batch) }.unwrap();
+        self.pacer.end();
+        self.pacer.wait_all(|_| Ok(())).unwrap();
+        self.checker.read(flight.index).unwrap()
+    }
+
+    fn looks(&mut self, frame: u64, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) -> Looks {
+        self.record(between);
+        self.submit(frame)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.queue.wait_idle().unwrap();
+        let log = self.queue.device().instance().validation_log().clone();
+        assert_eq!(log.warnings(), 0, "validation warnings");
+        log.verdict().unwrap();
+    }
+}
+
+fn nothing(_: &Queue, _: vk::CommandBuffer, _: vk::Buffer) {}
+
+/// Vertices stamped with the frames that `frame_of` gives; `None` is never written.
+fn vertices(count: u64, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Vertex> {
+    let blank = f32::from_bits(stamp::BLANK);
+    (0..count)
+        .map(|index| match frame_of(index) {
+            Some(frame) => {
+                Vertex { w: stamp::apply(index as f32 / count as f32, frame), ..Vertex::default() }
+            }
+            None => Vertex { x: blank, y: blank, z: blank, w: blank },
+        })
+        .collect()
+}
+
+/// What the CPU counts.
+fn counted(vertices: &[Vertex], frame: u64) -> (u64, u64, u64, u64) {
+    let count = |seen| vertices.iter().filter(|v| stamp::judge(v.w, frame) == seen).count() as u64;
+    (vertices.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
+}
+
+fn counts(look: &Look) -> (u64, u64, u64, u64) {
+    (look.checked, look.stale, look.overwritten, look.missing)
+}
+
+#[test]
+fn the_check_counts_exactly_what_is_there() {
+    for count in [1, 255, 256, 257, 10_000] {
+        let mut bench = Bench::new(count);
+        for frame in [0, 50, 4094, 4095, 4096, 1_000_003] {
+            // All right.
+            bench.write(&vertices(count, |_| Some(frame)));
+            let looks = bench.looks(frame, nothing);
+            assert_eq!(counts(&looks.before), (count, 0, 0, 0));
+            assert!(looks.before == looks.after && !looks.wrong() && !looks.torn(), "{looks:?}");
+
+            // The frame before, all of it: stale, and not torn.
+            let Some(last) = frame.checked_sub(1) else { continue };
+            bench.write(&vertices(count, |_| Some(last)));
+            let looks = bench.looks(frame, nothing);
+            assert_eq!(counts(&looks.before), (count, count, 0, 0));
+            assert!(looks.before == looks.after && looks.wrong() && !looks.torn(), "{looks:?}");
+
+            // Something of everything.
+            let mix = vertices(count, |index| match index * 7 % 13 {
+                0 => None,
+                n => Some((frame + n).saturating_sub(6)),
+            });
+            bench.write(&mix);
+            let looks = bench.looks(frame, nothing);
+            assert_eq!(counts(&looks.before), counted(&mix, frame));
+            assert_eq!(looks.torn(), count > 1, "{looks:?}");
+        }
+    }
+}
+
+/// A frame's commands are recorded once and submitted for many: only the expectation is another.
+#[test]
+fn the_same_commands_serve_every_frame() {
+    let count = 500;
+    let mut bench = Bench::new(count);
+    bench.record(nothing);
+    for frame in 0..5 {
+        bench.write(&vertices(count, |_| Some(frame)));
+        assert!(!bench.submit(frame).wrong());
+        assert_eq!(counts(&bench.submit(frame + 1).after), (count, count, 0, 0));
+    }
+}
+
+#[test]
+fn what_is_never_written_is_missing() {
+    let count = 1000;
+    let mut bench = Bench::new(count);
+    bench.checker.blank(&mut bench.queue, Owner::Queue).unwrap();
+    let looks = bench.looks(7, nothing);
+    assert_eq!(counts(&looks.before), (count, 0, 0, count));
+    assert!(looks.wrong() && !looks.torn());
+
+    // All but the last one.
+    bench.write(&vertices(count, |index| (index + 1 < count).then_some(7)));
+    let looks = bench.looks(7, nothing);
+    assert_eq!(counts(&looks.before), (count, 0, 0, 1));
+    assert!(looks.torn());
+}
+
+#[test]
+fn vertices_without_a_stamp_are_wrong() {
+    let grid = Grid { cols: 64, rows: 50 };
+    let wave: Vec<_> =
+        (0..64 * 50).map(|i| wavefield::wave::vertex(grid, i % grid.cols, i / grid.cols, 0.3)).collect();
+    let mut bench = Bench::new(grid.vertices());
+    bench.write(&wave);
+    let looks = bench.looks(11, nothing);
+    assert_eq!(counts(&looks.before), counted(&wave, 11));
+    // One in 4096 has the right bits by chance.
+    assert!(looks.before.wrong() > grid.vertices() * 99 / 100 && looks.torn(), "{looks:?}");
+}
+
+/// What an overwrite during the draw looks like: right before, half of a later frame after.
+#[test]
+fn half_a_slot_overwritten_during_the_draw_is_torn() {
+    let (count, frame) = (3000, 41);
+    let mut bench = Bench::new(count);
+    bench.write(&vertices(count, |_| Some(frame)));
+    let later = vertices(count / 2, |_| Some(frame + 3));
+    let looks = bench.looks(frame, |queue, commands, slot| {
+        let reads = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ);
+        let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        // vkCmdUpdateBuffer takes no more than 65,536 bytes.
+        let bytes: &[u8] = bytemuck::cast_slice(&later);
+        // SAFETY: recording; the slot is alive and at least as large.
+        unsafe {
+            pipeline_barrier(queue.device(), commands, &[buffer_barrier(slot, reads, writes)], &[]);
+            queue.device().raw().cmd_update_buffer(commands, slot, 0, bytes);
+            pipeline_barrier(queue.device(), commands, &[buffer_barrier(slot, writes, reads)], &[]);
+        }
+    });
+    assert_eq!(counts(&looks.before), (count, 0, 0, 0));
+    assert_eq!(counts(&looks.after), (count, 0, count / 2, 0));
+    assert!(looks.torn());
+}
+
+/// More workgroups than one dimension holds. All zeros is stamp 0, which frame 4095 has.
+#[test]
+fn a_large_field_is_read_to_its_last_vertex() {
+    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    let choice = DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Compute).unwrap();
+    let (limit, _) = choice.adapter.info().largest_buffer;
+    let count = (65_535 * 256 + 257).min(limit / 16);
+    if count <= 65_535 * 256 {
+        common::skip_without_gpu(
+            "this device holds no field of more than 65,535 workgroups; its largest it is",
+        );
+    }
+    let mut bench = Bench::new(count);
+    bench.slot.bytes_mut().unwrap().fill(0);
+    assert_eq!(counts(&bench.looks(4095, nothing).before), (count, 0, 0, 0));
+    let last = bytemuck::cast_slice_mut::<u8, f32>(bench.slot.bytes_mut().unwrap()).last_mut().unwrap();
+    *last = stamp::apply(0.5, 4094);
+    assert_eq!(counts(&bench.looks(4095, nothing).before), (count, 1, 0, 0));
+}
+
+const SMALL: [&str; 5] = ["verify", "--producer=compute", "--grid=40x30", "--size=64x48", "--frames=250"];
+
+#[test]
+fn the_command_reports_and_writes_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("verify.json");
+    let output = run(&[SMALL.as_slice(), &["--json", path.to_str().unwrap()]].concat());
+    assert_exit(&output, 0);
+    let text = stdout(&output);
+    for line in [
+        "checked       250 frames",
+        "vertices      600000 looked",
+        "stale         0\n",
+        "verdict       clean",
+    ] {
+        assert!(text.contains(line), "`{line}` is missing in: {text}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(json["schema"], "wavefield-verify/1");
+    assert_eq!((&json["complete"], &json["verdict"]), (&true.into(), &"clean".into()));
+    assert_eq!((&json["frames"], &json["tally"]["frames"]), (&250.into(), &250.into()));
+    assert_eq!(json["tally"]["before_draw"]["checked"], 300_000);
+    assert_eq!(json["settled"]["frame"], 200);
+    assert!(json["command"].as_str().unwrap().starts_with("wavefield verify "), "{json:#}");
+    assert!(json["machine"]["gpu"].is_string() && json["findings"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn nonsense_is_wrong_usage() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["--break=ready"], "--producer cuda with --handoff timeline"),
+        (&["--break=everything"], "possible values"),
+        (&["--window", "--headless"], "cannot be used with"),
+        (&["--batch=9"], "--batch 9"),
+        (&["--frames=0"], "0 is not in"),
+    ];
+    for (arguments, part) in cases {
+        let output = run(&[&SMALL[..4], arguments].concat());
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+    for handoff in ["inline", "binary", "cpu-sync", "device-copy", "host-copy"] {
+        assert_exit(&run(&["verify", "--break=free", "--handoff", handoff]), 2);
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
+    let output = run(&[SMALL.as_slice(), &["--json=/no/such/folder/a.json"]].concat());
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("/no/such/folder/a.json") && stdout(&output).is_empty());
+}
+
+/// What was left out is named, and whether it was caught.
+#[test]
+fn the_command_says_what_a_broken_run_found() {
+    if !has_gpu() {
+        return;
+    }
+    let base = ["verify", "--frames=300", "--grid=1024x1024", "--ring=1", "--validation=off"];
+    for broken in ["ready", "free"] {
+        let output = run(&[base.as_slice(), &["--break", broken]].concat());
+        assert_exit(&output, 0);
+        assert!(stdout(&output).contains("verdict       caught"), "{}", stdout(&output));
+    }
+    let output = run(&[base.as_slice(), &["--break=barrier"]].concat());
+    assert_exit(&output, 0);
+    let text = stdout(&output);
+    assert!(text.contains("not observable on this device") || text.contains("caught"), "{text}");
+}
+
+/// The stamp takes 12 bits of each colour, which nobody sees.
+#[test]
+fn a_checked_picture_is_the_same_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = |name: &str, command: &str| {
+        let path = folder.path().join(name);
+        let arguments =
+            [command, "--headless", "--producer=compute", "--frames=31", "--grid=128x128", "--size=320x240"];
+        let output = run(&[arguments.as_slice(), &["--output", path.to_str().unwrap()]].concat());
+        assert_exit(&output, 0);
+        path
+    };
+    let (plain, checked) = (picture("plain.png", "run"), picture("checked.png", "verify"));
+    common::assert_same_picture(&checked, &plain, common::SAME_PICTURE);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_run_reports_what_it_has_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("verify.json");
+    let mut command = common::wavefield();
+    command.args(&SMALL[..4]).args(["--frames=100000000", "--validation=off", "--json"]).arg(&path);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    // Long after the handler is in place, which is the first thing that the program does.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let kill = format!("kill -TERM {}", child.id());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("marked incomplete"), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&json["complete"], &json["verdict"]), (&false.into(), &"clean".into()));
+    assert_eq!(json["frames"], json["tally"]["frames"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn it_works_in_a_window() {
+    let Some(display) = display::Display::start() else { return };
+    for producer in ["auto", "compute", "host"] {
+        let mut command = common::wavefield();
+        command.args(["verify", "--window", "--frames=60", "--grid=64x64", "--size=200x150", "--ring=4"]);
+        let output = display.show(command.args(["--producer", producer])).output().expect("it starts");
+        assert_exit(&output, 0);
+        let text = stdout(&output);
+        assert!(text.contains("checked       60 frames") && text.contains("verdict       clean"), "{text}");
+        assert!(!stderr(&output).contains("validation"), "{}", stderr(&output));
+    }
+}
