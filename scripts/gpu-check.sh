@@ -79,11 +79,27 @@ for handoff in timeline binary cpu-sync device-copy host-copy; do
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
 done
+# Every vertex of every frame; then with a part of the hand-off left out, which must be found.
+verify=(timeout -k 5 120 "$WAVEFIELD_BIN" verify)
+for handoff in timeline inline binary cpu-sync device-copy host-copy; do
+  check "verify-$handoff" quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
+done
+check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
+check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
+check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel kernels/test/flat.ptx
+check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
+check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
+for part in ready free barrier; do
+  check "verify-break-$part" "${verify[@]}" --producer cuda --frames 500 --ring 1 --break "$part" \
+    --json "$out/verify-break-$part.json"
+done
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in producers rounds errors pictures; do suite "$name"; done
+for name in producers rounds errors pictures verify allocations; do suite "$name"; done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log
 grep -h 'worst error\|descriptors' "$out"/test-*.log
+grep -H '^checked\|^stale\|^overwritten\|^missing\|^torn\|^slots\|^verdict' "$out"/verify-*.log
+grep -h '^--break' "$out/test-verify.log"
 printf '%s\n' '' "${table[@]}"
 exit "$failed"

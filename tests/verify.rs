@@ -203,7 +203,7 @@ impl Bench {
         )
         .unwrap();
         let checker = Checker::new(&device, &[slot.raw()], vertices, 1).unwrap();
-        Self { pacer: Pacer::new(&queue, 1).unwrap(), queue, checker, slot }
+        Self { pacer: Pacer::new(&queue, 1, false).unwrap(), queue, checker, slot }
     }
 
     fn write(&mut self, vertices: &[Vertex]) {
