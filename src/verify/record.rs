@@ -303,6 +303,70 @@ mod tests {
         }
     }
 
+    fn verification(broken: Option<Broken>, tally: Tally) -> Verification {
+        let findings = found(&tally);
+        let text = String::new;
+        Verification {
+            schema: VERIFY_SCHEMA.to_owned(),
+            complete: true,
+            command: text(),
+            started: 0,
+            machine: Machine {
+                gpu: text(),
+                driver: text(),
+                vulkan: text(),
+                cuda: None,
+                cpu: text(),
+                threads: 1,
+                os: text(),
+                wavefield: text(),
+                build: text(),
+            },
+            producer: text(),
+            broken: broken.map(|broken| broken.name().to_owned()),
+            grid: [10, 10],
+            ring: 1,
+            batch: 1,
+            window: false,
+            frames: 1,
+            frames_per_second: 1.0,
+            verdict: verdict(broken, &tally, &findings),
+            tally,
+            slots: SlotsFound::default(),
+            settled: None,
+            end: Footprint {
+                frame: 1,
+                descriptors: None,
+                resident_bytes: None,
+                device_bytes: None,
+                picture: [1, 1],
+            },
+            findings,
+        }
+    }
+
+    #[test]
+    fn the_outcome_says_what_to_try_where_a_break_was_not_caught() {
+        assert!(verification(None, tally(0)).outcome().is_ok());
+        assert!(verification(Some(Broken::Ready), tally(40)).outcome().is_ok());
+        let barrier = verification(Some(Broken::Barrier), tally(0));
+        assert!(barrier.outcome().is_ok() && barrier.to_string().contains("not observable on this device"));
+
+        for (broken, part) in [(Broken::Ready, "--ring 1"), (Broken::Free, "--ring 2 --batch 2")] {
+            let error = verification(Some(broken), tally(0)).outcome().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&format!("--break {broken}")) && text.contains(part), "{text}");
+            assert_eq!(error.exit_code(), 1);
+        }
+        let text = verification(None, tally(40)).outcome().unwrap_err().to_string();
+        assert!(text.contains("what must not be") && text.contains("stale"), "{text}");
+
+        let stopped = Verification { complete: false, ..verification(None, tally(0)) };
+        assert!(stopped.outcome().unwrap_err().to_string().contains("marked incomplete"));
+        let empty = Verification { frames: 0, ..verification(None, Tally::default()) };
+        assert!(empty.outcome().unwrap_err().to_string().contains("nothing was checked"));
+    }
+
     #[test]
     fn findings_say_what_and_how_much() {
         let text = found(&tally(40)).join("; ");
