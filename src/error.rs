@@ -69,6 +69,10 @@ pub enum Error {
         source: gpu_allocator::AllocationError,
     },
 
+    /// What was asked breaks a rule of one of the two APIs, so neither was asked.
+    #[error("{0}")]
+    Rule(String),
+
     /// This machine cannot do what was asked.
     #[error("{0}")]
     Unsupported(String),

@@ -33,6 +33,12 @@ fn leave_at_once() -> ! {
     unsafe {
         libc::_exit(1)
     }
+    #[cfg(windows)]
+    // SAFETY: as above; the handle stands for this very process and needs no closing.
+    unsafe {
+        use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
+        TerminateProcess(GetCurrentProcess(), 1);
+    }
     #[cfg(not(unix))]
     std::process::abort()
 }

@@ -247,7 +247,7 @@ impl Engine {
         }
         trace_span!("record", frame = frame.index).in_scope(|| self.record(flight, &frame, picture))?;
 
-        let sync = self.producer.sync(&frame);
+        let sync = self.producer.sync(&frame)?;
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
         let mut waits = Batch::new();
         let mut signals = Batch::new();
@@ -266,6 +266,7 @@ impl Engine {
             .signal_semaphore_infos(signals.as_slice());
         // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
         trace_span!("submit", frame = frame.index).in_scope(|| unsafe { self.queue.submit(&batch) })?;
+        self.producer.submitted();
         self.pacer.end();
         if let Some(check) = &mut self.check {
             check.submitted(flight.index, &frame, picture.extent);

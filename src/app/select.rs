@@ -6,7 +6,7 @@ use ash::vk::PhysicalDeviceType as Kind;
 
 use super::ProducerKind;
 use crate::cuda::{DeviceInfo, Driver};
-use crate::interop::{DeviceUuid, find_twin};
+use crate::interop::{DeviceUuid, find_twin, same_device};
 use crate::vulkan::{Adapter, Instance, Surface};
 use crate::{Error, Result};
 
@@ -72,11 +72,12 @@ impl DeviceTable {
                 draws: adapter.can_draw(surface),
                 shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
             };
-            let cuda = cuda.iter().find(|device| device.uuid == info.uuid).cloned();
+            let cuda = cuda.iter().find(|device| same_device(info, device)).cloned();
             rows.push(Row { adapter: Some(adapter), cuda, facts });
         }
-        let vulkan: Vec<_> = rows.iter().map(|row| row.facts.uuid).collect();
-        for device in cuda.into_iter().filter(|device| !vulkan.contains(&device.uuid)) {
+        let paired: Vec<_> =
+            rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
+        for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
             let facts = Facts {
                 name: device.name.clone(),
                 uuid: device.uuid,
@@ -145,13 +146,13 @@ impl Row {
             (None, None) => String::new(),
         };
         let exports = match info.map(|info| info.exports) {
-            Some(exports) => match (exports.buffer, exports.timeline) {
-                (true, true) => "buffer, timeline",
-                (true, false) => "buffer",
-                (false, true) => "timeline",
-                (false, false) => "nothing",
-            },
-            None => "-",
+            Some(exports) => {
+                let all =
+                    [("buffer", exports.buffer), ("timeline", exports.timeline), ("binary", exports.binary)];
+                let names: Vec<_> = all.iter().filter_map(|(name, kind)| kind.map(|_| *name)).collect();
+                if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+            }
+            None => "-".to_owned(),
         };
         let verdict = match (&self.facts.draws, &self.facts.shares) {
             (Err(reason), _) => reason.clone(),
@@ -172,7 +173,7 @@ impl Row {
             apis,
             self.facts.uuid.to_string(),
             info.map_or("-".into(), |info| info.driver.clone()),
-            exports.into(),
+            exports,
             verdict,
         ]
     }

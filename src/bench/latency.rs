@@ -185,8 +185,8 @@ impl Bench<'_> {
     /// A submission that signals `pong`, and waits for `ping` first if asked.
     fn submit(&mut self, commands: &[vk::CommandBuffer], wait: bool) -> Result<()> {
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-        let waits = [self.ping.vulkan(self.value, all)];
-        let signals = [self.pong.vulkan(self.value, all)];
+        let waits = [self.ping.vulkan_wait(self.value, all)];
+        let signals = [self.pong.vulkan_signal(self.value, all)?];
         let buffer =
             |&commands: &vk::CommandBuffer| vk::CommandBufferSubmitInfo::default().command_buffer(commands);
         let buffers: Vec<_> = commands.iter().map(buffer).collect();

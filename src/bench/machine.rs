@@ -12,7 +12,10 @@ impl Machine {
             driver: info.driver.clone(),
             vulkan: crate::vulkan::version(info.api_version),
             cuda: choice.cuda.as_ref().map(|(driver, _)| driver.version()),
-            cpu: line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: line_of("/proc/cpuinfo", "model name")
+                // What Windows says.
+                .or_else(|| std::env::var("PROCESSOR_IDENTIFIER").ok())
+                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             threads: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
             os: system(),
             wavefield: env!("CARGO_PKG_VERSION").to_owned(),

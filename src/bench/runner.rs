@@ -125,7 +125,7 @@ pub(super) fn obstacle(cell: &CellPlan, choice: &Choice, context: Option<&Arc<Co
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
     }
-    if strategy == Strategy::RenderShared && !choice.adapter.info().exports.buffer {
+    if strategy == Strategy::RenderShared && choice.adapter.info().exports.buffer.is_none() {
         return Some("the device exports no memory".to_owned());
     }
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {

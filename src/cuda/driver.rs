@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 
-use crate::interop::DeviceUuid;
+use crate::interop::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
 /// The CUDA version that brought timeline semaphores to external semaphores, as `cuDriverGetVersion` counts.
@@ -12,7 +12,7 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
 /// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 40] = [
+const SYMBOLS: [&str; 41] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -22,6 +22,7 @@ const SYMBOLS: [&str; 40] = [
     "cuDeviceGetName",
     "cuDeviceGetAttribute",
     "cuDeviceGetUuid",
+    "cuDeviceGetLuid",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent",
@@ -70,6 +71,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// The identity that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
+    /// The identity that Windows gave the adapter; `None` elsewhere, and for a device that is no display adapter there.
+    pub luid: Option<Luid>,
     /// Major and minor.
     pub compute_capability: (i32, i32),
     /// `CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`.
@@ -156,6 +159,7 @@ impl DeviceInfo {
         Ok(Self {
             ordinal,
             uuid: uuid(device, &name)?,
+            luid: luid(device),
             compute_capability: (major, minor),
             timeline_interop: timeline != 0,
             name,
@@ -174,6 +178,14 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
         check("cuDeviceGetUuid", name, unsafe { sys::cuDeviceGetUuid(&mut uuid, device) })?;
     }
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
+}
+
+/// `None` where there are no LUIDs, which the driver says with an error (801, `NOT_SUPPORTED`).
+fn luid(device: sys::CUdevice) -> Option<Luid> {
+    let (mut bytes, mut node_mask) = ([0 as c_char; 8], 0);
+    // SAFETY: writes 8 bytes and one integer.
+    let code = unsafe { sys::cuDeviceGetLuid(bytes.as_mut_ptr(), &mut node_mask, device) };
+    (code == CUresult::CUDA_SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
 fn has_symbol(name: &str) -> bool {

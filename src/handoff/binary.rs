@@ -8,14 +8,14 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::Fill;
-use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::interop::{SharedBinary, SharedBuffer};
+use crate::interop::{BinarySignal, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
 use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
+use crate::{Error, Result};
 
 /// One buffer, filled and drawn in turn.
 pub struct BinaryHandoff {
@@ -24,6 +24,12 @@ pub struct BinaryHandoff {
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
     free: SharedBinary,
+    /// CUDA has signalled `ready`: the frame at hand is to wait for it.
+    written: Option<BinarySignal>,
+    /// Both halves of the submission that the engine is about to make.
+    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
+    /// Vulkan will signal `free`: the next frame is to wait for it.
+    read: Option<BinarySignal>,
     shared: SharedBuffer,
     slots: [vk::Buffer; 1],
     device: Device,
@@ -41,6 +47,9 @@ impl BinaryHandoff {
             fill,
             ready: SharedBinary::new(device, context)?,
             free: SharedBinary::new(device, context)?,
+            written: None,
+            submitting: None,
+            read: None,
             slots: [shared.vulkan()],
             shared,
             device: device.clone(),
@@ -50,14 +59,14 @@ impl BinaryHandoff {
 
     fn enqueue(&mut self, frame: &Frame) -> Result<()> {
         let stream = self.fill.stream();
-        // A binary wait must come after its signal was submitted: the frame before has submitted it. The first frame
-        // has nobody before it.
-        if frame.index > 0 {
-            self.free.cuda_wait(stream)?;
+        // Only what was submitted can be waited for, and the frame before was. The first frame has none before it.
+        if let Some(read) = self.read.take() {
+            read.cuda_wait(stream)?;
         }
         // SAFETY: the buffer has 16 bytes a vertex; the wait above keeps Vulkan out of it until the signal below.
         unsafe { self.fill.enqueue(self.shared.cuda(), frame) }?;
-        self.ready.cuda_signal(stream)
+        self.written = Some(self.ready.cuda_signal(stream)?);
+        Ok(())
     }
 }
 
@@ -86,10 +95,20 @@ impl Producer for BinaryHandoff {
         true
     }
 
-    fn sync(&self, frame: &Frame) -> FrameSync {
-        FrameSync {
-            wait: Some(self.ready.vulkan(frame.reads.stage)),
-            signal: Some(self.free.vulkan(vk::PipelineStageFlags2::ALL_COMMANDS)),
+    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
+        let written = self.written.take();
+        let written =
+            written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
+        let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
+        let (wait, ready) = written.vulkan_wait(frame.reads.stage);
+        self.submitting = Some((ready, free));
+        Ok(FrameSync { wait: Some(wait), signal: Some(signal) })
+    }
+
+    fn submitted(&mut self) {
+        if let Some((wait, signal)) = self.submitting.take() {
+            wait.submitted();
+            self.read = Some(signal.submitted());
         }
     }
 

@@ -91,8 +91,8 @@ impl Producer for CpuSyncHandoff {
         true
     }
 
-    fn sync(&self, _frame: &Frame) -> FrameSync {
-        FrameSync::default()
+    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
+        Ok(FrameSync::default())
     }
 
     fn owner(&self) -> Owner {

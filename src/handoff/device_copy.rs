@@ -96,7 +96,7 @@ impl Producer for DeviceCopyHandoff {
         true
     }
 
-    fn sync(&self, frame: &Frame) -> FrameSync {
+    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
         self.timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage)
     }
 

@@ -111,8 +111,8 @@ impl Producer for HostCopyHandoff {
         true
     }
 
-    fn sync(&self, _frame: &Frame) -> FrameSync {
-        FrameSync::default()
+    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
+        Ok(FrameSync::default())
     }
 
     fn owner(&self) -> Owner {

@@ -108,12 +108,12 @@ impl Producer for TimelineHandoff {
         true
     }
 
-    fn sync(&self, frame: &Frame) -> FrameSync {
-        let mut sync = self.timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage);
+    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
+        let mut sync = self.timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage)?;
         if self.broken == Some(Broken::Ready) {
             sync.wait = None;
         }
-        sync
+        Ok(sync)
     }
 
     fn owner(&self) -> Owner {
@@ -169,40 +169,33 @@ pub(super) struct Timelines {
     ready: SharedTimeline,
     /// Set by Vulkan: the slot was read.
     pub(super) free: SharedTimeline,
-    /// The last value of `ready` that the stream was asked to signal.
-    promised: u64,
 }
 
 impl Timelines {
     pub(super) fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
-        Ok(Self {
-            ready: SharedTimeline::new(device, context)?,
-            free: SharedTimeline::new(device, context)?,
-            promised: 0,
-        })
+        Ok(Self { ready: SharedTimeline::new(device, context)?, free: SharedTimeline::new(device, context)? })
     }
 
     /// CUDA: everything enqueued so far fills this turn's slot.
-    pub(super) fn cuda_signal(&mut self, stream: &crate::cuda::Stream, turn: Turn) -> Result<()> {
-        self.ready.cuda_signal(stream, turn.signal_ready)?;
-        self.promised = turn.signal_ready;
-        Ok(())
+    pub(super) fn cuda_signal(&self, stream: &crate::cuda::Stream, turn: Turn) -> Result<()> {
+        self.ready.cuda_signal(stream, turn.signal_ready)
     }
 
     /// Vulkan: what the turn's submission, whose stages `reads` read the slot, waits for and signals.
-    pub(super) fn vulkan(&self, turn: Turn, reads: vk::PipelineStageFlags2) -> FrameSync {
-        FrameSync {
+    pub(super) fn vulkan(&self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+        Ok(FrameSync {
             // Only what reads waits; what comes before it (and the frame before) goes on.
-            wait: Some(self.ready.vulkan(turn.wait_ready, reads)),
+            wait: Some(self.ready.vulkan_wait(turn.wait_ready, reads)),
             // All commands, because the release barrier must be done too.
-            signal: Some(self.free.vulkan(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)),
-        }
+            signal: Some(self.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?),
+        })
     }
 
     pub(super) fn progress(&self, ring: Ring) -> Option<String> {
         let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
-        let late = late_side(ring, ready, self.promised, free);
-        let promised = self.promised;
+        // The last value that the stream was asked to signal.
+        let promised = self.ready.promised();
+        let late = late_side(ring, ready, promised, free);
         Some(format!(
             "{late} did not signal: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"
         ))
@@ -210,7 +203,7 @@ impl Timelines {
 
     pub(super) fn abandon(&self) {
         // Nothing can be returned, and without it the queue only stays busy.
-        let _ = self.ready.signal_from_host(self.promised);
+        let _ = self.ready.signal_from_host(self.ready.promised());
     }
 }
 

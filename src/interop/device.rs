@@ -3,9 +3,14 @@
 //! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
 //! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
 //! (drivers before CUDA 11.4 have only `cuDeviceGetUuid`).
+//!
+//! On Windows there is the LUID too, by which the system itself and Direct3D know an adapter, with a mask that says which
+//! node of a linked adapter is meant: `deviceLUID` and `deviceNodeMask` there, `cuDeviceGetLuid` here. Where both sides have
+//! one, it decides.
 
 use std::fmt;
 
+use super::handle::ExportType;
 use crate::cuda;
 use crate::vulkan::AdapterInfo;
 
@@ -53,6 +58,15 @@ impl DeviceUuid {
     }
 }
 
+/// The number by which Windows knows an adapter, until the next restart, and which of its nodes is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Luid {
+    /// The 8 bytes of a Windows `LUID`.
+    pub bytes: [u8; 8],
+    /// One bit: the node, of adapters that are linked to be one.
+    pub node_mask: u32,
+}
+
 /// Why a Vulkan device cannot share with CUDA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
@@ -73,10 +87,18 @@ impl fmt::Display for Mismatch {
         match self {
             Self::NoTwin => f.write_str("no CUDA device has its UUID"),
             Self::Group(size) => write!(f, "it is one of a device group of {size}"),
-            Self::Buffer => write!(f, "it cannot export a buffer as {}", super::handle::NAME),
-            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", super::handle::NAME),
+            Self::Buffer => write!(f, "it cannot export a buffer as {}", ExportType::names()),
+            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", ExportType::names()),
             Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
         }
+    }
+}
+
+/// Whether the two are the same hardware.
+pub fn same_device(vulkan: &AdapterInfo, cuda: &cuda::DeviceInfo) -> bool {
+    match (vulkan.luid, cuda.luid) {
+        (Some(vulkan), Some(cuda)) => vulkan == cuda,
+        _ => vulkan.uuid == cuda.uuid,
     }
 }
 
@@ -88,14 +110,14 @@ pub fn find_twin<'a>(
     vulkan: &AdapterInfo,
     cuda: &'a [cuda::DeviceInfo],
 ) -> Result<&'a cuda::DeviceInfo, Mismatch> {
-    let twin = cuda.iter().find(|device| device.uuid == vulkan.uuid).ok_or(Mismatch::NoTwin)?;
+    let twin = cuda.iter().find(|device| same_device(vulkan, device)).ok_or(Mismatch::NoTwin)?;
     if vulkan.group_size > 1 {
         return Err(Mismatch::Group(vulkan.group_size));
     }
-    if !vulkan.exports.buffer {
+    if vulkan.exports.buffer.is_none() {
         return Err(Mismatch::Buffer);
     }
-    if !vulkan.exports.timeline {
+    if vulkan.exports.timeline.is_none() {
         return Err(Mismatch::Timeline);
     }
     if !twin.timeline_interop {
@@ -113,11 +135,16 @@ pub(crate) mod tests {
         AdapterInfo {
             name: format!("Vulkan {uuid}"),
             uuid: DeviceUuid([uuid; 16]),
+            luid: None,
             kind: ash::vk::PhysicalDeviceType::DISCRETE_GPU,
             driver: "driver".into(),
             api_version: ash::vk::API_VERSION_1_3,
             group_size: 1,
-            exports: Exports { buffer: true, timeline: true },
+            exports: Exports {
+                buffer: Some(ExportType::HERE[0]),
+                timeline: Some(ExportType::HERE[0]),
+                binary: Some(ExportType::HERE[0]),
+            },
             missing_features: Vec::new(),
             queue_family: Some(0),
             largest_buffer: (1 << 32, "maxBufferSize"),
@@ -134,6 +161,7 @@ pub(crate) mod tests {
             ordinal,
             name: format!("CUDA {uuid}"),
             uuid: DeviceUuid([uuid; 16]),
+            luid: None,
             compute_capability: (9, 0),
             timeline_interop: true,
         }
@@ -150,6 +178,26 @@ pub(crate) mod tests {
         }
     }
 
+    /// On Windows: the LUID and the node mask decide, where both have them.
+    #[test]
+    fn the_luid_pairs_where_both_sides_have_one() {
+        let luid = |byte, node_mask| Some(Luid { bytes: [byte; 8], node_mask });
+        let vulkan = |uuid, luid| AdapterInfo { luid, ..adapter(uuid) };
+        let cuda = |uuid, luid| cuda::DeviceInfo { luid, ..cuda_device(0, uuid) };
+        for (vulkan, cuda, same) in [
+            (vulkan(1, luid(7, 1)), cuda(1, luid(7, 1)), true),
+            (vulkan(1, luid(7, 1)), cuda(2, luid(7, 1)), true),
+            (vulkan(1, luid(7, 1)), cuda(1, luid(8, 1)), false),
+            // Two nodes of one linked adapter.
+            (vulkan(1, luid(7, 1)), cuda(1, luid(7, 2)), false),
+            // CUDA has none without Windows' display driver model.
+            (vulkan(1, luid(7, 1)), cuda(1, None), true),
+            (vulkan(1, None), cuda(2, luid(7, 1)), false),
+        ] {
+            assert_eq!(same_device(&vulkan, &cuda), same, "{:?} {:?}", vulkan.luid, cuda.luid);
+        }
+    }
+
     #[test]
     fn every_obstacle_is_named() {
         let cuda = [cuda_device(0, 1)];
@@ -160,8 +208,8 @@ pub(crate) mod tests {
         };
         assert_eq!(verdict(|_| ()), Ok(0));
         assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
-        assert_eq!(verdict(|i| i.exports.buffer = false), Err(Mismatch::Buffer));
-        assert_eq!(verdict(|i| i.exports.timeline = false), Err(Mismatch::Timeline));
+        assert_eq!(verdict(|i| i.exports.buffer = None), Err(Mismatch::Buffer));
+        assert_eq!(verdict(|i| i.exports.timeline = None), Err(Mismatch::Timeline));
         let old = cuda::DeviceInfo { timeline_interop: false, ..cuda_device(0, 1) };
         assert_eq!(find_twin(&adapter(1), &[old]), Err(Mismatch::CudaTimeline));
     }

@@ -10,13 +10,12 @@
 //! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!   The field order of the types below is that order.
 
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
 
-use super::handle;
+use super::handle::{self, ExportType, MemoryExport, MemoryHandle};
 use crate::Result;
 use crate::cuda::Context;
 use crate::vulkan::Device;
@@ -27,16 +26,20 @@ pub struct ExportedBuffer {
     memory: vk::DeviceMemory,
     size: u64,
     allocation_size: u64,
+    kind: ExportType,
     device: Device,
 }
 
 impl ExportedBuffer {
-    /// Makes a buffer of `size` bytes in device memory, exportable as [`handle::MEMORY`].
+    /// Makes a buffer of `size` bytes in device memory, exportable as the device exports buffers
+    /// ([`Exports::buffer`](crate::vulkan::Exports::buffer)).
     ///
     /// # Errors
     /// Out of memory, or a device that was made without `interop`.
     pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(handle::MEMORY);
+        let mut export = MemoryExport::new(device)?;
+        let kind = export.kind();
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
         let info = vk::BufferCreateInfo::default()
             .size(size)
             .usage(usage)
@@ -51,6 +54,7 @@ impl ExportedBuffer {
             memory: vk::DeviceMemory::null(),
             size,
             allocation_size: 0,
+            kind,
             device: device.clone(),
         };
         // SAFETY: made above.
@@ -59,13 +63,12 @@ impl ExportedBuffer {
             .memory_type(requirements.memory_type_bits, vk::MemoryPropertyFlags::DEVICE_LOCAL)
             // Every buffer has at least one memory type; without a device-local one any of them will do.
             .unwrap_or(requirements.memory_type_bits.trailing_zeros());
-        let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(handle::MEMORY);
         let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         let allocate = vk::MemoryAllocateInfo::default()
             .allocation_size(requirements.size)
             .memory_type_index(memory_type)
-            .push_next(&mut export)
             .push_next(&mut dedicated);
+        let allocate = export.chain(allocate);
         // SAFETY: the size and type are those that the buffer requires.
         exported.memory = unsafe { device.raw().allocate_memory(&allocate, None) }
             .map_err(device.failed("vkAllocateMemory"))?;
@@ -91,9 +94,9 @@ impl ExportedBuffer {
         self.allocation_size
     }
 
-    /// A new handle to the memory; it keeps the memory alive by itself.
-    pub fn export(&self) -> Result<OwnedFd> {
-        handle::export_memory(&self.device, self.memory)
+    /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.
+    pub fn export(&self) -> Result<MemoryHandle> {
+        handle::export_memory(&self.device, self.memory, self.kind)
     }
 }
 
@@ -115,21 +118,16 @@ struct ImportedMemory {
 
 impl ImportedMemory {
     /// Imports a dedicated allocation of `size` bytes.
-    fn new(context: &Arc<Context>, handle: OwnedFd, size: u64) -> Result<Self> {
-        let desc = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
-            type_: sys::CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-            handle: sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 { fd: handle.as_raw_fd() },
-            size,
-            flags: sys::CUDA_EXTERNAL_MEMORY_DEDICATED,
-            reserved: [0; 16],
-        };
+    fn new(context: &Arc<Context>, handle: MemoryHandle, size: u64) -> Result<Self> {
+        handle.exists_here()?;
+        let desc = handle.descriptor(size, true);
         let mut raw = std::ptr::null_mut();
         context.bind()?;
-        // SAFETY: `desc` is filled as its type asks, and `handle` is open.
+        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
         let code = unsafe { sys::cuImportExternalMemory(&mut raw, &desc) };
         context.check("cuImportExternalMemory", code)?;
-        // The import succeeded, so the descriptor is CUDA's now. Had it failed, `handle` would have closed it.
-        let _ = handle.into_raw_fd();
+        // Had it failed, dropping `handle` would have closed what is ours: see `handle`.
+        handle.imported();
         Ok(Self { raw, context: context.clone() })
     }
 }
@@ -153,9 +151,14 @@ impl MappedMemory {
     /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes.
     ///
     /// # Errors
-    /// 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
-    pub fn import(context: &Arc<Context>, handle: OwnedFd, allocation_size: u64, size: u64) -> Result<Self> {
-        let imported = ImportedMemory::new(context, handle, allocation_size)?;
+    /// A handle of another system; 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
+    pub fn import(
+        context: &Arc<Context>,
+        handle: impl Into<MemoryHandle>,
+        allocation_size: u64,
+        size: u64,
+    ) -> Result<Self> {
+        let imported = ImportedMemory::new(context, handle.into(), allocation_size)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.

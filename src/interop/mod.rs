@@ -1,9 +1,9 @@
 //! How CUDA and Vulkan share a GPU. Nothing here knows of waves or windows. Read in this order:
 //!
 //! 1. [`device`]: which CUDA device *is* this Vulkan device? Only the UUID says.
-//! 2. [`handle`]: what travels between the two APIs: file descriptors on Linux.
+//! 2. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
 //! 3. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 4. [`semaphore`]: a timeline semaphore that both signal and wait for, on the GPU.
+//! 4. [`semaphore`]: timeline and binary semaphores that both signal and wait for, on the GPU.
 //! 5. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
 //! 6. [`ownership`]: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
 //!
@@ -24,7 +24,9 @@ pub mod ownership;
 pub mod ring;
 pub mod semaphore;
 
-pub use device::{DeviceUuid, Mismatch, find_twin};
+pub use device::{DeviceUuid, Luid, Mismatch, find_twin, same_device};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use ring::{Ring, Turn};
-pub use semaphore::{SharedBinary, SharedTimeline};
+pub use semaphore::{
+    BinarySignal, ImportedSemaphore, SharedBinary, SharedTimeline, SignalToSubmit, WaitToSubmit,
+};

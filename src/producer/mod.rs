@@ -123,8 +123,11 @@ pub trait Producer {
         false
     }
 
-    /// What the frame's submission waits for and signals.
-    fn sync(&self, frame: &Frame) -> FrameSync;
+    /// What the frame's submission waits for and signals. Asked once a frame.
+    fn sync(&mut self, frame: &Frame) -> Result<FrameSync>;
+
+    /// The submission with what [`Producer::sync`] answered was made.
+    fn submitted(&mut self) {}
 
     /// Who owns a slot between frames.
     fn owner(&self) -> Owner;

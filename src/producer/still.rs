@@ -52,8 +52,8 @@ impl Producer for StillProducer {
 
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
 
-    fn sync(&self, _frame: &Frame) -> FrameSync {
-        FrameSync::default()
+    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
+        Ok(FrameSync::default())
     }
 
     fn owner(&self) -> Owner {

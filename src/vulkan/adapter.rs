@@ -4,7 +4,8 @@ use ash::vk;
 
 use super::{Device, DeviceDesc, Instance, Queue, Surface};
 use crate::handoff::InlineSupport;
-use crate::interop::{DeviceUuid, handle};
+use crate::interop::handle::{self, ExportType, SemaphoreKind};
+use crate::interop::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
 /// A Vulkan physical device (wgpu calls it an adapter).
@@ -22,6 +23,8 @@ pub struct AdapterInfo {
     pub name: String,
     /// The identity that CUDA reports for the same device.
     pub uuid: DeviceUuid,
+    /// The identity that Windows gave the adapter; `None` elsewhere.
+    pub luid: Option<Luid>,
     /// Discrete, integrated, virtual or CPU.
     pub kind: vk::PhysicalDeviceType,
     /// The driver's name and version, as the driver words them.
@@ -50,13 +53,25 @@ pub struct AdapterInfo {
     pub largest_picture: u32,
 }
 
-/// What a device can export as this platform's handle type.
+/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
     /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
-    pub buffer: bool,
+    pub buffer: Option<ExportType>,
     /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
-    pub timeline: bool,
+    pub timeline: Option<ExportType>,
+    /// A binary semaphore, in the same way.
+    pub binary: Option<ExportType>,
+}
+
+impl Exports {
+    /// The handle type of one of the two kinds of semaphore.
+    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
+        match kind {
+            SemaphoreKind::Timeline => self.timeline,
+            SemaphoreKind::Binary => self.binary,
+        }
+    }
 }
 
 impl Adapter {
@@ -190,17 +205,13 @@ impl AdapterInfo {
 
         Ok(Self {
             uuid: DeviceUuid(id.device_uuid),
+            luid: (id.device_luid_valid == vk::TRUE)
+                .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
             kind: base.device_type,
             driver: driver_words(&driver, base.driver_version),
             api_version: base.api_version,
             group_size,
-            exports: Exports {
-                buffer: has(handle::MEMORY_EXTENSION) && exports_buffer(vk, raw),
-                // The type query needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
-                timeline: base.api_version >= vk::API_VERSION_1_2
-                    && has(handle::SEMAPHORE_EXTENSION)
-                    && exports_timeline(vk, raw),
-            },
+            exports: exports(vk, raw, base.api_version, &has),
             inline: supports_inline(vk, raw, base.api_version, &has),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
@@ -277,11 +288,36 @@ fn supports_inline(
         .find(listed)
 }
 
+/// Asks for every handle type of this system.
+fn exports(
+    vk: &ash::Instance,
+    raw: vk::PhysicalDevice,
+    api_version: u32,
+    has: &dyn Fn(&'static std::ffi::CStr) -> bool,
+) -> Exports {
+    let first = |granted: &dyn Fn(ExportType) -> bool| {
+        ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
+    };
+    let semaphore = |kind: SemaphoreKind| {
+        // The question needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
+        let may_ask = has(handle::SEMAPHORE_EXTENSION) && api_version >= vk::API_VERSION_1_2;
+        first(&|handle_type| {
+            may_ask && handle_type.carries(kind) && exports_semaphore(vk, raw, handle_type, kind)
+        })
+    };
+    Exports {
+        buffer: first(&|handle_type| exports_buffer(vk, raw, handle_type))
+            .filter(|_| has(handle::MEMORY_EXTENSION)),
+        timeline: semaphore(SemaphoreKind::Timeline),
+        binary: semaphore(SemaphoreKind::Binary),
+    }
+}
+
 /// The same usage that the ring's buffers have: the answer may depend on it.
-fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
+fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice, handle_type: ExportType) -> bool {
     let info = vk::PhysicalDeviceExternalBufferInfo::default()
         .usage(crate::producer::SLOT_USAGE)
-        .handle_type(handle::MEMORY);
+        .handle_type(handle_type.memory());
     let mut answer = vk::ExternalBufferProperties::default();
     // SAFETY: `raw` was enumerated from this live instance.
     unsafe { vk.get_physical_device_external_buffer_properties(raw, &info, &mut answer) };
@@ -292,10 +328,15 @@ fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
 }
 
 /// Without `VkSemaphoreTypeCreateInfo` in the chain the driver would answer for *binary* semaphores.
-fn exports_timeline(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
-    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+fn exports_semaphore(
+    vk: &ash::Instance,
+    raw: vk::PhysicalDevice,
+    handle_type: ExportType,
+    kind: SemaphoreKind,
+) -> bool {
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
     let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
-        .handle_type(handle::SEMAPHORE)
+        .handle_type(handle_type.semaphore())
         .push_next(&mut kind);
     let mut answer = vk::ExternalSemaphoreProperties::default();
     // SAFETY: `raw` was enumerated from this live instance.

@@ -56,8 +56,9 @@ impl Device {
         if desc.interop {
             // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
             let exports = info.exports;
-            extensions.extend(exports.buffer.then_some(handle::MEMORY_EXTENSION.as_ptr()));
-            extensions.extend(exports.timeline.then_some(handle::SEMAPHORE_EXTENSION.as_ptr()));
+            extensions.extend(exports.buffer.map(|_| handle::MEMORY_EXTENSION.as_ptr()));
+            let semaphore = exports.timeline.or(exports.binary);
+            extensions.extend(semaphore.map(|_| handle::SEMAPHORE_EXTENSION.as_ptr()));
         }
         if info.calibrated_timestamps {
             extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
@@ -123,9 +124,9 @@ impl Device {
             calibrated_timestamps: info
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
-            memory_handles: (desc.interop && info.exports.buffer)
+            memory_handles: (desc.interop && info.exports.buffer.is_some())
                 .then(|| handle::MemoryFns::new(instance, &raw)),
-            semaphore_handles: (desc.interop && info.exports.timeline)
+            semaphore_handles: (desc.interop && info.exports.timeline.or(info.exports.binary).is_some())
                 .then(|| handle::SemaphoreFns::new(instance, &raw)),
             raw,
             adapter: adapter.clone(),

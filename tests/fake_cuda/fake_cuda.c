@@ -32,6 +32,7 @@ int cuDeviceGetUuid(unsigned char *uuid, int device)
         sscanf(text + 2 * i, "%2hhx", &uuid[i]);
     return device;
 }
+int cuDeviceGetLuid(char *luid, unsigned *mask, int device) { (void)luid; (void)mask; return device + 801; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return cuDeviceGetUuid(uuid, device); }
 
 int cuGetErrorName(int code, const char **text)

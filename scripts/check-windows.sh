@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Type-checks and lints the Windows build, tests included, on Debian or Ubuntu: nothing is linked and nothing runs.
+#
+# What it needs: cargo, apt-get (with lists: apt-get update) and dpkg-deb. rustup cannot always be used to add a target,
+# so this takes a compiler, its sources and its linter from the distribution's own packages, of one version, and builds
+# the standard library for Windows from those sources. The packages are not installed: they are unpacked under
+# target/windows-check/ (150 MB to fetch, 1 GB unpacked), where the next run finds them.
+#
+# Exit codes: 0 clean, 1 errors or warnings, 77 skipped for the reason that was said.
+set -euo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root"
+
+target=x86_64-pc-windows-msvc
+home=$root/target/windows-check
+sysroot=$home/sysroot/usr
+
+skip() { say "skipped: $*"; exit 77; }
+
+# Sets of packages with a recent compiler, the best first: compiler, sources, linter.
+sets() {
+    cat <<'END'
+rustc-web rust-web-src rust-web-clippy
+rustc-1.91 rust-1.91-src rust-1.91-clippy
+rustc-1.89 rust-1.89-src rust-1.89-clippy
+rustc rust-src rust-clippy
+END
+}
+
+candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(]*\)$/\1/p'; }
+
+# newer VERSION THAN: of versions like 1.96.0 (and what a distribution appends).
+newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
+
+# Sets `packages` (the set) and `version`.
+choose() {
+    local oldest set
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    while read -ra packages; do
+        version=$(candidate "${packages[0]}")
+        [[ -n $version ]] && newer "$version" "$oldest" || continue
+        [[ $(candidate "${packages[1]}") == "$version" && $(candidate "${packages[2]}") == "$version" ]] && return
+    done < <(sets)
+    skip "no package here has a compiler of Rust $oldest or later with its sources (rustc-web, rust-web-src," \
+        "rust-web-clippy on Debian). apt-get update first, if the lists are old or empty"
+}
+
+# Everything that the set needs and that a system may lack: the libraries of the compiler itself.
+wanted() {
+    local package
+    printf '%s\n' "${packages[@]}"
+    # One level below is the standard library for this machine; below that, the compiler's own libraries.
+    LC_ALL=C apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+        --no-enhances "${packages[@]}" | sed -n 's/^\([a-z].*\)$/\1/p' | grep -E '^(libstd-rust|libllvm)' || true
+}
+
+fetch() {
+    local package debs=$home/debs
+    rm -rf "$home/sysroot" "$debs"
+    mkdir -p "$debs" "$sysroot"
+    mapfile -t list < <(wanted | sort -u)
+    say "fetching ${list[*]} ($version)"
+    (cd "$debs" && apt-get -qq download "${list[@]}" 2>&1 | sed '/unsandboxed/d' >&2) ||
+        skip 'the packages could not be fetched. Is this machine online?'
+    for package in "$debs"/*.deb; do
+        dpkg-deb -x "$package" "$home/sysroot"
+        rm "$package"
+    done
+    echo "$version" >"$home/version"
+}
+
+[[ $(uname -sm) == 'Linux x86_64' ]] || skip 'the packages are for Linux on x86_64'
+has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
+for tool in cargo apt-cache apt-get dpkg-deb; do
+    has_program "$tool" || skip "there is no $tool"
+done
+choose
+[[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
+
+# The compiler finds its libraries beside itself, by this; everything else of the system stays the system's. The driver of
+# the linter is a compiler too: as the wrapper of workspace members it checks and lints them in one go. Only a nightly
+# compiler may build the standard library, unless it is told that this is a bootstrap.
+export LD_LIBRARY_PATH=$sysroot/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export RUSTC=$sysroot/bin/rustc RUSTC_BOOTSTRAP=1
+export RUSTC_WORKSPACE_WRAPPER=$sysroot/bin/clippy-driver CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__'
+export CARGO_TARGET_DIR=$home/build
+"$RUSTC" --version >/dev/null 2>&1 || skip "$version does not start here: $("$RUSTC" --version 2>&1 | head -n 1)"
+
+say "$("$RUSTC" --version), $target"
+cargo check --locked --all-targets -Zbuild-std=std,panic_unwind --target "$target" ||
+    { say 'FAILED'; exit 1; }
+say 'the Windows build is clean (type-checked and linted, not run)'
