@@ -99,6 +99,11 @@ pub struct ImportedSemaphore {
     context: Arc<Context>,
 }
 
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for ImportedSemaphore {}
+// SAFETY: as above.
+unsafe impl Sync for ImportedSemaphore {}
+
 impl ImportedSemaphore {
     /// Imports any handle that CUDA knows. Consumes it: see [`handle`](super::handle) for who closes what.
     ///

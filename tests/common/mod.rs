@@ -116,3 +116,10 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
 pub fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
+
+/// How many descriptors of this process are open on `path`; Linux only, else 0.
+pub fn descriptors_of(path: &Path) -> usize {
+    let Ok(path) = path.canonicalize() else { return 0 };
+    let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    links.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path)).count()
+}

@@ -83,10 +83,11 @@ impl MemoryExport {
     /// For the type that the device exports buffers as.
     ///
     /// # Errors
-    /// A device that exports none.
+    /// A device that exports none, or that was made without `interop`.
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let info = device.info();
         let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
+        device.memory_handles()?;
         Ok(Self {
             kind,
             info: vk::ExportMemoryAllocateInfo::default().handle_types(kind.memory()),
@@ -127,11 +128,12 @@ impl SemaphoreExport {
     /// For the type that the device exports such semaphores as.
     ///
     /// # Errors
-    /// A device that exports none.
+    /// A device that exports none, or that was made without `interop`.
     pub(crate) fn new(device: &Device, semaphore: SemaphoreKind) -> Result<Self> {
         let info = device.info();
         let kind = info.exports.semaphore(semaphore);
         let kind = kind.ok_or_else(|| cannot(&info.name, &format!("a {}", semaphore.words())))?;
+        device.semaphore_handles()?;
         Ok(Self {
             kind,
             info: vk::ExportSemaphoreCreateInfo::default().handle_types(kind.semaphore()),

@@ -87,9 +87,11 @@ pub(crate) struct MemoryAttributes {
 impl MemoryAttributes {
     pub fn new() -> Result<Self> {
         let security = Security::new()?;
-        let mut info = vk::ExportMemoryWin32HandleInfoKHR::default();
-        info.p_attributes = security.pointer();
-        info.dw_access = ACCESS;
+        let info = vk::ExportMemoryWin32HandleInfoKHR {
+            p_attributes: security.pointer(),
+            dw_access: ACCESS,
+            ..Default::default()
+        };
         Ok(Self { info, _security: security })
     }
 }
@@ -104,9 +106,11 @@ pub(crate) struct SemaphoreAttributes {
 impl SemaphoreAttributes {
     pub fn new() -> Result<Self> {
         let security = Security::new()?;
-        let mut info = vk::ExportSemaphoreWin32HandleInfoKHR::default();
-        info.p_attributes = security.pointer();
-        info.dw_access = ACCESS;
+        let info = vk::ExportSemaphoreWin32HandleInfoKHR {
+            p_attributes: security.pointer(),
+            dw_access: ACCESS,
+            ..Default::default()
+        };
         Ok(Self { info, _security: security })
     }
 }

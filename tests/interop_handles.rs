@@ -1,0 +1,67 @@
+//! Handles as Vulkan exports them, on any device that does, software included.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use ash::vk;
+use wavefield::interop::ExportedBuffer;
+use wavefield::interop::handle::{ExportType, Form, Matching, Member, MemoryHandle};
+use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
+
+/// A device that exports buffers; `None` (a skip) where there is none.
+fn exporting_device(instance: &Instance) -> Option<Device> {
+    let adapters = instance.adapters().unwrap();
+    let adapter = adapters
+        .iter()
+        .filter(|adapter| adapter.can_draw(None).is_ok())
+        .find(|adapter| adapter.info().exports.buffer.is_some());
+    let Some(adapter) = adapter else {
+        common::skip_without_tools("no Vulkan device here exports buffers");
+        return None;
+    };
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    Some(adapter.request_device(&desc).unwrap().0)
+}
+
+#[test]
+fn each_export_is_a_descriptor_of_its_own() {
+    let instance =
+        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let Some(device) = exporting_device(&instance) else { return };
+    assert_eq!(device.info().exports.buffer, Some(ExportType::OpaqueFd));
+    let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC;
+    let buffer = ExportedBuffer::new(&device, 5000, usage).unwrap();
+    assert!(buffer.allocation_size() >= 5000);
+
+    let (first, second) = (buffer.export().unwrap(), buffer.export().unwrap());
+    let numbers = [&first, &second].map(|handle| match handle.facts().member {
+        Member::Fd(fd) => fd,
+        other => panic!("{other:?}"),
+    });
+    assert_ne!(numbers[0], numbers[1]);
+    let facts = first.facts();
+    assert_eq!((facts.name, facts.form, facts.matching), ("OPAQUE_FD", Form::Fd, Matching::Uuid));
+
+    // What stays behind is the other handle's, and goes with it.
+    let MemoryHandle::OpaqueFd(first) = first else { panic!("{first:?}") };
+    let first = OwnedFd::from(first);
+    assert_eq!(first.as_raw_fd(), numbers[0]);
+    drop(second);
+    assert!(first.as_fd().try_clone_to_owned().is_ok(), "still open");
+    drop((first, buffer, device));
+    assert_eq!(instance.validation_log().warnings() + instance.validation_log().errors(), 0);
+}
+
+/// A device that was made for drawing alone says so, before it allocates.
+#[test]
+fn a_device_without_interop_exports_nothing() {
+    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    let Some(device) = exporting_device(&instance) else { return };
+    let (plain, _queue) = device.adapter().request_device(&DeviceDesc::default()).unwrap();
+    let refused = ExportedBuffer::new(&plain, 4096, vk::BufferUsageFlags::STORAGE_BUFFER);
+    let text = refused.err().expect("not exportable").to_string();
+    assert!(text.contains("made without `interop`"), "{text}");
+}

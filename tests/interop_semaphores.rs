@@ -1,0 +1,444 @@
+//! Semaphores between CUDA and Vulkan: a conversation in which each side checks what the other wrote, in every frame, by
+//! binary semaphores and by timelines; and what happens to those who break the rules.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use wavefield::app::{DeviceTable, ProducerKind};
+use wavefield::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream};
+use wavefield::interop::handle::{Fd, KmtHandle, SemaphoreHandle, Wait};
+use wavefield::interop::ownership::{Access, Owner};
+use wavefield::interop::{
+    BinarySignal, ImportedSemaphore, SharedBinary, SharedBuffer, SharedTimeline, SignalToSubmit, WaitToSubmit,
+};
+use wavefield::vulkan::{
+    Buffer, BufferDesc, Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, buffer_barrier,
+};
+use wavefield::{Error, Result};
+
+/// Words that each side writes in a frame.
+const WORDS: u32 = 1024;
+const BYTES: u64 = WORDS as u64 * 4;
+/// Frames that are enqueued before anything is looked at.
+const CHUNK: usize = 250;
+
+const TRANSFER: Access = Access {
+    stage: vk::PipelineStageFlags2::ALL_TRANSFER,
+    access: vk::AccessFlags2::from_raw(
+        vk::AccessFlags2::TRANSFER_READ.as_raw() | vk::AccessFlags2::TRANSFER_WRITE.as_raw(),
+    ),
+};
+const ALL: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::ALL_COMMANDS;
+
+/// What CUDA writes to word `index` in a frame: as in `kernels/test/answer.ptx`.
+fn cuda_word(frame: u32, index: u32) -> u32 {
+    frame.wrapping_mul(2_654_435_761).wrapping_add(index)
+}
+
+/// What Vulkan fills its words with in a frame.
+fn vulkan_word(frame: u32) -> u32 {
+    frame.wrapping_mul(2_246_822_519) ^ 0x5555_5555
+}
+
+/// Both APIs on one GPU, under the validation layer where it is installed.
+struct Gpu {
+    stream: Stream,
+    context: Arc<Context>,
+    queue: Queue,
+    device: Device,
+    instance: Instance,
+}
+
+impl Gpu {
+    /// `None` (a skip) where there is none.
+    fn open() -> Option<Self> {
+        let open = || -> Result<Self> {
+            let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
+            let instance = Instance::new(&desc)?;
+            let choice = DeviceTable::query(&instance, None)?.choose(None, ProducerKind::Cuda)?;
+            let Some((driver, info)) = &choice.cuda else {
+                return Err(Error::Unsupported("no CUDA device".into()));
+            };
+            let context = Context::new(*driver, info)?;
+            let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+            let (device, queue) = choice.adapter.request_device(&desc)?;
+            Ok(Self { stream: Stream::new(&context)?, context, queue, device, instance })
+        };
+        open().map_err(|error| common::skip_without_gpu(&error.to_string())).ok()
+    }
+
+    /// Both sides idle, and the validation layer has said nothing.
+    fn finish(mut self) {
+        self.queue.wait_idle().unwrap();
+        self.stream.synchronize().unwrap();
+        let log = self.instance.validation_log();
+        assert_eq!((log.errors(), log.warnings()), (0, 0), "the validation layer said something, see above");
+    }
+}
+
+/// How the two sides of a frame are ordered.
+trait Link {
+    /// CUDA waits for Vulkan's frame before.
+    fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()>;
+    /// CUDA's half of the frame is enqueued.
+    fn cuda_signals(&mut self, stream: &Stream, frame: u64) -> Result<()>;
+    /// Vulkan's half waits for that, and signals.
+    fn submission(&mut self, frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]>;
+    fn submitted(&mut self);
+}
+
+struct BinaryLink {
+    there: SharedBinary,
+    back: SharedBinary,
+    sent: Option<BinarySignal>,
+    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
+    answered: Option<BinarySignal>,
+}
+
+impl Link for BinaryLink {
+    fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
+        assert_eq!(self.answered.is_some(), frame > 0);
+        self.answered.take().map_or(Ok(()), |signal| signal.cuda_wait(stream))
+    }
+
+    fn cuda_signals(&mut self, stream: &Stream, _frame: u64) -> Result<()> {
+        self.sent = Some(self.there.cuda_signal(stream)?);
+        Ok(())
+    }
+
+    fn submission(&mut self, _frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
+        let (wait, there) = self.sent.take().expect("CUDA has signalled").vulkan_wait(TRANSFER.stage);
+        let (signal, back) = self.back.vulkan_signal(ALL)?;
+        self.submitting = Some((there, back));
+        Ok([wait, signal])
+    }
+
+    fn submitted(&mut self) {
+        let (wait, signal) = self.submitting.take().expect("a submission was made");
+        wait.submitted();
+        self.answered = Some(signal.submitted());
+    }
+}
+
+struct TimelineLink {
+    there: SharedTimeline,
+    back: SharedTimeline,
+}
+
+impl Link for TimelineLink {
+    fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
+        // A wait for 0 would be fulfilled at once.
+        if frame > 0 { self.back.cuda_wait(stream, frame) } else { Ok(()) }
+    }
+
+    fn cuda_signals(&mut self, stream: &Stream, frame: u64) -> Result<()> {
+        self.there.cuda_signal(stream, frame + 1)
+    }
+
+    fn submission(&mut self, frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
+        Ok([self.there.vulkan_wait(frame + 1, TRANSFER.stage), self.back.vulkan_signal(frame + 1, ALL)?])
+    }
+
+    fn submitted(&mut self) {}
+}
+
+/// A pool of command buffers, for one chunk.
+struct Commands {
+    pool: vk::CommandPool,
+    buffers: Vec<vk::CommandBuffer>,
+    device: Device,
+}
+
+impl Commands {
+    fn new(device: &Device, family: u32) -> Self {
+        let info = vk::CommandPoolCreateInfo::default().queue_family_index(family);
+        // SAFETY: a live device and its queue's family.
+        let pool = unsafe { device.raw().create_command_pool(&info, None) }.unwrap();
+        let info =
+            vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(CHUNK as u32);
+        // SAFETY: the pool was made just now.
+        let buffers = unsafe { device.raw().allocate_command_buffers(&info) }.unwrap();
+        Self { pool, buffers, device: device.clone() }
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        // SAFETY: whoever drops this has waited for the queue.
+        unsafe { self.device.raw().destroy_command_pool(self.pool, None) };
+    }
+}
+
+/// `frames` frames. In each, CUDA notes what Vulkan wrote and writes its own words; Vulkan copies these to where the CPU
+/// can look at them and writes its own. Nobody waits but the GPU, except between chunks; everything is compared.
+fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
+    let source = KernelSource {
+        name: "answer.ptx".into(),
+        ptx: include_str!("../kernels/test/answer.ptx").into(),
+        entry: "answer".into(),
+    };
+    let kernel = Kernel::load(&gpu.context, &source)?;
+    let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
+    let shared = SharedBuffer::new(&gpu.device, &gpu.context, 2 * BYTES, usage)?;
+    let seen_by_cuda = DeviceMemory::new(&gpu.context, CHUNK as u64 * BYTES)?;
+    let seen_by_vulkan = Buffer::new(
+        &gpu.device,
+        &BufferDesc {
+            label: "what Vulkan saw",
+            size: CHUNK as u64 * BYTES,
+            usage: vk::BufferUsageFlags::TRANSFER_DST,
+            location: MemoryLocation::GpuToCpu,
+        },
+    )?;
+    let commands = Commands::new(&gpu.device, gpu.queue.family());
+
+    for first in (0..frames).step_by(CHUNK) {
+        let chunk = CHUNK.min(frames - first);
+        for place in 0..chunk {
+            let frame = (first + place) as u64;
+            record(gpu, commands.buffers[place], &shared, &seen_by_vulkan, place as u64, frame as u32);
+
+            link.cuda_waits(&gpu.stream, frame)?;
+            let mut arguments =
+                (shared.cuda(), seen_by_cuda.pointer() + place as u64 * BYTES, WORDS, frame as u32);
+            let mut pointers: [*mut c_void; 4] = [
+                (&raw mut arguments.0).cast(),
+                (&raw mut arguments.1).cast(),
+                (&raw mut arguments.2).cast(),
+                (&raw mut arguments.3).cast(),
+            ];
+            // SAFETY: the kernel's parameters; both memories have the words, and the link keeps Vulkan out meanwhile.
+            unsafe { kernel.launch_with(&gpu.stream, WORDS / 256, 256, &mut pointers) }?;
+            link.cuda_signals(&gpu.stream, frame)?;
+
+            let [wait, signal] = link.submission(frame)?;
+            let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands.buffers[place])];
+            let (waits, signals) = ([wait], [signal]);
+            let batch = vk::SubmitInfo2::default()
+                .wait_semaphore_infos(&waits)
+                .command_buffer_infos(&buffers)
+                .signal_semaphore_infos(&signals);
+            // SAFETY: recorded and not pending; everything lives until the queue is idle, below.
+            unsafe { gpu.queue.submit(&batch) }?;
+            link.submitted();
+        }
+        gpu.queue.wait_idle()?;
+        let mut bytes = vec![0; chunk * BYTES as usize];
+        seen_by_cuda.read(&gpu.stream, &mut bytes)?;
+        check(first, "CUDA", &bytes, |frame, _| (frame > 0).then(|| vulkan_word(frame - 1)));
+        let bytes = &seen_by_vulkan.bytes().expect("read-back memory is mapped")[..chunk * BYTES as usize];
+        check(first, "Vulkan", bytes, |frame, index| Some(cuda_word(frame, index)));
+    }
+    Ok(())
+}
+
+/// Every word of a chunk's frames; `None` is what nobody has written yet.
+fn check(first: usize, who: &str, bytes: &[u8], expected: impl Fn(u32, u32) -> Option<u32>) {
+    let words: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(bytes);
+    for (place, row) in words.chunks_exact(WORDS as usize).enumerate() {
+        let frame = (first + place) as u32;
+        for (index, &word) in row.iter().enumerate() {
+            let expected = expected(frame, index as u32);
+            assert!(
+                expected.is_none_or(|expected| word == expected),
+                "in frame {frame} {who} saw {word:#x} in word {index}, not {expected:#x?}"
+            );
+        }
+    }
+}
+
+fn record(
+    gpu: &Gpu,
+    commands: vk::CommandBuffer,
+    shared: &SharedBuffer,
+    seen: &Buffer,
+    place: u64,
+    frame: u32,
+) {
+    let (vk, family) = (gpu.device.raw(), gpu.queue.family());
+    let acquire = [Owner::External.acquire(shared.vulkan(), family, TRANSFER)];
+    let to_host = buffer_barrier(
+        seen.raw(),
+        (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
+        (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
+    );
+    let release = [Owner::External.release(shared.vulkan(), family, TRANSFER), to_host];
+    let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
+    let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+    // SAFETY: the command buffer is not pending: the queue is idle between chunks. Its ranges lie in its buffers.
+    unsafe {
+        vk.reset_command_buffer(commands, vk::CommandBufferResetFlags::empty()).unwrap();
+        vk.begin_command_buffer(commands, &begin).unwrap();
+        vk.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().buffer_memory_barriers(&acquire));
+        vk.cmd_copy_buffer(commands, shared.vulkan(), seen.raw(), &copy);
+        vk.cmd_fill_buffer(commands, shared.vulkan(), BYTES, BYTES, vulkan_word(frame));
+        vk.cmd_pipeline_barrier2(commands, &vk::DependencyInfo::default().buffer_memory_barriers(&release));
+        vk.end_command_buffer(commands).unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_frames_by_binary_semaphores() {
+    let Some(mut gpu) = Gpu::open() else { return };
+    let mut link = BinaryLink {
+        there: SharedBinary::new(&gpu.device, &gpu.context).unwrap(),
+        back: SharedBinary::new(&gpu.device, &gpu.context).unwrap(),
+        sent: None,
+        submitting: None,
+        answered: None,
+    };
+    converse(&mut gpu, &mut link, 10_000).unwrap();
+    drop(link);
+    gpu.finish();
+}
+
+#[test]
+fn ten_thousand_frames_by_timelines() {
+    let Some(mut gpu) = Gpu::open() else { return };
+    let mut link = TimelineLink {
+        there: SharedTimeline::new(&gpu.device, &gpu.context).unwrap(),
+        back: SharedTimeline::new(&gpu.device, &gpu.context).unwrap(),
+    };
+    converse(&mut gpu, &mut link, 10_000).unwrap();
+    assert_eq!((link.there.value().unwrap(), link.back.value().unwrap()), (10_000, 10_000));
+    drop(link);
+    gpu.finish();
+}
+
+/// A rule that is broken is an error before any driver hears of it, and what was right before stays right.
+#[test]
+fn a_timeline_goes_nowhere_but_up() {
+    let Some(gpu) = Gpu::open() else { return };
+    let timeline = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
+    timeline.cuda_signal(&gpu.stream, 5).unwrap();
+    for value in [5, 4, 0] {
+        let by_cuda = timeline.cuda_signal(&gpu.stream, value).unwrap_err().to_string();
+        let by_vulkan = timeline.vulkan_signal(value, ALL).unwrap_err().to_string();
+        for text in [by_cuda, by_vulkan] {
+            assert!(text.contains(&format!("{value} cannot be signalled after 5")), "{text}");
+        }
+    }
+    gpu.stream.synchronize().unwrap();
+    assert_eq!((timeline.value().unwrap(), timeline.promised()), (5, 5));
+    timeline.cuda_signal(&gpu.stream, 6).unwrap();
+    gpu.stream.synchronize().unwrap();
+    assert_eq!(timeline.value().unwrap(), 6);
+    drop(timeline);
+    gpu.finish();
+}
+
+#[test]
+fn a_binary_signal_has_one_wait() {
+    let Some(gpu) = Gpu::open() else { return };
+    let binary = SharedBinary::new(&gpu.device, &gpu.context).unwrap();
+    for _ in 0..3 {
+        let signal = binary.cuda_signal(&gpu.stream).unwrap();
+        let text = binary.cuda_signal(&gpu.stream).err().expect("signalled already").to_string();
+        assert!(text.contains("before its wait was submitted"), "{text}");
+        let text = binary.vulkan_signal(ALL).err().expect("signalled already").to_string();
+        assert!(text.contains("before its wait was submitted"), "{text}");
+        signal.cuda_wait(&gpu.stream).unwrap();
+        gpu.stream.synchronize().unwrap();
+    }
+    drop(binary);
+    gpu.finish();
+}
+
+/// What is not the semaphore that it is said to be.
+#[test]
+fn wrong_handles_are_clear_errors() {
+    let Some(gpu) = Gpu::open() else { return };
+    // The kind of another system never reaches the driver.
+    // SAFETY: never looked at.
+    let kmt = unsafe { KmtHandle::from_raw(std::ptr::without_provenance_mut(64)) }.unwrap();
+    let foreign = ImportedSemaphore::import(&gpu.context, SemaphoreHandle::KeyedMutexKmt(kmt));
+    let text = foreign.err().expect("no such handles here").to_string();
+    for part in ["D3D11_KEYED_MUTEX_KMT", "KMT handle", "file descriptors"] {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+
+    // A descriptor of something else. It stays ours, and is closed.
+    for make in [SemaphoreHandle::OpaqueFd, SemaphoreHandle::TimelineFd] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = common::descriptors_of(file.path());
+        let fd = std::os::fd::OwnedFd::from(file.reopen().unwrap());
+        let attempt = ImportedSemaphore::import(&gpu.context, make(Fd::from(fd)));
+        let text = attempt.err().expect("a file is no semaphore").to_string();
+        println!("a file as a semaphore: {text}");
+        assert!(text.contains("cuImportExternalSemaphore failed on"), "{text}");
+        assert_eq!(
+            common::descriptors_of(file.path()),
+            before,
+            "the descriptor of a failed import was left open"
+        );
+    }
+    gpu.finish();
+}
+
+/// A wait of another kind than the semaphore's would make the driver read a field that nobody wrote.
+#[test]
+fn wrong_operands_are_clear_errors() {
+    let Some(gpu) = Gpu::open() else { return };
+    let raw = raw_timeline(&gpu);
+    for (wait, given) in [(Wait::Binary, "no value"), (Wait::Key { key: 1, timeout_ms: 1 }, "a key")] {
+        let text = raw.imported.wait(&gpu.stream, wait).unwrap_err().to_string();
+        for part in ["TIMELINE_SEMAPHORE_FD", "a fence value", given] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+    // What is right works: a wait for the value that it starts with.
+    raw.imported.wait(&gpu.stream, Wait::Value(0)).unwrap();
+    gpu.stream.synchronize().unwrap();
+    drop(raw);
+    gpu.finish();
+}
+
+/// A timeline made with plain Vulkan and imported by its descriptor, as a program of its own would.
+struct RawTimeline {
+    imported: ImportedSemaphore,
+    raw: vk::Semaphore,
+    device: Device,
+}
+
+fn raw_timeline(gpu: &Gpu) -> RawTimeline {
+    let types = vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD;
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+    let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(types);
+    let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind).push_next(&mut export);
+    let fns = ash::khr::external_semaphore_fd::Device::new(gpu.instance.raw(), gpu.device.raw());
+    // SAFETY: a live device with timelines and the extension; the descriptor is new and nobody else's.
+    let (raw, fd) = unsafe {
+        let raw = gpu.device.raw().create_semaphore(&info, None).unwrap();
+        let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(raw).handle_type(types);
+        (raw, Fd::from_raw(fns.get_semaphore_fd(&info).unwrap()))
+    };
+    let imported = ImportedSemaphore::import(&gpu.context, SemaphoreHandle::TimelineFd(fd)).unwrap();
+    RawTimeline { imported, raw, device: gpu.device.clone() }
+}
+
+impl Drop for RawTimeline {
+    fn drop(&mut self) {
+        // SAFETY: no submission used it. (CUDA's import keeps the payload alive by itself.)
+        unsafe { self.device.raw().destroy_semaphore(self.raw, None) };
+    }
+}
+
+/// A device that was made for drawing alone says so.
+#[test]
+fn a_device_without_interop_is_a_clear_error() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (plain, _queue) = gpu.device.adapter().request_device(&DeviceDesc::default()).unwrap();
+    for text in [
+        SharedTimeline::new(&plain, &gpu.context).err().expect("not exportable").to_string(),
+        SharedBinary::new(&plain, &gpu.context).err().expect("not exportable").to_string(),
+    ] {
+        assert!(text.contains("made without `interop`"), "{text}");
+    }
+    gpu.finish();
+}
