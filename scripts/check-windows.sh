@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Type-checks and lints the Windows build, tests included, on Debian or Ubuntu: nothing is linked and nothing runs.
 #
-# What it needs: cargo, apt-get (with lists: apt-get update) and dpkg-deb. rustup cannot always be used to add a target,
+# What it needs: cargo, and apt-get with its lists (apt-get update, which it only does itself as root). rustup cannot always be used to add a target,
 # so this takes a compiler, its sources and its linter from the distribution's own packages, of one version, and builds
 # the standard library for Windows from those sources. The packages are not installed: they are unpacked under
 # target/windows-check/ (150 MB to fetch, 1 GB unpacked), where the next run finds them.
@@ -14,18 +14,18 @@ cd "$root"
 
 target=x86_64-pc-windows-msvc
 home=$root/target/windows-check
-sysroot=$home/sysroot/usr
 
 skip() { say "skipped: $*"; exit 77; }
 
-# Sets of packages with a recent compiler, the best first: compiler, sources, linter.
+# Sets of packages with a compiler, the best first: compiler, sources, linter. Debian has a recent one for its browsers,
+# Ubuntu has several with their version in the name.
 sets() {
-    cat <<'END'
-rustc-web rust-web-src rust-web-clippy
-rustc-1.91 rust-1.91-src rust-1.91-clippy
-rustc-1.89 rust-1.89-src rust-1.89-clippy
-rustc rust-src rust-clippy
-END
+    local version
+    echo 'rustc-web rust-web-src rust-web-clippy'
+    for version in $(apt-cache pkgnames rustc-1. | sed -n 's/^rustc-\(1\.[0-9]*\)$/\1/p' | sort -rV); do
+        echo "rustc-$version rust-$version-src rust-$version-clippy"
+    done
+    echo 'rustc rust-src rust-clippy'
 }
 
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(]*\)$/\1/p'; }
@@ -35,7 +35,7 @@ newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
 # Sets `packages` (the set) and `version`.
 choose() {
-    local oldest set
+    local oldest
     oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
     while read -ra packages; do
         version=$(candidate "${packages[0]}")
@@ -48,7 +48,6 @@ choose() {
 
 # Everything that the set needs and that a system may lack: the libraries of the compiler itself.
 wanted() {
-    local package
     printf '%s\n' "${packages[@]}"
     # One level below is the standard library for this machine; below that, the compiler's own libraries.
     LC_ALL=C apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
@@ -58,7 +57,7 @@ wanted() {
 fetch() {
     local package debs=$home/debs
     rm -rf "$home/sysroot" "$debs"
-    mkdir -p "$debs" "$sysroot"
+    mkdir -p "$debs" "$home/sysroot"
     mapfile -t list < <(wanted | sort -u)
     say "fetching ${list[*]} ($version)"
     (cd "$debs" && apt-get -qq download "${list[@]}" 2>&1 | sed '/unsandboxed/d' >&2) ||
@@ -75,19 +74,23 @@ has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
 for tool in cargo apt-cache apt-get dpkg-deb; do
     has_program "$tool" || skip "there is no $tool"
 done
+# A fresh image has no lists, and apt knows nothing without them.
+[[ -n $(compgen -G "$apt_lists/*Packages*") ]] || ((EUID != 0)) || apt_get update || true
 choose
 [[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
 
-# The compiler finds its libraries beside itself, by this; everything else of the system stays the system's. The driver of
-# the linter is a compiler too: as the wrapper of workspace members it checks and lints them in one go. Only a nightly
-# compiler may build the standard library, unless it is told that this is a bootstrap.
-export LD_LIBRARY_PATH=$sysroot/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export RUSTC=$sysroot/bin/rustc RUSTC_BOOTSTRAP=1
-export RUSTC_WORKSPACE_WRAPPER=$sysroot/bin/clippy-driver CLIPPY_ARGS='-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__'
-export CARGO_TARGET_DIR=$home/build
+# Ubuntu keeps each version in a folder of its own.
+bin=$(dirname "$(find "$home/sysroot/usr" -path '*/bin/cargo-clippy' -print -quit)")
+libraries=$(find "$home/sysroot/usr/lib" -name 'librustc_driver-*.so' -printf '%h:')$home/sysroot/usr/lib/x86_64-linux-gnu
+# The compiler's own libraries lie beside it; everything else is the system's.
+export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# Only a nightly compiler may build the standard library, unless it is told that this is a bootstrap.
+export RUSTC=$bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$home/build
 "$RUSTC" --version >/dev/null 2>&1 || skip "$version does not start here: $("$RUSTC" --version 2>&1 | head -n 1)"
+[[ -d $("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library/std ]] || skip "${packages[1]} is not where it is looked for"
 
 say "$("$RUSTC" --version), $target"
-cargo check --locked --all-targets -Zbuild-std=std,panic_unwind --target "$target" ||
-    { say 'FAILED'; exit 1; }
+# The linter's own driver finds the driver beside it, which is of the same version as the compiler.
+CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked --all-targets -Zbuild-std=std,panic_unwind \
+    --target "$target" -- -D warnings || { say 'FAILED'; exit 1; }
 say 'the Windows build is clean (type-checked and linted, not run)'

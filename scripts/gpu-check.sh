@@ -95,7 +95,7 @@ for part in ready free barrier; do
 done
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in producers rounds errors pictures verify allocations; do suite "$name"; done
+for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores; do suite "$name"; done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log
 grep -h 'worst error\|descriptors' "$out"/test-*.log

@@ -4,7 +4,7 @@
 //!
 //! | module | what it teaches |
 //! |---|---|
-//! | [`interop`] | the lesson: matching a device, sharing memory and timeline semaphores, handing frames over |
+//! | [`interop`] | the lesson: matching a device, sharing memory and semaphores, handing frames over |
 //! | [`cuda`] | the CUDA driver API, opened at run time and wrapped in types that own what they make |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |

@@ -38,7 +38,7 @@ enum Command {
     /// List every device of both APIs, and which one would be used.
     Devices(DeviceArgs),
     /// Measure what each way of handing a frame over costs.
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Look at every vertex of every frame: is any stale, torn or missing?
     Verify(verify::VerifyArgs),
 }
@@ -127,7 +127,7 @@ impl Cli {
             None => run(self.run, stop),
             Some(Command::Run(args)) => run(args, stop),
             Some(Command::Devices(args)) => devices(&args),
-            Some(Command::Bench(args)) => bench::execute(args, stop),
+            Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, stop),
         }
     }
