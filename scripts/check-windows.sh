@@ -39,7 +39,7 @@ choose() {
     oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
     while read -ra packages; do
         version=$(candidate "${packages[0]}")
-        [[ -n $version ]] && newer "$version" "$oldest" || continue
+        if [[ -z $version ]] || ! newer "$version" "$oldest"; then continue; fi
         [[ $(candidate "${packages[1]}") == "$version" && $(candidate "${packages[2]}") == "$version" ]] && return
     done < <(sets)
     skip "no package here has a compiler of Rust $oldest or later with its sources (rustc-web, rust-web-src," \

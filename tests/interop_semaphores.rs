@@ -311,6 +311,34 @@ fn ten_thousand_frames_by_timelines() {
     gpu.finish();
 }
 
+/// Each side can enqueue its half without asking whether the other has: the GPU waits for a value that nobody has promised.
+#[test]
+fn a_wait_may_come_before_its_signal() {
+    let Some(mut gpu) = Gpu::open() else { return };
+    let there = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
+    let back = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
+    let submit = |queue: &mut Queue, waits: &[_], signals: &[_]| {
+        let batch = vk::SubmitInfo2::default().wait_semaphore_infos(waits).signal_semaphore_infos(signals);
+        // SAFETY: nothing but semaphores, which live until the queue is idle, below.
+        unsafe { queue.submit(&batch) }.unwrap();
+    };
+    // CUDA waits, then Vulkan is told to signal.
+    back.cuda_wait(&gpu.stream, 7).unwrap();
+    assert!(!gpu.stream.is_idle().unwrap(), "nobody has signalled");
+    submit(&mut gpu.queue, &[], &[back.vulkan_signal(7, ALL).unwrap()]);
+    gpu.stream.synchronize().unwrap();
+    assert_eq!(back.value().unwrap(), 7);
+    // Vulkan waits, then CUDA is told to signal.
+    submit(&mut gpu.queue, &[there.vulkan_wait(1, ALL)], &[back.vulkan_signal(8, ALL).unwrap()]);
+    assert_eq!(back.value().unwrap(), 7, "nobody has signalled");
+    there.cuda_signal(&gpu.stream, 1).unwrap();
+    gpu.queue.wait_idle().unwrap();
+    gpu.stream.synchronize().unwrap();
+    assert_eq!((there.value().unwrap(), back.value().unwrap()), (1, 8));
+    drop((there, back));
+    gpu.finish();
+}
+
 /// A rule that is broken is an error before any driver hears of it, and what was right before stays right.
 #[test]
 fn a_timeline_goes_nowhere_but_up() {

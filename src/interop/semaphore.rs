@@ -105,7 +105,7 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports any handle that CUDA knows. Consumes it: see [`handle`](super::handle) for who closes what.
+    /// Imports any handle that CUDA knows. Consumes it: see [`handle`] for who closes what.
     ///
     /// # Errors
     /// A handle of another system, before CUDA is asked; 304 (`OPERATING_SYSTEM`) under WSL2; 1 (`INVALID_VALUE`) for what

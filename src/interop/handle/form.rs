@@ -363,6 +363,14 @@ pub(super) mod tests {
         unsafe { NvSciObject::from_raw(BARE) }.unwrap()
     }
 
+    /// Each variant has its place in `docs/interop.md`.
+    pub(in super::super) fn assert_documented(handle: &impl std::fmt::Debug) {
+        let text = format!("{handle:?}");
+        let name = text.split('(').next().unwrap_or_default();
+        let documented = include_str!("../../../docs/interop.md").contains(&format!("`{name}`"));
+        assert!(documented, "docs/interop.md lacks {name}");
+    }
+
     /// The table of the module's documentation, from CUDA's manual.
     #[test]
     fn whose_a_handle_is() {

@@ -139,7 +139,7 @@ impl From<std::os::fd::OwnedFd> for MemoryHandle {
 mod tests {
     use std::mem::{align_of, offset_of, size_of};
 
-    use super::super::form::tests::{BARE, fd, kmt, nt, sci};
+    use super::super::form::tests::{BARE, assert_documented, fd, kmt, nt, sci};
     use super::*;
 
     type Desc = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
@@ -225,6 +225,7 @@ mod tests {
         ];
         for ((handle, union), kind, flags, form, matching) in all {
             let facts = handle.facts();
+            assert_documented(&handle);
             assert_eq!((facts.form, facts.matching), (form, matching), "{}", facts.name);
             for (dedicated, flags) in [false, true].into_iter().zip(flags) {
                 let desc = bytes(&handle.descriptor(0x1_0000_2000, dedicated));

@@ -307,7 +307,7 @@ impl Signal {
 mod tests {
     use std::mem::{align_of, offset_of, size_of};
 
-    use super::super::form::tests::{BARE, fd, kmt, nt, sci};
+    use super::super::form::tests::{BARE, assert_documented, fd, kmt, nt, sci};
     use super::*;
 
     type Desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;
@@ -390,6 +390,7 @@ mod tests {
         ];
         for ((handle, union), kind, form, operand, matching) in all {
             let facts = handle.facts();
+            assert_documented(&handle);
             assert_eq!(
                 (facts.form, facts.operand, facts.matching),
                 (form, operand, matching),
