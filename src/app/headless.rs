@@ -111,6 +111,7 @@ impl Headless {
             present: false,
             interop: choice.cuda.is_some() || config.producer == ProducerKind::StillShared,
             inline: config.handoff == Handoff::Inline,
+            ..DeviceDesc::default()
         })?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {

@@ -242,6 +242,7 @@ impl State {
             present: true,
             interop: choice.cuda.is_some(),
             inline: config.handoff == Handoff::Inline,
+            ..DeviceDesc::default()
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let engine = Engine::new(queue, &choice, config, swapchain.format())?;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Distribution, Machine};
 use crate::app::{Config, DeviceTable, ProducerKind, Stop};
-use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream};
+use crate::cuda::graph::{PingPong, Turn};
+use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::interop::SharedTimeline;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
@@ -43,12 +44,41 @@ pub struct Latency {
     pub cuda_to_vulkan_us: Option<Distribution>,
     /// From Vulkan's timestamp before the signal to behind CUDA's wait.
     pub vulkan_to_cuda_us: Option<Distribution>,
+    /// CPU time to enqueue CUDA's half of a ping-pong; absent in files of before it was measured.
+    #[serde(default)]
+    pub cuda_enqueue_us: Option<Distribution>,
+    /// What was tried; absent where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
     /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals.
     pub host_vulkan_us: Distribution,
     /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
     pub host_cuda_us: Distribution,
     /// The CPU: a CUDA signal, and `cuStreamSynchronize`.
     pub host_stream_us: Distribution,
+}
+
+/// What to try besides the usual way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trial {
+    /// The priority of CUDA's stream.
+    pub priority: Priority,
+    /// Vulkan's half on a queue that does not draw.
+    pub compute_queue: bool,
+    /// CUDA's half as a graph.
+    pub graph: bool,
+}
+
+impl Trial {
+    fn words(self) -> Option<String> {
+        let tried = [
+            (self.priority == Priority::Highest, "CUDA stream of the highest priority"),
+            (self.compute_queue, "Vulkan queue that only computes"),
+            (self.graph, "CUDA graph"),
+        ];
+        let words: Vec<_> = tried.into_iter().filter_map(|(is, words)| is.then_some(words)).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
 }
 
 /// Ping-pongs that are enqueued at once.
@@ -60,27 +90,49 @@ const HOST_ROUNDS: u64 = 300;
 ///
 /// # Errors
 /// No device that CUDA and Vulkan share, or a failure of either.
-pub fn measure_latency(rounds: usize, command: String, base: &Config, stop: &Stop) -> Result<Latency> {
+pub fn measure_latency(
+    rounds: usize,
+    trial: Trial,
+    command: String,
+    base: &Config,
+    stop: &Stop,
+) -> Result<Latency> {
     let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
     let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };
     let context = Context::new(*driver, info)?;
-    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let desc = DeviceDesc { interop: true, compute_only: trial.compute_queue, ..DeviceDesc::default() };
     let (device, mut queue) = choice.adapter.request_device(&desc)?;
-    let stream = Stream::new(&context)?;
+    let stream = Stream::with_priority(&context, trial.priority)?;
     let kernel = Kernel::load(&context, &KernelSource::stamp())?;
     let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
     let (ping, pong) = (SharedTimeline::new(&device, &context)?, SharedTimeline::new(&device, &context)?);
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
-    let mut bench =
-        Bench { queue: &mut queue, stream: &stream, kernel, stamps, ping, pong, timestamps, value: 0 };
+    let graph = trial.graph.then(|| {
+        let addresses = [stamps.pointer(); 2];
+        PingPong::new(&context, &Turn { kernel: &kernel, ping: &ping, pong: &pong, value: 1, addresses })
+    });
+    let graph = graph.transpose()?;
+    let mut bench = Bench {
+        queue: &mut queue,
+        stream: &stream,
+        graph,
+        kernel,
+        stamps,
+        ping,
+        pong,
+        timestamps,
+        value: 0,
+        enqueue_us: Vec::new(),
+    };
 
     let mut trips = Vec::new();
     bench.chunk()?; // The warm-up.
+    bench.enqueue_us.clear();
     while trips.len() < rounds && !stop.requested() {
         trips.extend(bench.chunk()?);
     }
@@ -103,6 +155,8 @@ pub fn measure_latency(rounds: usize, command: String, base: &Config, stop: &Sto
         clock_violation_us: violation * 1e-3,
         cuda_to_vulkan_us: same_clock.then(|| of(&|trip| (trip.there - trip.out) * 1e-3)),
         vulkan_to_cuda_us: same_clock.then(|| of(&|trip| (trip.back - trip.there) * 1e-3)),
+        cuda_enqueue_us: Some(Distribution::of(&mut bench.enqueue_us)),
+        trial: trial.words(),
         host_vulkan_us,
         host_cuda_us,
         host_stream_us,
@@ -126,6 +180,7 @@ impl Trip {
 struct Bench<'a> {
     queue: &'a mut Queue,
     stream: &'a Stream,
+    graph: Option<PingPong>,
     kernel: Kernel,
     stamps: DeviceMemory,
     /// CUDA signals.
@@ -135,6 +190,8 @@ struct Bench<'a> {
     timestamps: Timestamps<1>,
     /// The last value of both.
     value: u64,
+    /// CPU time of CUDA's halves.
+    enqueue_us: Vec<f64>,
 }
 
 impl Bench<'_> {
@@ -156,12 +213,19 @@ impl Bench<'_> {
         }
         for (index, &commands) in commands.iter().enumerate() {
             self.value += 1;
-            self.stamp(index * 2)?;
+            let began = Instant::now();
+            match &self.graph {
+                Some(graph) => graph.launch(self.stream, &self.turn(index))?,
+                None => {
+                    self.stamp(index * 2)?;
+                    self.ping.cuda_signal(self.stream, self.value)?;
+                    self.pong.cuda_wait(self.stream, self.value)?;
+                    self.stamp(index * 2 + 1)?;
+                }
+            }
+            self.enqueue_us.push(began.elapsed().as_secs_f64() * 1e6);
             // CUDA's signal is enqueued before the submission that waits for it, as everywhere.
-            self.ping.cuda_signal(self.stream, self.value)?;
             self.submit(&[commands], true)?;
-            self.pong.cuda_wait(self.stream, self.value)?;
-            self.stamp(index * 2 + 1)?;
         }
         self.queue.wait_idle()?;
         let mut bytes = vec![0; CHUNK * 2 * size_of::<u64>()];
@@ -172,6 +236,13 @@ impl Bench<'_> {
             Some(Trip { out: pair[0] as f64, there, back: pair[1] as f64 })
         };
         Ok(stamps.chunks_exact(2).enumerate().filter_map(trip).collect())
+    }
+
+    /// Ping-pong number `index` of a chunk, for the graph.
+    fn turn(&self, index: usize) -> Turn<'_> {
+        let place = |index: usize| self.stamps.pointer() + (index * size_of::<u64>()) as u64;
+        let addresses = [place(index * 2), place(index * 2 + 1)];
+        Turn { kernel: &self.kernel, ping: &self.ping, pong: &self.pong, value: self.value, addresses }
     }
 
     /// Enqueues the kernel that writes the clock to place `index`.
@@ -240,7 +311,11 @@ impl fmt::Display for Latency {
             self.machine.driver,
             self.machine.cuda.as_deref().unwrap_or("-")
         )?;
-        writeln!(f, "{} ping-pongs with no work between\n", self.rounds)?;
+        writeln!(f, "{} ping-pongs with no work between", self.rounds)?;
+        if let Some(trial) = &self.trial {
+            writeln!(f, "tried: {trial}")?;
+        }
+        writeln!(f)?;
         writeln!(f, "{:44} {:>9} {:>9} {:>9} {:>9}", "µs", "p50", "p95", "p99", "max")?;
         let mut row = |name: &str, times: &Distribution| {
             writeln!(f, "{name:44} {:9.1} {:9.1} {:9.1} {:9.1}", times.p50, times.p95, times.p99, times.max)
@@ -249,6 +324,9 @@ impl fmt::Display for Latency {
         if let (Some(there), Some(back)) = (&self.cuda_to_vulkan_us, &self.vulkan_to_cuda_us) {
             row("CUDA -> Vulkan", there)?;
             row("Vulkan -> CUDA", back)?;
+        }
+        if let Some(enqueue) = &self.cuda_enqueue_us {
+            row("CPU: to enqueue CUDA's half", enqueue)?;
         }
         row("CPU -> Vulkan -> host wait on Vulkan's value", &self.host_vulkan_us)?;
         row("CPU -> CUDA -> host wait on CUDA's value", &self.host_cuda_us)?;

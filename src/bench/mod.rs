@@ -25,7 +25,7 @@ pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, comp
 pub(crate) use files::write_value;
 pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
 pub use html::write_html;
-pub use latency::{LATENCY_SCHEMA, Latency, measure_latency};
+pub use latency::{LATENCY_SCHEMA, Latency, Trial, measure_latency};
 pub use runner::{Plan, run};
 pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};
 pub use strategy::{CellPlan, Strategy, plan};

@@ -7,8 +7,8 @@ use ash::vk;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, Stop};
-use wavefield::bench::{self, Options, Plan, Strategy, Table};
-use wavefield::cuda::KernelSource;
+use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
+use wavefield::cuda::{KernelSource, Priority};
 use wavefield::render::Samples;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
@@ -93,6 +93,15 @@ struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+    /// Try another priority for CUDA's stream.
+    #[arg(long, value_enum, default_value_t)]
+    stream_priority: Priority,
+    /// Try a Vulkan queue that only computes.
+    #[arg(long)]
+    compute_queue: bool,
+    /// Try CUDA's half as a CUDA graph.
+    #[arg(long)]
+    graph: bool,
     /// Ping-pongs.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rounds: u32,
@@ -146,7 +155,9 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
         wavefield::check_writable(path)?;
     }
     let config = Config { device: args.device.clone(), ..Config::default() };
-    let found = bench::measure_latency(args.rounds as usize, command_line(), &config, stop)?;
+    let trial =
+        Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
+    let found = bench::measure_latency(args.rounds as usize, trial, command_line(), &config, stop)?;
     say!("{found}");
     if let Some(path) = &args.json {
         bench::write_latency(path, &found)?;

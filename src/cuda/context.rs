@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::driver::check;
+use super::driver::{check, require};
 use super::{DeviceInfo, Driver};
 use crate::Result;
 
@@ -88,6 +88,16 @@ pub(crate) fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
 }
 
+/// How urgent a stream's work is beside that of other streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Priority {
+    /// What CUDA gives a stream that asks for nothing.
+    #[default]
+    Usual,
+    /// The most urgent that the device has.
+    Highest,
+}
+
 /// A queue of CUDA work, in order.
 pub struct Stream {
     raw: sys::CUstream,
@@ -105,6 +115,27 @@ impl Stream {
         // SAFETY: writes one handle; the context is current.
         context.check("cuStreamCreate", unsafe {
             sys::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
+        })?;
+        Ok(Self { raw, context: context.clone() })
+    }
+
+    /// The same with a priority.
+    pub fn with_priority(context: &Arc<Context>, priority: Priority) -> Result<Self> {
+        if priority == Priority::Usual {
+            return Self::new(context);
+        }
+        require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
+        context.bind()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: writes two integers; the context is current.
+        context.check("cuCtxGetStreamPriorityRange", unsafe {
+            sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
+        })?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuStreamCreateWithPriority", unsafe {
+            sys::cuStreamCreateWithPriority(&mut raw, flags, greatest)
         })?;
         Ok(Self { raw, context: context.clone() })
     }

@@ -188,6 +188,19 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
     (code == CUresult::CUDA_SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
+/// For calls that only some runs need.
+///
+/// # Errors
+/// Names the first one that the driver lacks, and `since`, the version that has it.
+pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
+    match names.iter().find(|name| !has_symbol(name)) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which is there since {since}")))
+        }
+    }
+}
+
 fn has_symbol(name: &str) -> bool {
     // SAFETY: the library is present; the symbol is only looked up, never called through this type.
     unsafe { sys::culib().get::<*const c_void>(name.as_bytes()) }.is_ok()

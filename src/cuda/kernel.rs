@@ -168,6 +168,11 @@ impl Kernel {
         Ok(kernel)
     }
 
+    /// The raw handle.
+    pub(crate) fn raw(&self) -> sys::CUfunction {
+        self.function
+    }
+
     /// Enqueues the kernel with the documented signature, one thread a vertex:
     /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`.
     ///

@@ -6,11 +6,12 @@
 mod context;
 pub mod cubin;
 mod driver;
+pub(crate) mod graph;
 mod kernel;
 mod memory;
 
 pub(crate) use context::is_sticky;
-pub use context::{Context, Event, Stream};
+pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::{BLOCK, blocks};
 pub use kernel::{Kernel, KernelSource};

@@ -150,6 +150,7 @@ pub(crate) mod tests {
             largest_buffer: (1 << 32, "maxBufferSize"),
             largest_picture: 16384,
             inline: None,
+            compute_family: None,
             calibrated_timestamps: false,
             memory_budget: false,
             timestamp_period: Some(1.0),

@@ -196,6 +196,22 @@ impl SharedTimeline {
         self.imported.signal(stream, Signal::Value(value))
     }
 
+    /// The same as parameters of a CUDA graph's node; the caller keeps the values rising.
+    pub(crate) fn cuda_signal_params(
+        &self,
+        value: u64,
+    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS) {
+        (self.imported.raw, Signal::Value(value).params())
+    }
+
+    /// [`SharedTimeline::cuda_wait`] likewise.
+    pub(crate) fn cuda_wait_params(
+        &self,
+        value: u64,
+    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) {
+        (self.imported.raw, Wait::Value(value).params())
+    }
+
     /// A wait of a Vulkan submission; `stage` is the first stage that must wait.
     pub fn vulkan_wait(
         &self,

@@ -39,6 +39,8 @@ pub struct AdapterInfo {
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
+    /// The first queue family that computes and does not draw, and keeps time.
+    pub compute_family: Option<u32>,
     /// The most bytes that one buffer, bound whole as a storage buffer, may have, and which limit says so.
     pub largest_buffer: (u64, &'static str),
     /// How it launches CUDA kernels from a command buffer, if it does.
@@ -218,6 +220,14 @@ impl AdapterInfo {
                 .map(|_| f64::from(base.limits.timestamp_period)),
             calibrated_timestamps: has(ash::ext::calibrated_timestamps::NAME),
             memory_budget: has(ash::ext::memory_budget::NAME),
+            compute_family: families
+                .iter()
+                .position(|f| {
+                    f.queue_flags.contains(vk::QueueFlags::COMPUTE)
+                        && !f.queue_flags.contains(vk::QueueFlags::GRAPHICS)
+                        && f.timestamp_valid_bits > 0
+                })
+                .map(|index| index as u32),
             missing_features,
             queue_family,
             largest_buffer,

@@ -21,6 +21,8 @@ pub struct DeviceDesc {
     pub interop: bool,
     /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`].
     pub inline: bool,
+    /// A queue that does not draw: [`AdapterInfo::compute_family`], which must be there.
+    pub compute_only: bool,
 }
 
 /// A logical device. Cheap to clone; every object that it makes keeps a clone.
@@ -43,7 +45,12 @@ impl Device {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = adapter.info();
         adapter.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
-        let family = info.queue_family.unwrap_or(0);
+        let family = match desc.compute_only {
+            false => info.queue_family.unwrap_or(0),
+            true => info.compute_family.ok_or_else(|| {
+                Error::Unsupported(format!("{} has no queue that only computes and keeps time", info.name))
+            })?,
+        };
         let failed = |call| {
             let device = info.name.clone();
             move |result| Error::Vulkan { call, device, result }

@@ -1,0 +1,174 @@
+//! One ping-pong's CUDA half as a CUDA graph, for the benchmark: does it cost the CPU less to launch a graph than to enqueue the
+//! calls one by one?
+//!
+//! CUDA 12's manual: "Graph Management", `cuGraphAddExternalSemaphoresWaitNode` and its neighbours.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::driver::require;
+use super::{Context, Kernel, Stream};
+use crate::Result;
+use crate::interop::SharedTimeline;
+
+/// The calls that this needs besides those that every run needs.
+const SYMBOLS: [&str; 11] = [
+    "cuGraphCreate",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddExternalSemaphoresSignalNode",
+    "cuGraphAddExternalSemaphoresWaitNode",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphExecExternalSemaphoresSignalNodeSetParams",
+    "cuGraphExecExternalSemaphoresWaitNodeSetParams",
+    "cuGraphLaunch",
+    "cuGraphExecDestroy",
+    "cuGraphDestroy",
+];
+
+/// kernel → signal → wait → kernel, to be launched again and again with other values.
+pub(crate) struct PingPong {
+    graph: sys::CUgraph,
+    exec: sys::CUgraphExec,
+    /// In the order of the chain.
+    nodes: [sys::CUgraphNode; 4],
+    context: Arc<Context>,
+}
+
+/// What changes from launch to launch.
+pub(crate) struct Turn<'a> {
+    /// Takes one address, and runs in one thread.
+    pub kernel: &'a Kernel,
+    pub ping: &'a SharedTimeline,
+    pub pong: &'a SharedTimeline,
+    pub value: u64,
+    /// What the two kernels are given.
+    pub addresses: [sys::CUdeviceptr; 2],
+}
+
+impl PingPong {
+    /// Builds the graph with a first turn's values, which is not launched by this.
+    pub(crate) fn new(context: &Arc<Context>, turn: &Turn<'_>) -> Result<Self> {
+        require(&SYMBOLS, "CUDA 12.0")?;
+        context.bind()?;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: (and for all calls here) handles are written to locals, and parameters are copied before the call returns.
+        context.check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        let nodes = [std::ptr::null_mut(); 4];
+        // From here on Drop destroys.
+        let mut made = Self { graph, exec: std::ptr::null_mut(), nodes, context: context.clone() };
+        let mut params = Params::of(turn);
+        let [first, signal, wait, last] = &mut made.nodes;
+        let kernel = params.kernel(0);
+        // SAFETY: as above; a first node depends on none.
+        let code = unsafe { sys::cuGraphAddKernelNode_v2(first, graph, std::ptr::null(), 0, &kernel) };
+        context.check("cuGraphAddKernelNode", code)?;
+        let signals = params.signal();
+        // SAFETY: as above; one dependency, on a node of this graph.
+        let code = unsafe { sys::cuGraphAddExternalSemaphoresSignalNode(signal, graph, first, 1, &signals) };
+        context.check("cuGraphAddExternalSemaphoresSignalNode", code)?;
+        let waits = params.wait();
+        // SAFETY: as above.
+        let code = unsafe { sys::cuGraphAddExternalSemaphoresWaitNode(wait, graph, signal, 1, &waits) };
+        context.check("cuGraphAddExternalSemaphoresWaitNode", code)?;
+        let kernel = params.kernel(1);
+        // SAFETY: as above.
+        let code = unsafe { sys::cuGraphAddKernelNode_v2(last, graph, wait, 1, &kernel) };
+        context.check("cuGraphAddKernelNode", code)?;
+        // SAFETY: a whole graph of this context.
+        let code = unsafe { sys::cuGraphInstantiateWithFlags(&mut made.exec, graph, 0) };
+        context.check("cuGraphInstantiate", code)?;
+        Ok(made)
+    }
+
+    /// Enqueues the chain with this turn's values.
+    pub(crate) fn launch(&self, stream: &Stream, turn: &Turn<'_>) -> Result<()> {
+        let context = &self.context;
+        context.bind()?;
+        let mut params = Params::of(turn);
+        let (exec, [first, signal, wait, last]) = (self.exec, self.nodes);
+        for (index, node) in [(0, first), (1, last)] {
+            let kernel = params.kernel(index);
+            // SAFETY: a node of this graph; the parameters are copied before the call returns.
+            let code = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel) };
+            context.check("cuGraphExecKernelNodeSetParams", code)?;
+        }
+        let signals = params.signal();
+        // SAFETY: as above.
+        let code = unsafe { sys::cuGraphExecExternalSemaphoresSignalNodeSetParams(exec, signal, &signals) };
+        context.check("cuGraphExecExternalSemaphoresSignalNodeSetParams", code)?;
+        let waits = params.wait();
+        // SAFETY: as above.
+        let code = unsafe { sys::cuGraphExecExternalSemaphoresWaitNodeSetParams(exec, wait, &waits) };
+        context.check("cuGraphExecExternalSemaphoresWaitNodeSetParams", code)?;
+        // SAFETY: a live graph and stream of one context.
+        context.check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(exec, stream.raw()) })
+    }
+}
+
+impl Drop for PingPong {
+    fn drop(&mut self) {
+        if !self.exec.is_null() {
+            // SAFETY: made in `new`; the stream that ran it is idle: whoever drops it waits first.
+            self.context.cleanup("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(self.exec) });
+        }
+        // SAFETY: as above.
+        self.context.cleanup("cuGraphDestroy", || unsafe { sys::cuGraphDestroy(self.graph) });
+    }
+}
+
+/// The four nodes' parameters. They point into each other, so each is made when it is asked for.
+struct Params {
+    function: sys::CUfunction,
+    addresses: [sys::CUdeviceptr; 2],
+    arguments: [*mut c_void; 1],
+    ping: sys::CUexternalSemaphore,
+    pong: sys::CUexternalSemaphore,
+    signal: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+    wait: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+}
+
+impl Params {
+    fn of(turn: &Turn<'_>) -> Self {
+        let (ping, signal) = turn.ping.cuda_signal_params(turn.value);
+        let (pong, wait) = turn.pong.cuda_wait_params(turn.value);
+        Self {
+            function: turn.kernel.raw(),
+            addresses: turn.addresses,
+            arguments: [std::ptr::null_mut()],
+            ping,
+            pong,
+            signal,
+            wait,
+        }
+    }
+
+    fn kernel(&mut self, index: usize) -> sys::CUDA_KERNEL_NODE_PARAMS {
+        self.arguments = [(&raw mut self.addresses[index]).cast()];
+        // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing asked".
+        let mut params: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+        params.func = self.function;
+        (params.gridDimX, params.gridDimY, params.gridDimZ) = (1, 1, 1);
+        (params.blockDimX, params.blockDimY, params.blockDimZ) = (1, 1, 1);
+        params.kernelParams = self.arguments.as_mut_ptr();
+        params
+    }
+
+    fn signal(&mut self) -> sys::CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+        sys::CUDA_EXT_SEM_SIGNAL_NODE_PARAMS {
+            extSemArray: &mut self.ping,
+            paramsArray: &self.signal,
+            numExtSems: 1,
+        }
+    }
+
+    fn wait(&mut self) -> sys::CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+        sys::CUDA_EXT_SEM_WAIT_NODE_PARAMS {
+            extSemArray: &mut self.pong,
+            paramsArray: &self.wait,
+            numExtSems: 1,
+        }
+    }
+}
