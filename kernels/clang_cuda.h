@@ -20,6 +20,8 @@ static inline __device__ float4 make_float4(float x, float y, float z, float w)
 // Each is at most one PTX instruction, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
 static inline __device__ float __fdividef(float a, float b) { return __nvvm_div_approx_f(a, b); }
+static inline __device__ float sqrtf(float a) { return __nvvm_sqrt_rn_f(a); }
+static inline __device__ float rintf(float a) { return __builtin_rintf(a); }
 static inline __device__ float rsqrtf(float a) { return __nvvm_rsqrt_approx_f(a); }
 static inline __device__ unsigned __float_as_uint(float a) { return __builtin_bit_cast(unsigned, a); }
 static inline __device__ float __uint_as_float(unsigned a) { return __builtin_bit_cast(float, a); }

@@ -69,6 +69,11 @@ for handoff in inline binary cpu-sync device-copy host-copy; do
 done
 check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
+check texture-validated quiet "${run[@]}" --scene texture --frames 500 --validation --output "$out/texture.png"
+for ring in 1 8; do check "texture-ring-$ring" "${run[@]}" --scene texture --frames 1000 --ring "$ring"; done
+check texture-cpu-sync quiet "${run[@]}" --scene texture --frames 200 --validation --handoff cpu-sync
+check texture-refused fails 1 'has no --handoff binary' "${run[@]}" --scene texture --frames 1 --handoff binary
+check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
@@ -95,7 +100,9 @@ for part in ready free barrier; do
 done
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores; do suite "$name"; done
+for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
+  suite "$name"
+done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log
 grep -h 'worst error\|descriptors' "$out"/test-*.log

@@ -13,7 +13,9 @@
 //! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
+//! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
+//! | [`texture`] | the animated texture, and its float64 reference |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
 //!
 //! The binary is a thin command line over [`app`].
@@ -26,11 +28,13 @@ pub mod app;
 pub mod bench;
 pub mod cuda;
 mod error;
+pub mod formats;
 pub mod handoff;
 pub mod interop;
 pub mod producer;
 pub mod render;
 pub mod report;
+pub mod texture;
 pub mod trace;
 pub mod verify;
 pub mod vulkan;

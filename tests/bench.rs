@@ -61,6 +61,25 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     assert_exit(&output, 0);
 }
 
+/// Images instead of buffers: other bytes, and nothing to compare with a field.
+#[test]
+fn the_scene_is_measured_and_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (texture, field) = (path("texture.json"), path("field.json"));
+    let small = [SMALL.as_slice(), &["--strategies=compute,render-only,render-shared"]].concat();
+    assert_exit(&run(&[small.as_slice(), &["--scene=texture", "--json", text(&texture)]].concat()), 0);
+    assert_exit(&run(&[small.as_slice(), &["--json", text(&field)]].concat()), 0);
+    let report = read_json(&texture).unwrap();
+    assert_eq!(report.settings.scene, "texture");
+    let cell = report.cells.iter().find(|cell| cell.strategy == "compute" && cell.grid == [32, 32]).unwrap();
+    // 8 bytes a texel, and all levels.
+    assert_eq!(cell.bytes, 8 * (1024 + 256 + 64 + 16 + 4 + 1));
+    let output = run(&["bench", "--compare", text(&texture), text(&field)]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("scene"), "{}", stderr(&output));
+}
+
 #[test]
 fn nonsense_is_exit_code_2() {
     for (argument, part) in [

@@ -304,3 +304,16 @@ fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     assert_fails(&output, 1, &["stopped after frame", "of 1000000", "no picture was written"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_texture_has_nothing_to_verify() {
+    let output = run(&["verify", "--scene=texture", "--frames=1", "--grid=16x16", "--size=64x48"]);
+    assert_fails(&output, 2, &["--scene texture", "stamps of vertices"]);
+}
+
+#[test]
+fn a_texture_beyond_what_the_device_has() {
+    let output =
+        run(&["--headless", "--producer=compute", "--scene=texture", "--grid=100000x2", "--frames=1"]);
+    assert_fails(&output, 1, &["100000x2", "maxImageDimension2D"]);
+}

@@ -43,13 +43,17 @@ fn parameter_type(parameter: &str) -> &str {
 }
 
 fn assert_form(file: &str, entry: &str) {
+    assert_signature(file, entry, &PARAMETERS);
+}
+
+fn assert_signature(file: &str, entry: &str, wanted: &[&str]) {
     let ptx = read(file);
     let (major, minor) = directive(&ptx, ".version").split_once('.').expect("major.minor");
     let version = (major.parse().unwrap(), minor.parse().unwrap());
     assert!(version <= NEWEST, "{file} is PTX {version:?}, newer than {NEWEST:?}");
     assert_eq!(directive(&ptx, ".target"), "sm_50", "{file}");
     assert_eq!(directive(&ptx, ".address_size"), "64", "{file}");
-    assert_eq!(parameters(&ptx, entry), PARAMETERS, "{file}");
+    assert_eq!(parameters(&ptx, entry), wanted, "{file}");
 }
 
 /// Runs `scripts/kernels.sh check WHAT`.
@@ -82,6 +86,30 @@ fn every_kernel_has_the_documented_signature() {
     assert_form("test/broken.ptx", "broken");
     assert_form("test/trap.ptx", "trap_kernel");
     assert_form("test/spin.ptx", "spin");
+}
+
+/// What src/formats/kernels.rs passes.
+#[test]
+fn the_image_kernels_take_what_they_are_given() {
+    let copy = [".u64", ".u64", ".u32", ".u32", ".u32", ".u32", ".u32"];
+    assert_signature("image.ptx", "surface_write", &copy);
+    assert_signature("image.ptx", "surface_read", &copy);
+    assert_signature("image.ptx", "texture_read", &[&copy[..], &[".u32"]].concat());
+}
+
+/// What src/handoff/texture.rs passes.
+#[test]
+fn the_texture_kernels_take_what_they_are_given() {
+    assert_signature("texture.ptx", "paint", &[".u64", ".u32", ".u32", ".u64", ".f64"]);
+    assert_signature("texture.ptx", "reduce", &[".u64", ".u64", ".u32", ".u32", ".u32", ".u32"]);
+}
+
+/// Five kinds of coordinates in five sizes each way, and seven views in three kinds: none is left out.
+#[test]
+fn every_view_and_size_has_its_instruction() {
+    let ptx = read("image.ptx");
+    let count = |start: &str| ptx.lines().filter(|line| line.trim_start().starts_with(start)).count();
+    assert_eq!((count("sust.b."), count("suld.b."), count("tex.")), (25, 25, 21));
 }
 
 /// One 16-byte store a thread, to global memory, is what makes the writes coalesce.

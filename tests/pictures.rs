@@ -71,6 +71,23 @@ fn the_smallest_grid() {
     check("smallest.png", &["--frames=1", "--grid=2x2", "--colormap=cividis"]);
 }
 
+/// The texture on its plane, by every producer: mip levels and all.
+#[test]
+fn the_texture_by_every_producer() {
+    for (producer, ring) in [("compute", "3"), ("host", "1"), ("host", "4"), ("auto", "2")] {
+        check(
+            "texture.png",
+            &["--scene=texture", "--frames=31", "--grid=256x256", "--producer", producer, "--ring", ring],
+        );
+    }
+}
+
+/// Not square, not a power of two, other colours.
+#[test]
+fn an_odd_texture() {
+    check("texture-odd.png", &["--scene=texture", "--frames=2", "--grid=77x50", "--colormap=plasma"]);
+}
+
 #[test]
 fn a_picture_repeats_to_the_last_bit() {
     let folder = tempfile::tempdir().unwrap();

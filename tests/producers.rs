@@ -4,10 +4,11 @@ mod common;
 
 use ash::vk;
 use wavefield::Error;
-use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
+use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
+use wavefield::texture;
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
 use wavefield::wave::{self, Grid};
 
@@ -40,12 +41,15 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     }
     run.engine().finish()?;
     // Some hand-offs have one slot, whatever the ring.
-    let depth = run.engine().producer().slots().len() as u64;
+    let depth = run.engine().producer().slot_count() as u64;
     let mut worst: f64 = 0.0;
     for frame in FRAMES - depth.min(FRAMES)..FRAMES {
         let slot = (frame % depth) as usize;
-        let vertices = run.engine().read_slot(slot)?;
-        worst = worst.max(wave::worst_error(config.grid, &vertices, frame as f64 * STEP));
+        let time = frame as f64 * STEP;
+        worst = worst.max(match config.scene {
+            Scene::Field => wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time),
+            Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
+        });
     }
     drop((run, instance));
     log.verdict()?;
@@ -102,6 +106,53 @@ fn the_compute_shader_agrees_with_the_reference() {
 #[test]
 fn the_cpu_agrees_with_the_reference() {
     check(ProducerKind::Host, Handoff::default());
+}
+
+/// Square, odd, flat, tall, and one texel.
+const TEXTURES: [(u32, u32, u32, u32); 6] =
+    [(256, 256, 3, 1), (77, 53, 2, 1), (200, 3, 1, 1), (5, 130, 5, 2), (2, 2, 4, 4), (1024, 512, 3, 1)];
+
+/// The texture and its whole mip chain, read back from the slots, by every producer.
+fn check_textures(producer: ProducerKind, handoff: Handoff) {
+    for (cols, rows, depth, batch) in TEXTURES {
+        let mut config = config(producer, Grid { cols, rows }, depth);
+        config.scene = Scene::Texture;
+        config.ring = config.ring.with_batch(batch).unwrap();
+        config.handoff = handoff;
+        let name = format!("{producer:?} {} texture {cols}x{rows}, ring of {depth}", handoff.name());
+        match worst_error(&config) {
+            Ok(worst) => {
+                println!("{name}: worst error {worst:.2e}");
+                assert!(worst <= texture::TOLERANCE, "{name}: {worst:e}");
+            }
+            Err(error @ (Error::Unsupported(_) | Error::Missing { .. }))
+                if producer == ProducerKind::Cuda =>
+            {
+                return common::skip_without_gpu(&error.to_string());
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_cuda_texture_and_its_levels_agree_with_the_reference() {
+    check_textures(ProducerKind::Cuda, Handoff::Timeline);
+}
+
+#[test]
+fn the_cuda_texture_by_cpu_sync_agrees_with_the_reference() {
+    check_textures(ProducerKind::Cuda, Handoff::CpuSync);
+}
+
+#[test]
+fn the_compute_shader_s_texture_and_its_levels_agree_with_the_reference() {
+    check_textures(ProducerKind::Compute, Handoff::default());
+}
+
+#[test]
+fn the_cpu_s_texture_and_its_levels_agree_with_the_reference() {
+    check_textures(ProducerKind::Host, Handoff::default());
 }
 
 /// The comparison above must be able to fail: a kernel that is no wave is far from it.

@@ -3,14 +3,19 @@
 mod common;
 
 use ash::vk;
-use wavefield::app::{Config, ProducerKind, Stop, run_headless};
+use wavefield::app::{Config, ProducerKind, Scene, Stop, run_headless};
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 
 fn rounds(count: usize, producer: ProducerKind, handoff: Handoff) {
+    rounds_of(Scene::Field, count, producer, handoff);
+}
+
+fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handoff) {
     let config = Config {
+        scene,
         producer,
         handoff,
         grid: Grid { cols: 64, rows: 64 },
@@ -38,7 +43,7 @@ fn rounds(count: usize, producer: ProducerKind, handoff: Handoff) {
     }
     let left = common::open_descriptors();
     println!(
-        "{producer:?} {}: {settled} descriptors after round 3, {left} after round {count}",
+        "{scene:?} {producer:?} {}: {settled} descriptors after round 3, {left} after round {count}",
         handoff.name()
     );
     assert!(left <= settled, "{producer:?}: {} descriptors were left open", left - settled);
@@ -53,4 +58,8 @@ fn nothing_is_left_over() {
     for handoff in [Handoff::Inline, Handoff::Binary, Handoff::DeviceCopy, Handoff::HostCopy] {
         rounds(10, ProducerKind::Cuda, handoff);
     }
+    rounds_of(Scene::Texture, 10, ProducerKind::Compute, Handoff::Timeline);
+    rounds_of(Scene::Texture, 10, ProducerKind::Host, Handoff::Timeline);
+    rounds_of(Scene::Texture, 30, ProducerKind::Cuda, Handoff::Timeline);
+    rounds_of(Scene::Texture, 10, ProducerKind::Cuda, Handoff::CpuSync);
 }

@@ -6,16 +6,19 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use tracing::trace_span;
 
-use super::{Choice, Config, ProducerKind, Summary};
+use super::scene::texture_producer;
+use super::{Choice, Config, ProducerKind, Scene, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
 use crate::producer::{
-    Blocked, CHECK_READS, ComputeProducer, DRAW_READS, Frame, HostProducer, Producer, StillProducer,
+    Blocked, CHECK_READS, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer, Producer,
+    StillProducer, level_regions,
 };
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
+use crate::texture::{self, Texel};
 use crate::trace::{Recorder, Track};
 use crate::verify::{Check, Pass};
-use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer};
+use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -35,6 +38,7 @@ pub struct Engine {
     recorded: Vec<Option<Recorded>>,
     finished: Option<FrameTiming>,
     grid: Grid,
+    scene: Scene,
     timeout: Duration,
     /// Collects when everything was, for `--trace`.
     recorder: Option<Recorder>,
@@ -113,7 +117,10 @@ impl Engine {
             let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
             return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
-        let mut producer = make_producer(&queue, choice, config)?;
+        let mut producer = match config.scene {
+            Scene::Field => make_producer(&queue, choice, config)?,
+            Scene::Texture => texture_producer(&mut queue, choice, config)?,
+        };
         if let Some(broken) = config.broken {
             producer.break_sync(broken)?;
         }
@@ -127,7 +134,7 @@ impl Engine {
             &FieldRendererDesc {
                 format,
                 flights: pacer.depth(),
-                slots: producer.slots(),
+                slots: config.scene.slots(&*producer),
                 grid: config.grid,
                 color_map: config.color_map,
                 samples: config.samples,
@@ -145,6 +152,7 @@ impl Engine {
             queue,
             finished: None,
             grid: config.grid,
+            scene: config.scene,
             timeout: config.timeout,
             recorder: None,
             stuck: false,
@@ -232,7 +240,11 @@ impl Engine {
             index: self.pacer.submitted(),
             time: moment.time,
             step: moment.step,
-            reads: if self.check.is_some() { CHECK_READS } else { DRAW_READS },
+            reads: match (self.scene, &self.check) {
+                (Scene::Texture, _) => DRAW_SAMPLES,
+                (Scene::Field, None) => DRAW_READS,
+                (Scene::Field, Some(_)) => CHECK_READS,
+            },
         };
         if self.renderer.needs_resize(picture.extent) {
             self.drain()?;
@@ -452,6 +464,21 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
+    /// The texels of a slot that is an image, level after level, as the last frame that used it left them. Waits for both
+    /// APIs; for tests.
+    pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
+        self.finish()?;
+        let slot = self.producer.images()[slot];
+        let bytes = read_image_levels(
+            &mut self.queue,
+            (slot.image, slot.layout),
+            &level_regions(self.grid),
+            texture::chain_bytes(self.grid),
+            self.producer.owner(),
+        )?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+    }
+
     /// What was run, for the end; and what the check found, in a checked run: then it waits for both APIs and reads every
     /// slot back.
     pub fn summary(&mut self, times: super::FrameTimes, skipped: u64) -> Result<Summary> {
@@ -468,7 +495,8 @@ impl Engine {
             skipped,
             times,
             blocking_waits: self.blocking_waits(),
-            ring: self.producer.slots().len(),
+            ring: self.producer.slot_count(),
+            scene: self.scene,
             grid: self.grid,
             producer: self.producer.name(),
             device: format!("{} ({})", info.name, info.driver),

@@ -96,6 +96,7 @@ pub struct Headless {
     // The engine waits for the GPU when it is dropped, so it goes first.
     engine: Engine,
     target: OffscreenTarget,
+    camera: Camera,
 }
 
 impl Headless {
@@ -124,7 +125,7 @@ impl Headless {
         }
         let target = OffscreenTarget::new(&device, config.size)?;
         let engine = Engine::new(queue, choice, config, OffscreenTarget::FORMAT)?;
-        Ok(Self { engine, target })
+        Ok(Self { engine, target, camera: config.scene.camera() })
     }
 
     /// Draws the next frame; `step` is how many seconds of the field lie between two.
@@ -138,7 +139,7 @@ impl Headless {
             extent: image.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         };
-        self.engine.draw(&flight, Moment { time, step }, &Camera::default(), &picture, None)
+        self.engine.draw(&flight, Moment { time, step }, &self.camera, &picture, None)
     }
 
     /// The engine, for reading slots.

@@ -3,6 +3,7 @@
 mod engine;
 mod headless;
 mod picture_file;
+mod scene;
 mod select;
 mod summary;
 mod traced;
@@ -26,6 +27,7 @@ pub(crate) use engine::retire;
 pub use engine::{Engine, FrameTiming, Moment, left_running};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{read_png, write_png};
+pub use scene::Scene;
 pub use select::{Choice, DeviceTable};
 pub use summary::{FrameTimes, Summary};
 pub use windowed::{EventLoop, run_windowed};
@@ -55,13 +57,15 @@ pub enum ProducerKind {
 pub struct Config {
     /// An index of the device table, part of a name, or a UUID.
     pub device: Option<String>,
+    /// What is shown.
+    pub scene: Scene,
     /// Who fills the field.
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only.
     pub kernel: Option<KernelSource>,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
-    /// Vertices across and along.
+    /// Vertices across and along, or texels of the texture.
     pub grid: Grid,
     /// Slots between the producer and the draw.
     pub ring: Ring,
@@ -97,6 +101,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             device: None,
+            scene: Scene::default(),
             producer: ProducerKind::Auto,
             kernel: None,
             handoff: Handoff::default(),

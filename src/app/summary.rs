@@ -67,7 +67,9 @@ pub struct Summary {
     pub blocking_waits: u64,
     /// Slots in the ring.
     pub ring: usize,
-    /// Vertices across and along.
+    /// What was shown.
+    pub scene: super::Scene,
+    /// Vertices, or texels, across and along.
     pub grid: crate::wave::Grid,
     /// Who filled the field.
     pub producer: &'static str,
@@ -98,8 +100,15 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "producer      {}, {}x{} vertices, ring of {}",
-            self.producer, self.grid.cols, self.grid.rows, self.ring
+            "producer      {}, {}x{} {}, ring of {}",
+            self.producer,
+            self.grid.cols,
+            self.grid.rows,
+            match self.scene {
+                super::Scene::Field => "vertices",
+                super::Scene::Texture => "texels",
+            },
+            self.ring
         )?;
         writeln!(f, "device        {}", self.device)?;
         write!(f, "CPU waits     {} blocking", self.blocking_waits)?;

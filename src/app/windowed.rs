@@ -19,7 +19,7 @@ use winit::window::{Window, WindowId};
 use super::engine::{Engine, Moment, PresentSync, retire};
 use super::headless::announce;
 use super::traced::Traced;
-use super::{Config, DeviceTable, FrameTimes, Stop, Summary};
+use super::{Config, DeviceTable, FrameTimes, Scene, Stop, Summary};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Picture};
 use crate::vulkan::{Acquired, DeviceDesc, Flight, Instance, InstanceDesc, Swapchain, SwapchainImage};
@@ -205,6 +205,7 @@ struct State {
     window: Arc<Window>,
     instance: Instance,
     camera: Camera,
+    scene: Scene,
     color_map: ColorMap,
     clock: Clock,
     times: FrameTimes,
@@ -252,7 +253,8 @@ impl State {
             swapchain,
             window,
             instance,
-            camera: Camera::default(),
+            camera: config.scene.camera(),
+            scene: config.scene,
             color_map: config.color_map,
             clock: Clock { time: 0.0, step: 0.0, speed: config.speed, paused: false },
             times: FrameTimes::default(),
@@ -360,7 +362,7 @@ impl State {
     fn key(&mut self, key: &Key) -> Result<()> {
         match key.as_ref() {
             Key::Named(NamedKey::Space) => self.clock.paused = !self.clock.paused,
-            Key::Character("r" | "R") => self.camera = Camera::default(),
+            Key::Character("r" | "R") => self.camera = self.scene.camera(),
             Key::Character("c" | "C") => {
                 self.color_map = self.color_map.next();
                 self.engine.set_color_map(self.color_map)?;

@@ -183,6 +183,7 @@ fn apart(old: &Report, new: &Report) -> Vec<String> {
         ("GPU", &old.machine.gpu, &new.machine.gpu),
         ("driver", &old.machine.driver, &new.machine.driver),
         ("build", &old.machine.build, &new.machine.build),
+        ("scene", &old.settings.scene, &new.settings.scene),
         ("picture", &size(old), &size(new)),
     ])
 }

@@ -40,6 +40,14 @@ pub fn grid(grid: [u32; 2]) -> String {
     format!("{}x{}", grid[0], grid[1])
 }
 
+/// What a grid has so many of.
+pub fn elements(report: &Report) -> &'static str {
+    match report.settings.scene.as_str() {
+        "texture" => "texels",
+        _ => "vertices",
+    }
+}
+
 /// How many vertices a grid has.
 pub fn vertices(grid: [u32; 2]) -> u64 {
     u64::from(grid[0]) * u64::from(grid[1])
@@ -83,7 +91,8 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
         (
             "measured",
             format!(
-                "{} pixels; {} rounds, in each every cell for {} ms after {} frames of warm-up",
+                "{}, {} pixels; {} rounds, in each every cell for {} ms after {} frames of warm-up",
+                settings.scene,
                 grid(settings.size),
                 settings.rounds,
                 settings.round_ms,

@@ -102,7 +102,7 @@ fn is_cut(bytes: &[u8]) -> bool {
 }
 
 /// The columns of the CSV file, in order. `docs/bench-schema.md` describes them.
-const COLUMNS: [&str; 45] = [
+const COLUMNS: [&str; 46] = [
     "schema",
     "complete",
     "command",
@@ -116,6 +116,7 @@ const COLUMNS: [&str; 45] = [
     "os",
     "wavefield",
     "build",
+    "scene",
     "width",
     "height",
     "samples",
@@ -185,6 +186,7 @@ fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
         machine.os.clone(),
         machine.wavefield.clone(),
         machine.build.clone(),
+        settings.scene.clone(),
         settings.size[0].to_string(),
         settings.size[1].to_string(),
         settings.samples.to_string(),

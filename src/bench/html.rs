@@ -13,7 +13,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::chart::{self, Axis, Line, Point, Range, Scale};
 use super::compare::SAME_WITHIN;
 use super::figures::{
-    by_grid, count, figure, grid, machine, maybe, moment, places, strategies, unless_zero, vertices,
+    by_grid, count, elements, figure, grid, machine, maybe, moment, places, strategies, unless_zero, vertices,
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
@@ -33,7 +33,7 @@ pub fn write_html(path: &Path, report: &Report) -> Result<()> {
 
 fn page(report: &Report) -> Markup {
     let strategies = strategies(&report.cells);
-    let view = View { strategies: &strategies, grids: by_grid(&report.cells) };
+    let view = View { strategies: &strategies, grids: by_grid(&report.cells), elements: elements(report) };
     let title = format!("wavefield bench on {}", report.machine.gpu);
     html! {
         (DOCTYPE)
@@ -86,6 +86,8 @@ fn page(report: &Report) -> Markup {
 struct View<'a> {
     strategies: &'a [&'a str],
     grids: Vec<([u32; 2], Vec<&'a Cell>)>,
+    /// Vertices, or texels.
+    elements: &'static str,
 }
 
 impl<'a> View<'a> {
@@ -114,7 +116,7 @@ impl<'a> View<'a> {
                             .map(|cell| cell.strategy.as_str())
                             .collect();
                         section.card {
-                            h3 { (grid(*size)) span.soft { " · " (count(vertices(*size))) " vertices" } }
+                            h3 { (grid(*size)) span.soft { " · " (count(vertices(*size))) " " (self.elements) } }
                             p.big { (figure(first.frame_us.mean)) " µs a frame" }
                             p {
                                 (setting(first)) " is fastest: " (figure(first.frames_per_second())) " frames/s, p99 "
@@ -213,7 +215,7 @@ impl<'a> View<'a> {
         };
         let lines: Vec<Line> = (0..self.strategies.len()).map(line).collect();
         let x = Axis {
-            name: "vertices",
+            name: self.elements,
             scale: Scale::steps(sizes().map(|size| vertices(size) as f64)),
             ticks: sizes().map(|size| (vertices(size) as f64, grid(size))).collect(),
         };
@@ -332,7 +334,7 @@ impl<'a> View<'a> {
                         tbody {
                             tr {
                                 th scope="rowgroup" colspan="16" {
-                                    (grid(*size)) span.soft { " · " (count(vertices(*size))) " vertices" }
+                                    (grid(*size)) span.soft { " · " (count(vertices(*size))) " " (self.elements) }
                                 }
                             }
                             @for cell in cells { (self.row(cell, first.is_some_and(|first| std::ptr::eq(first, *cell)))) }

@@ -31,3 +31,9 @@ pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startu
 pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;
 pub use traces::write_traces;
+
+/// A made-up machine, for the tests of other records.
+#[cfg(test)]
+pub(crate) fn sample_machine() -> record::Machine {
+    sample::small().machine
+}

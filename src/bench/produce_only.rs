@@ -5,15 +5,53 @@ use std::time::Instant;
 
 use super::runner::{Plan, Samples};
 use crate::Result;
-use crate::app::{Choice, Config, Stop};
-use crate::cuda::{Context, KernelSource};
-use crate::handoff::Fill;
+use crate::app::{Choice, Config, Scene, Stop};
+use crate::cuda::{Context, Kernel, KernelSource};
+use crate::handoff::{Fill, SharedPicture};
 use crate::interop::SharedBuffer;
-use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid};
-use crate::vulkan::DeviceDesc;
+use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid, check_texture};
+use crate::vulkan::{Device, DeviceDesc};
 
 /// Launches between two waits of the CPU: enough to keep the GPU busy, fewer than [`Fill`] keeps times of.
 const CHUNK: u64 = 64;
+
+/// The ring's slots, whichever the scene has.
+enum Slots {
+    Buffers(Vec<SharedBuffer>),
+    Textures(Vec<SharedPicture>, Kernel),
+}
+
+impl Slots {
+    fn new(device: &Device, context: &Arc<Context>, config: &Config) -> Result<Self> {
+        let (size, slots) = (config.grid, 0..config.ring.depth());
+        match config.scene {
+            Scene::Field => {
+                check_grid(device, size)?;
+                let slot = |_| SharedBuffer::new(device, context, size.bytes(), SLOT_USAGE);
+                Ok(Self::Buffers(slots.map(slot).collect::<Result<_>>()?))
+            }
+            Scene::Texture => {
+                check_texture(device, size)?;
+                let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
+                let slot = |_| SharedPicture::new(device, context, size);
+                Ok(Self::Textures(slots.map(slot).collect::<Result<_>>()?, reduce))
+            }
+        }
+    }
+
+    /// Enqueues a frame's kernels.
+    fn fill(&self, fill: &Fill, config: &Config, frame: &Frame) -> Result<()> {
+        let slot = config.ring.turn(frame.index).slot;
+        match self {
+            // SAFETY: the slot has 16 bytes a vertex, and nobody but this stream touches it.
+            Self::Buffers(shared) => unsafe { fill.enqueue(shared[slot].cuda(), frame) },
+            Self::Textures(pictures, reduce) => fill.enqueue_with(frame, |paint, stream| {
+                // SAFETY: nobody but this stream touches the image, whose contents nobody looks at.
+                unsafe { pictures[slot].paint(paint, reduce, stream, config.grid, frame) }
+            }),
+        }
+    }
+}
 
 pub(super) fn measure(
     plan: &Plan,
@@ -25,22 +63,20 @@ pub(super) fn measure(
 ) -> Result<()> {
     let (device, _queue) =
         choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
-    check_grid(&device, config.grid)?;
-    let shared = (0..config.ring.depth())
-        .map(|_| SharedBuffer::new(&device, context, config.grid.bytes(), SLOT_USAGE))
-        .collect::<Result<Vec<_>>>()?;
-    let built_in = KernelSource::built_in();
+    let slots = Slots::new(&device, context, config)?;
+    let built_in = match config.scene {
+        Scene::Field => KernelSource::built_in(),
+        Scene::Texture => KernelSource::built_in_texture(),
+    };
     let fill = Fill::new(context, config.kernel.as_ref().unwrap_or(&built_in), config.grid)?;
     let mut index = 0;
     let mut began = None;
     loop {
         let chunk = index..index + CHUNK;
         for index in chunk.clone() {
-            let slot = &shared[config.ring.turn(index).slot];
             let frame = Frame { index, time: index as f64 / 60.0, step: 0.0, reads: DRAW_READS };
             let enqueued = Instant::now();
-            // SAFETY: the slot has 16 bytes a vertex, and nobody but this stream touches it.
-            unsafe { fill.enqueue(slot.cuda(), &frame) }.map_err(|error| fill.blame(error))?;
+            slots.fill(&fill, config, &frame).map_err(|error| fill.blame(error))?;
             if began.is_some() {
                 samples.cpu_us.push(enqueued.elapsed().as_secs_f64() * 1e6);
             }
@@ -63,6 +99,7 @@ pub(super) fn measure(
         }
     }
     // The yardstick, on the same memory and right behind: what `cuMemsetD32Async` takes.
+    let Slots::Buffers(shared) = &slots else { return Ok(()) };
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let slot = &shared[config.ring.turn(index).slot];

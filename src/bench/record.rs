@@ -52,6 +52,10 @@ pub struct Machine {
     pub build: String,
 }
 
+fn field() -> String {
+    "field".into()
+}
+
 fn four() -> u32 {
     4
 }
@@ -59,6 +63,9 @@ fn four() -> u32 {
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
+    /// What was shown: `field` or `texture`; files of before it could be chosen have the field.
+    #[serde(default = "field")]
+    pub scene: String,
     /// The picture's width and height in pixels.
     pub size: [u32; 2],
     /// Samples a pixel; files of before it could be chosen have 4.
@@ -81,7 +88,7 @@ pub struct Cell {
     pub ring: u32,
     /// Frames that CUDA fills for each wait.
     pub batch: u32,
-    /// Vertices across and along.
+    /// Vertices, or texels, across and along.
     pub grid: [u32; 2],
     /// Frames measured, over all rounds.
     pub frames: u64,

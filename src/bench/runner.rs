@@ -10,8 +10,9 @@ use super::record::{Cell, Distribution, Machine, Report, SCHEMA, Settings, Skipp
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
-use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Stop, retire};
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Context;
+use crate::handoff::TextureHandoff;
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::wave::Grid;
 
@@ -67,7 +68,7 @@ pub fn run(
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
     for &cell in &plan.cells {
-        match obstacle(&cell, &choice, context.as_ref()) {
+        match obstacle(&cell, base.scene, &choice, context.as_ref()) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
                 let strategy = cell.strategy.name().to_owned();
@@ -100,6 +101,7 @@ pub fn run(
         started,
         machine: Machine::describe(&choice),
         settings: Settings {
+            scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
             rounds: plan.rounds,
@@ -110,7 +112,7 @@ pub fn run(
             cells
                 .into_iter()
                 .filter(|(_, samples)| !samples.frame_us.is_empty())
-                .map(|(cell, samples)| summarise(&cell, samples))
+                .map(|(cell, samples)| summarise(&cell, base.scene, samples))
                 .collect(),
         ),
         skipped,
@@ -118,7 +120,12 @@ pub fn run(
 }
 
 /// Why a cell cannot be measured here.
-pub(super) fn obstacle(cell: &CellPlan, choice: &Choice, context: Option<&Arc<Context>>) -> Option<String> {
+pub(super) fn obstacle(
+    cell: &CellPlan,
+    scene: Scene,
+    choice: &Choice,
+    context: Option<&Arc<Context>>,
+) -> Option<String> {
     let strategy = cell.strategy;
     let needs_cuda = strategy.producer() == ProducerKind::Cuda;
     if needs_cuda && context.is_none() {
@@ -131,15 +138,22 @@ pub(super) fn obstacle(cell: &CellPlan, choice: &Choice, context: Option<&Arc<Co
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
         return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
     }
-    too_large(cell, choice)
+    if let (Scene::Texture, Err(reason)) = (scene, TextureHandoff::supports(strategy.handoff())) {
+        return Some(reason.to_owned());
+    }
+    too_large(cell, scene, choice)
 }
 
 /// Why a field cannot be measured here.
-fn too_large(cell: &CellPlan, choice: &Choice) -> Option<String> {
-    let (limit, name) = choice.adapter.info().largest_buffer;
+fn too_large(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
+    let info = choice.adapter.info();
     let Grid { cols, rows } = cell.grid;
-    (cell.grid.bytes() > limit)
-        .then(|| format!("{cols}x{rows} vertices are more than {limit} bytes ({name})"))
+    let ((limit, name), what) = match scene {
+        Scene::Field => (info.largest_buffer, "vertices"),
+        Scene::Texture => ((info.largest_allocation, "maxMemoryAllocationSize"), "texels with their levels"),
+    };
+    (scene.frame_bytes(cell.grid) > limit)
+        .then(|| format!("{cols}x{rows} {what} are more than {limit} bytes ({name})"))
 }
 
 fn measure(
@@ -230,7 +244,7 @@ fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
+fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
     let mean =
         |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let frames = samples.frame_us.len();
@@ -252,7 +266,7 @@ fn summarise(plan: &CellPlan, mut samples: Samples) -> Cell {
         draw_us,
         cpu_us: Distribution::of(&mut samples.cpu_us),
         blocking_waits: samples.waits as f64 / frames.max(1) as f64,
-        bytes: if produces { plan.grid.bytes() } else { 0 },
+        bytes: if produces { scene.frame_bytes(plan.grid) } else { 0 },
         latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
         overhead_us: None,
         noisy: stats::is_noisy(&samples.round_means_us),

@@ -91,7 +91,14 @@ fn with(rings: &[u32], grids: &[u32]) -> Report {
             wavefield: "0.1.0".into(),
             build: "release".into(),
         },
-        settings: Settings { size: [1280, 720], samples: 4, rounds: 7, warmup_frames: 100, round_ms: 250 },
+        settings: Settings {
+            scene: "field".into(),
+            size: [1280, 720],
+            samples: 4,
+            rounds: 7,
+            warmup_frames: 100,
+            round_ms: 250,
+        },
         cells,
         skipped: vec![Skipped {
             strategy: "implicit-sync".into(),

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::figures::{
-    align, by_grid, count, figure, grid, machine, maybe, places, plain, short, unless_zero, vertices,
+    align, by_grid, count, elements, figure, grid, machine, maybe, places, plain, short, unless_zero,
+    vertices,
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
@@ -26,7 +27,7 @@ impl fmt::Display for Table<'_> {
                 "\nINCOMPLETE: the run was stopped before its last round; cells may have fewer frames than planned."
             )?;
         }
-        cells(f, &report.cells)?;
+        cells(f, &report.cells, elements(report))?;
         if !report.skipped.is_empty() {
             write!(f, "\n\nskipped")?;
             for skipped in &report.skipped {
@@ -38,7 +39,7 @@ impl fmt::Display for Table<'_> {
 }
 
 /// The rows and what explains them, without a line's end after the last.
-fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
+fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Result {
     if cells.is_empty() {
         return write!(f, "\nNo cell was measured.");
     }
@@ -65,7 +66,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell]) -> fmt::Result {
     for (name, cells) in grids {
         let (group, rest) = lines.split_at(cells.len());
         lines = rest;
-        writeln!(f, "\ngrid {}, {} vertices", grid(name), count(vertices(name)))?;
+        writeln!(f, "\ngrid {}, {} {elements}", grid(name), count(vertices(name)))?;
         for line in group {
             writeln!(f, "{line}")?;
         }

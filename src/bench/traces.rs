@@ -36,7 +36,7 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, stop: &Stop) -> Res
                 "stopped before the last cell was traced; no trace was written".into(),
             ));
         }
-        if super::runner::obstacle(cell, &choice, context.as_ref()).is_some() {
+        if super::runner::obstacle(cell, base.scene, &choice, context.as_ref()).is_some() {
             continue;
         }
         let mut run = Headless::quietly(&choice, &cell.config(base, plan.size))?;

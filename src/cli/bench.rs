@@ -6,7 +6,7 @@ use std::time::Duration;
 use ash::vk;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use wavefield::app::{Config, Stop};
+use wavefield::app::{Config, Scene, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::{KernelSource, Priority};
 use wavefield::render::Samples;
@@ -29,6 +29,9 @@ pub struct BenchArgs {
     /// Fewer cells and shorter rounds: under 30 seconds on a real GPU.
     #[arg(long)]
     quick: bool,
+    /// What to show: vertices are handed over in buffers, textures in images.
+    #[arg(long, value_enum, default_value_t)]
+    scene: Scene,
     /// Strategies to measure [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     strategies: Vec<Strategy>,
@@ -70,7 +73,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -186,6 +189,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     let kernel = args.kernel.as_deref().map(KernelSource::from_argument).transpose()?;
     let config = Config {
         device: args.device.clone(),
+        scene: args.scene,
         kernel,
         samples: args.samples,
         spin: args.spin,
@@ -195,7 +199,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if plan.cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
     }
-    let bar = progress_bar();
+    let bar = progress_bar("measuring");
     let report = bench::run(&plan, &config, stop, &mut |done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
@@ -269,9 +273,9 @@ impl BenchArgs {
 }
 
 /// Shown on a terminal only, and on standard error.
-fn progress_bar() -> ProgressBar {
+pub(super) fn progress_bar(what: &str) -> ProgressBar {
     let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("measuring {bar:40} {pos}/{len}, {eta} left");
+    let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}, {{eta}} left"));
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }

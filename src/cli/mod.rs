@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and what is nonsense.
 
 mod bench;
+mod devices;
 mod verify;
 
 use std::path::PathBuf;
@@ -8,12 +9,12 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use wavefield::app::{Config, DeviceTable, EventLoop, ProducerKind, Stop, run_headless, run_windowed};
+use wavefield::app::{Config, EventLoop, ProducerKind, Scene, Stop, run_headless, run_windowed};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::render::{ColorMap, Samples};
-use wavefield::vulkan::{Instance, InstanceDesc, PresentMode, Validation};
+use wavefield::vulkan::{PresentMode, Validation};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
 
@@ -36,7 +37,7 @@ enum Command {
     /// Draw the field (what happens without a command).
     Run(RunArgs),
     /// List every device of both APIs, and which one would be used.
-    Devices(DeviceArgs),
+    Devices(devices::DevicesArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
     /// Look at every vertex of every frame: is any stale, torn or missing?
@@ -61,7 +62,10 @@ struct RunArgs {
     /// one entry only.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
     kernel: Option<String>,
-    /// Vertices across and along.
+    /// What to show.
+    #[arg(long, value_enum, default_value_t)]
+    scene: Scene,
+    /// Vertices across and along; of --scene texture, texels.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse_grid)]
     grid: Grid,
     /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency.
@@ -126,7 +130,7 @@ impl Cli {
         match self.command {
             None => run(self.run, stop),
             Some(Command::Run(args)) => run(args, stop),
-            Some(Command::Devices(args)) => devices(&args),
+            Some(Command::Devices(args)) => devices::execute(args, stop),
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, stop),
         }
@@ -156,17 +160,11 @@ fn run(args: RunArgs, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-fn devices(args: &DeviceArgs) -> Result<()> {
-    let instance = Instance::new(&InstanceDesc::default())?;
-    let table = DeviceTable::query(&instance, None)?;
-    say!("{}", table.describe(args.device.as_deref(), args.producer));
-    Ok(())
-}
-
 impl RunArgs {
     fn config(self) -> Result<Config> {
         Ok(Config {
             device: self.device.device,
+            scene: self.scene,
             producer: self.device.producer,
             kernel: self.kernel.as_deref().map(KernelSource::from_argument).transpose()?,
             grid: self.grid,

@@ -52,6 +52,11 @@ impl Context {
         self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
+    /// Whether a kernel faulted: then every call from now on fails, and nothing more can be learnt from this context.
+    pub fn faulted(&self) -> bool {
+        self.faulted.load(Ordering::Relaxed)
+    }
+
     /// Names this device in the error of a call.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
         if is_sticky(code as u32) {

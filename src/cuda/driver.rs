@@ -12,7 +12,7 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
 /// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 41] = [
+const SYMBOLS: [&str; 49] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -47,8 +47,16 @@ const SYMBOLS: [&str; 41] = [
     "cuMemsetD32Async",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
     "cuImportExternalMemory",
     "cuExternalMemoryGetMappedBuffer",
+    "cuExternalMemoryGetMappedMipmappedArray",
+    "cuMipmappedArrayGetLevel",
+    "cuMipmappedArrayDestroy",
+    "cuSurfObjectCreate",
+    "cuSurfObjectDestroy",
+    "cuTexObjectCreate",
+    "cuTexObjectDestroy",
     "cuDestroyExternalMemory",
     "cuImportExternalSemaphore",
     "cuSignalExternalSemaphoresAsync",

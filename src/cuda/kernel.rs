@@ -48,6 +48,29 @@ impl KernelSource {
         }
     }
 
+    /// Writes and reads the texels of images: an entry of `kernels/image.cu`. For `wavefield devices --formats --check`.
+    pub(crate) fn image(entry: &'static str) -> Self {
+        Self {
+            name: format!("the built-in {entry}"),
+            ptx: include_str!("../../kernels/image.ptx").into(),
+            entry: entry.into(),
+        }
+    }
+
+    /// The texture that comes with this crate: `kernels/texture.cu`.
+    pub fn built_in_texture() -> Self {
+        Self { name: "the built-in texture".into(), entry: "paint".into(), ..Self::texture_reduce() }
+    }
+
+    /// Makes a level of a mip chain from the one above.
+    pub(crate) fn texture_reduce() -> Self {
+        Self {
+            name: "the built-in mip chain".into(),
+            ptx: include_str!("../../kernels/texture.ptx").into(),
+            entry: "reduce".into(),
+        }
+    }
+
     /// Reads `FILE.ptx[:ENTRY]`. Without an entry the file must have exactly one.
     ///
     /// # Errors

@@ -45,6 +45,30 @@ impl DeviceMemory {
         self.context.check("cuMemcpyDtoDAsync", code)
     }
 
+    /// Enqueues a copy that fills all of it from `source`.
+    ///
+    /// # Safety
+    /// `source` is memory of this context of at least the same size, which nobody else writes until the stream has passed
+    /// this point.
+    pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: the caller's promise.
+        let code =
+            unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer, source, self.size as usize, stream.raw()) };
+        self.context.check("cuMemcpyDtoDAsync", code)
+    }
+
+    /// Copies `bytes` (or as many as fit) from the host to the beginning of it, and waits for the stream.
+    pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
+        self.context.bind()?;
+        let size = bytes.len().min(self.size as usize);
+        // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
+        let code =
+            unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
+        self.context.check("cuMemcpyHtoDAsync", code)?;
+        stream.synchronize()
+    }
+
     /// Copies the first `bytes.len()` bytes (or all of it, if that is less) to the host, and waits for the stream.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.bind()?;

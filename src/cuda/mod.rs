@@ -3,6 +3,7 @@
 //! cudarc brings the bindings ([`cudarc::driver::sys`]) and opens the library. The few types here own what they
 //! create, keep their [`Context`] alive, and name the call and the device in every error.
 
+mod array;
 mod context;
 pub mod cubin;
 mod driver;
@@ -10,6 +11,7 @@ pub(crate) mod graph;
 mod kernel;
 mod memory;
 
+pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};

@@ -72,6 +72,19 @@ impl Fill {
         Ok(())
     }
 
+    /// Enqueues other work with the kernel between the frame's events.
+    pub(crate) fn enqueue_with(
+        &self,
+        frame: &Frame,
+        work: impl FnOnce(&Kernel, &Stream) -> Result<()>,
+    ) -> Result<()> {
+        let _span = trace_span!("launch", frame = frame.index).entered();
+        let (before, after) = self.events(frame.index);
+        before.record(&self.stream)?;
+        work(&self.kernel, &self.stream)?;
+        after.record(&self.stream)
+    }
+
     /// Enqueues `cuMemsetD32Async` over the same bytes between the frame's events instead of the kernel: the yardstick for
     /// how fast memory can be written.
     ///

@@ -9,6 +9,8 @@
 //! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
 //! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
 //!
+//! [`TextureHandoff`] hands over images instead, as `timeline` or `cpu-sync` does.
+//!
 //! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream. [`Broken`] is what `wavefield verify
 //! --break` leaves out of the first, to show that it is needed.
 
@@ -19,6 +21,7 @@ mod device_copy;
 mod fill;
 mod host_copy;
 mod inline;
+mod texture;
 mod timeline;
 
 use std::sync::Arc;
@@ -38,6 +41,8 @@ pub use device_copy::DeviceCopyHandoff;
 pub use fill::Fill;
 pub use host_copy::HostCopyHandoff;
 pub use inline::{InlineHandoff, InlineSupport};
+pub(crate) use texture::SharedPicture;
+pub use texture::TextureHandoff;
 pub use timeline::TimelineHandoff;
 
 /// How a frame gets from CUDA to Vulkan.

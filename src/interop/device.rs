@@ -148,6 +148,7 @@ pub(crate) mod tests {
             missing_features: Vec::new(),
             queue_family: Some(0),
             largest_buffer: (1 << 32, "maxBufferSize"),
+            largest_allocation: 1 << 32,
             largest_picture: 16384,
             inline: None,
             compute_family: None,

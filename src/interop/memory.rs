@@ -111,16 +111,27 @@ impl Drop for ExportedBuffer {
 }
 
 /// Vulkan's memory as CUDA sees it.
-struct ImportedMemory {
-    raw: sys::CUexternalMemory,
-    context: Arc<Context>,
+pub(super) struct ImportedMemory {
+    pub(super) raw: sys::CUexternalMemory,
+    pub(super) context: Arc<Context>,
 }
 
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for ImportedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for ImportedMemory {}
+
 impl ImportedMemory {
-    /// Imports a dedicated allocation of `size` bytes.
-    fn new(context: &Arc<Context>, handle: MemoryHandle, size: u64) -> Result<Self> {
+    /// Imports an allocation of `size` bytes; `dedicated` is whether one buffer or image has it for itself
+    /// (`VkMemoryDedicatedAllocateInfo`), which CUDA must be told.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        handle: MemoryHandle,
+        size: u64,
+        dedicated: bool,
+    ) -> Result<Self> {
         handle.exists_here()?;
-        let desc = handle.descriptor(size, true);
+        let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
         context.bind()?;
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
@@ -134,7 +145,7 @@ impl ImportedMemory {
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
-        // SAFETY: imported above; its mapping was freed before (`MappedMemory`'s field order).
+        // SAFETY: imported above; its mappings were freed before (the field order of what holds it).
         self.context.cleanup("cuDestroyExternalMemory", || unsafe { sys::cuDestroyExternalMemory(self.raw) });
     }
 }
@@ -158,7 +169,7 @@ impl MappedMemory {
         allocation_size: u64,
         size: u64,
     ) -> Result<Self> {
-        let imported = ImportedMemory::new(context, handle.into(), allocation_size)?;
+        let imported = ImportedMemory::new(context, handle.into(), allocation_size, true)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.

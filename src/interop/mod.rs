@@ -7,6 +7,12 @@
 //! 5. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
 //! 6. [`ownership`]: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
 //!
+//! That is the plain case, a buffer in memory of its own. What else CUDA can share with Vulkan:
+//!
+//! - [`allocation`]: several buffers in one allocation, each at its offset; [`layout`] says where they may lie.
+//! - [`image`](mod@image): images of every view type with their mip chains; [`format`](mod@format) and [`shape`] translate
+//!   them, [`exportable`] says which a device has.
+//!
 //! A frame then is, with [`ring::Ring::turn`] giving every number:
 //!
 //! ```text
@@ -17,16 +23,26 @@
 //!
 //! The CPU enqueues both lines and waits for neither; it stops only when it is K frames ahead (`vulkan::Pacer`).
 
+pub mod allocation;
 pub mod device;
+pub mod exportable;
+pub mod format;
 pub mod handle;
+pub mod image;
+pub mod layout;
 pub mod memory;
 pub mod ownership;
 pub mod ring;
 pub mod semaphore;
+pub mod shape;
 
+pub use allocation::{ExportedAllocation, ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use device::{DeviceUuid, Luid, Mismatch, find_twin, same_device};
+pub use format::{ArrayFormat, FORMATS, Numeric};
+pub use image::{ExportedImage, ImageRequest, MappedImage, share_image};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use ring::{Ring, Turn};
 pub use semaphore::{
     BinarySignal, ImportedSemaphore, SharedBinary, SharedTimeline, SignalToSubmit, WaitToSubmit,
 };
+pub use shape::{Shape, ViewType};

@@ -1,9 +1,22 @@
-//! Step 6: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
+//! Step 6: the barriers by which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
 //! A semaphore orders the two sides; it does not by itself say that Vulkan's caches must look again. For that Vulkan has
 //! queue family ownership transfers, with `VK_QUEUE_FAMILY_EXTERNAL` standing for everything outside this device
 //! ("Queue Family Ownership Transfer" in the specification). CUDA needs no counterpart: its signal makes what it wrote
 //! available, and its wait makes what Vulkan wrote visible.
+//!
+//! # Images
+//!
+//! An image also has a layout, and a barrier may change it. What CUDA does not know it cannot respect, so three things are
+//! to be kept:
+//!
+//! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A new image is in
+//!   `UNDEFINED`, and a transition from there may throw the contents away. Done lazily, in Vulkan's first acquire, it
+//!   would be allowed to throw away what CUDA has just written.
+//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the one layout that is for every kind of access.
+//! - *The transfer itself changes no layout.* A transition that rides on a transfer of ownership must be named by both
+//!   halves alike, and CUDA has no half. Who wants another layout adds a barrier of his own behind the acquire; here the
+//!   image is sampled in `GENERAL`.
 
 use ash::vk;
 
@@ -61,6 +74,73 @@ impl Owner {
     }
 }
 
+/// The layout of an image while CUDA has it, and throughout for those that change hands every frame.
+pub const SHARED_LAYOUT: vk::ImageLayout = vk::ImageLayout::GENERAL;
+
+/// All levels and layers of a colour image.
+pub fn whole_image() -> vk::ImageSubresourceRange {
+    vk::ImageSubresourceRange::default()
+        .aspect_mask(vk::ImageAspectFlags::COLOR)
+        .level_count(vk::REMAINING_MIP_LEVELS)
+        .layer_count(vk::REMAINING_ARRAY_LAYERS)
+}
+
+/// A new image's way into CUDA's hands, before the first write: two barriers, to be recorded one after the other. The first
+/// gives the image its layout; the second releases it, and changes none.
+pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<'static>; 2] {
+    let given = Access { stage: vk::PipelineStageFlags2::ALL_COMMANDS, access: vk::AccessFlags2::NONE };
+    let layout = vk::ImageMemoryBarrier2::default()
+        .image(image)
+        .subresource_range(whole_image())
+        .old_layout(vk::ImageLayout::UNDEFINED)
+        .new_layout(SHARED_LAYOUT)
+        .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+        .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+        .src_stage_mask(given.stage)
+        .dst_stage_mask(given.stage);
+    [layout, Owner::External.release_image(image, family, given)]
+}
+
+impl Owner {
+    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    pub fn acquire_image(
+        self,
+        image: vk::Image,
+        family: u32,
+        use_: Access,
+    ) -> vk::ImageMemoryBarrier2<'static> {
+        for_image(image, self.acquire(vk::Buffer::null(), family, use_))
+    }
+
+    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    pub fn release_image(
+        self,
+        image: vk::Image,
+        family: u32,
+        use_: Access,
+    ) -> vk::ImageMemoryBarrier2<'static> {
+        for_image(image, self.release(vk::Buffer::null(), family, use_))
+    }
+}
+
+/// The same stages, accesses and families for an image, and no change of layout.
+fn for_image(
+    image: vk::Image,
+    buffer: vk::BufferMemoryBarrier2<'static>,
+) -> vk::ImageMemoryBarrier2<'static> {
+    vk::ImageMemoryBarrier2::default()
+        .image(image)
+        .subresource_range(whole_image())
+        .old_layout(SHARED_LAYOUT)
+        .new_layout(SHARED_LAYOUT)
+        .src_queue_family_index(buffer.src_queue_family_index)
+        .dst_queue_family_index(buffer.dst_queue_family_index)
+        .src_stage_mask(buffer.src_stage_mask)
+        .src_access_mask(buffer.src_access_mask)
+        .dst_stage_mask(buffer.dst_stage_mask)
+        .dst_access_mask(buffer.dst_access_mask)
+}
+
 fn whole(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default().buffer(buffer).size(vk::WHOLE_SIZE)
 }
@@ -90,6 +170,42 @@ mod tests {
         assert_eq!(acquire.src_stage_mask, READ.stage);
         assert_eq!(acquire.dst_stage_mask, READ.stage);
         assert_eq!(acquire.dst_access_mask, READ.access);
+    }
+
+    /// From `UNDEFINED` only once, before anybody has written; afterwards no transfer changes the layout.
+    #[test]
+    fn what_cuda_wrote_is_never_thrown_away() {
+        let [layout, release] = first_release(vk::Image::null(), 5);
+        assert_eq!((layout.old_layout, layout.new_layout), (vk::ImageLayout::UNDEFINED, SHARED_LAYOUT));
+        assert_eq!(layout.src_queue_family_index, layout.dst_queue_family_index);
+        assert_eq!((release.old_layout, release.new_layout), (SHARED_LAYOUT, SHARED_LAYOUT));
+        assert_eq!(release.dst_queue_family_index, vk::QUEUE_FAMILY_EXTERNAL);
+        for owner in [Owner::External, Owner::Queue] {
+            for barrier in [
+                owner.acquire_image(vk::Image::null(), 5, READ),
+                owner.release_image(vk::Image::null(), 5, READ),
+            ] {
+                assert_eq!((barrier.old_layout, barrier.new_layout), (SHARED_LAYOUT, SHARED_LAYOUT));
+                assert_eq!(barrier.subresource_range.level_count, vk::REMAINING_MIP_LEVELS);
+                assert_eq!(barrier.subresource_range.layer_count, vk::REMAINING_ARRAY_LAYERS);
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_changes_hands_as_a_buffer_does() {
+        let image = Owner::External.acquire_image(vk::Image::null(), 5, READ);
+        let buffer = Owner::External.acquire(vk::Buffer::null(), 5, READ);
+        assert_eq!(image.src_queue_family_index, buffer.src_queue_family_index);
+        assert_eq!(image.dst_queue_family_index, buffer.dst_queue_family_index);
+        assert_eq!(
+            (image.src_stage_mask, image.src_access_mask),
+            (buffer.src_stage_mask, buffer.src_access_mask)
+        );
+        assert_eq!(
+            (image.dst_stage_mask, image.dst_access_mask),
+            (buffer.dst_stage_mask, buffer.dst_access_mask)
+        );
     }
 
     #[test]

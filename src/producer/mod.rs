@@ -12,6 +12,8 @@
 mod compute;
 mod host;
 mod still;
+mod texture_compute;
+mod texture_host;
 
 use std::time::Duration;
 
@@ -23,11 +25,14 @@ use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner};
 use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
 use crate::wave::{Grid, Vertex};
-use crate::{Error, Result};
+use crate::{Error, Result, texture};
 
 pub use compute::ComputeProducer;
 pub use host::HostProducer;
 pub use still::StillProducer;
+pub use texture_compute::TextureComputeProducer;
+pub use texture_host::TextureHostProducer;
+pub(crate) use texture_host::level_regions;
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +85,21 @@ pub const CHECK_READS: Access = Access {
     access: vk::AccessFlags2::SHADER_STORAGE_READ,
 };
 
+/// How the draw reads a slot that is an image: as a sampled image in the fragment shader.
+pub const DRAW_SAMPLES: Access =
+    Access { stage: vk::PipelineStageFlags2::FRAGMENT_SHADER, access: vk::AccessFlags2::SHADER_SAMPLED_READ };
+
+/// A slot of a scene whose slots are images with mip chains.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageSlot {
+    /// The image.
+    pub image: vk::Image,
+    /// A view of all its levels.
+    pub view: vk::ImageView,
+    /// The layout in which the draw finds it.
+    pub layout: vk::ImageLayout,
+}
+
 /// What every slot's buffer may be used for: drawing, checking, being blanked before a checked run, and read-back.
 pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
@@ -94,18 +114,28 @@ pub trait Producer {
     /// Its name for people.
     fn name(&self) -> &'static str;
 
-    /// The slots that the renderer may read, in ring order.
+    /// The slots that the renderer may read, in ring order; none where slots are images.
     fn slots(&self) -> &[vk::Buffer];
+
+    /// The slots of a scene whose slots are images.
+    fn images(&self) -> &[ImageSlot] {
+        &[]
+    }
+
+    /// How many slots there are, of whichever kind.
+    fn slot_count(&self) -> usize {
+        self.slots().len().max(self.images().len())
+    }
 
     /// The slot of a frame.
     fn slot_of(&self, frame: u64) -> usize {
-        (frame % self.slots().len() as u64) as usize
+        (frame % self.slot_count() as u64) as usize
     }
 
     /// How many frames the CPU may have in flight with it.
     fn max_in_flight(&self) -> usize {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.
-        self.slots().len().max(2)
+        self.slot_count().max(2)
     }
 
     /// Fills the frame's slot, or enqueues that. What waits here on the CPU says so in [`Producer::blocked`].
@@ -232,6 +262,38 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
         grid.bytes()
     )
 }
+
+/// Refuses a texture that one slot cannot hold, before anything is allocated.
+///
+/// # Errors
+/// Names the limit.
+pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
+    let info = device.info();
+    let refuse = |limit: u64, name: &str| {
+        Err(Error::Unsupported(format!(
+            "a texture of {}x{} texels is too large for {}: {limit} {name} is the most",
+            size.cols, size.rows, info.name
+        )))
+    };
+    let bytes = info.largest_allocation;
+    if size.cols.max(size.rows) > info.largest_picture {
+        return refuse(u64::from(info.largest_picture), "texels each way (maxImageDimension2D)");
+    }
+    if texture::chain_bytes(size) > bytes {
+        return refuse(bytes, "bytes with its levels (maxMemoryAllocationSize)");
+    }
+    Ok(())
+}
+
+/// What [`Producer::stamp_frames`] answers where slots are images.
+pub(crate) fn no_stamps() -> Error {
+    Error::Unsupported(
+        "a texture carries no frame's number in its texels, so nothing can be verified by it".into(),
+    )
+}
+
+/// The format of a slot that is an image: [`texture::Texel`].
+pub(crate) const TEXTURE_FORMAT: vk::Format = vk::Format::R16G16B16A16_SFLOAT;
 
 #[cfg(test)]
 mod tests {

@@ -2,27 +2,38 @@
 
 use ash::vk;
 
-use super::{ComputeProducer, Frame, FrameSync, Producer};
+use super::{ComputeProducer, Frame, FrameSync, ImageSlot, Producer, TextureComputeProducer};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::vulkan::Device;
 use crate::wave::Grid;
 use crate::{Error, Result};
 
-/// One slot that the compute shader fills in the first frame.
-pub struct StillProducer(ComputeProducer);
+/// One slot that a compute shader fills in the first frame.
+pub struct StillProducer(Box<dyn Producer>);
 
 impl StillProducer {
     /// The slot is ordinary device memory. Works on every Vulkan device.
     pub fn new(device: &Device, grid: Grid) -> Result<Self> {
         let ring = Ring::new(1).unwrap_or_default();
-        Ok(Self(ComputeProducer::new(device, grid, ring)?))
+        Ok(Self(Box::new(ComputeProducer::new(device, grid, ring)?)))
     }
 
     /// The slot is memory that could be shared, which costs a draw nothing if all is well. Works on devices that export
     /// memory.
     pub fn exported(device: &Device, grid: Grid) -> Result<Self> {
-        Ok(Self(ComputeProducer::exported(device, grid)?))
+        Ok(Self(Box::new(ComputeProducer::exported(device, grid)?)))
+    }
+
+    /// The slot is an image of ordinary device memory.
+    pub fn texture(device: &Device, size: Grid) -> Result<Self> {
+        let ring = Ring::new(1).unwrap_or_default();
+        Ok(Self(Box::new(TextureComputeProducer::new(device, size, ring)?)))
+    }
+
+    /// The slot is an image in memory that could be shared.
+    pub fn exported_texture(device: &Device, size: Grid) -> Result<Self> {
+        Ok(Self(Box::new(TextureComputeProducer::exported(device, size)?)))
     }
 }
 
@@ -33,6 +44,10 @@ impl Producer for StillProducer {
 
     fn slots(&self) -> &[vk::Buffer] {
         self.0.slots()
+    }
+
+    fn images(&self) -> &[ImageSlot] {
+        self.0.images()
     }
 
     /// As many as the default ring allows: nothing is ever overwritten.

@@ -20,6 +20,11 @@ impl Default for Camera {
     }
 }
 
+impl Camera {
+    /// Low above a plane, so that it is seen from near the eye to the horizon.
+    pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4 };
+}
+
 /// Vertical field of view.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;

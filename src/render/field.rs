@@ -1,4 +1,5 @@
-//! Draws a slot: background first, then the field as an indexed surface, multisampled, into a picture.
+//! Draws a slot, multisampled, into a picture: the field as an indexed surface, or the plane with its texture; then the
+//! background behind it.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
@@ -7,6 +8,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::targets::{Attachments, DEPTH_FORMAT, Samples};
 use super::{Camera, ColorMap, mesh};
+use crate::producer::ImageSlot;
 use crate::trace::SLICES;
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
@@ -21,13 +23,31 @@ pub struct FieldRendererDesc<'a> {
     /// Frames in flight: each has uniforms of its own.
     pub flights: usize,
     /// The ring's slots.
-    pub slots: &'a [vk::Buffer],
+    pub slots: Slots<'a>,
     /// What a slot holds.
     pub grid: Grid,
     /// The colours.
     pub color_map: ColorMap,
     /// Samples a pixel.
     pub samples: Samples,
+}
+
+/// What a ring's slots are, and so what is drawn.
+#[derive(Clone, Copy, Debug)]
+pub enum Slots<'a> {
+    /// Vertices of a field: `shaders/field.wgsl`.
+    Vertices(&'a [vk::Buffer]),
+    /// Textures of a plane: `shaders/plane.wgsl`.
+    Textures(&'a [ImageSlot]),
+}
+
+impl Slots<'_> {
+    fn count(self) -> usize {
+        match self {
+            Self::Vertices(buffers) => buffers.len(),
+            Self::Textures(images) => images.len(),
+        }
+    }
 }
 
 /// What to draw on.
@@ -63,8 +83,13 @@ pub struct FieldRenderer {
     format: vk::Format,
     samples: Samples,
     grid: Grid,
+    /// A plane is drawn, and not a field.
+    plane: bool,
     device: Device,
 }
+
+/// Vertices of the plane: two triangles.
+const PLANE_VERTICES: u32 = 6;
 
 const PALETTE_TEXELS: u32 = 256;
 
@@ -95,6 +120,7 @@ impl FieldRenderer {
                 label: "colour map",
                 extent: vk::Extent2D { width: PALETTE_TEXELS, height: 1 },
                 format: vk::Format::R8G8B8A8_SRGB,
+                levels: 1,
                 samples: vk::SampleCountFlags::TYPE_1,
                 usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST,
                 aspect: vk::ImageAspectFlags::COLOR,
@@ -111,6 +137,7 @@ impl FieldRenderer {
             format: desc.format,
             samples: desc.samples,
             grid: desc.grid,
+            plane: matches!(desc.slots, Slots::Textures(_)),
             device,
         };
         renderer.set_color_map(queue, desc.color_map)?;
@@ -189,7 +216,7 @@ impl FieldRenderer {
     ///
     /// # Safety
     /// `commands` is recording; the flight's previous frame is done; the slot is readable for
-    /// [`crate::producer::DRAW_READS`]; the picture is of the renderer's format, alive, and its previous contents and
+    /// [`crate::producer::DRAW_READS`] (an image: [`crate::producer::DRAW_SAMPLES`]); the picture is of the renderer's format, alive, and its previous contents and
     /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
     pub unsafe fn record(
         &mut self,
@@ -304,7 +331,9 @@ impl FieldRenderer {
             let slices = if between.is_some() { SLICES } else { 1 };
             for slice in 0..slices {
                 let (first, end) = (part(all, slice, slices), part(all, slice + 1, slices));
-                if first < end {
+                if self.plane && slice == 0 {
+                    vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0);
+                } else if !self.plane && first < end {
                     vk.cmd_draw_indexed(commands, self.index_count, end - first, 0, 0, first);
                 }
                 if let Some(between) = between {
@@ -352,6 +381,8 @@ struct Pipelines {
     /// Uniforms, colour map, sampler; and one slot.
     set_layouts: [vk::DescriptorSetLayout; 2],
     sampler: vk::Sampler,
+    /// Repeats, and goes between the levels of a mip chain.
+    texture_sampler: vk::Sampler,
     pool: vk::DescriptorPool,
     frame_sets: Vec<vk::DescriptorSet>,
     slot_sets: Vec<vk::DescriptorSet>,
@@ -372,21 +403,25 @@ impl Pipelines {
             layout: vk::PipelineLayout::null(),
             set_layouts: [vk::DescriptorSetLayout::null(); 2],
             sampler: vk::Sampler::null(),
+            texture_sampler: vk::Sampler::null(),
             pool: vk::DescriptorPool::null(),
             frame_sets: Vec::new(),
             slot_sets: Vec::new(),
             device: device.clone(),
         };
-        made.make_layouts()?;
+        made.make_layouts(desc.slots)?;
         made.make_sets(desc.slots, uniforms, palette)?;
         let background = include_bytes!(concat!(env!("OUT_DIR"), "/background.spv"));
-        let field = include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"));
+        let field = match desc.slots {
+            Slots::Vertices(_) => &include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"))[..],
+            Slots::Textures(_) => &include_bytes!(concat!(env!("OUT_DIR"), "/plane.spv"))[..],
+        };
         made.background = made.make_pipeline(background, desc, vk::CompareOp::GREATER_OR_EQUAL)?;
         made.field = made.make_pipeline(field, desc, vk::CompareOp::GREATER)?;
         Ok(made)
     }
 
-    fn make_layouts(&mut self) -> Result<()> {
+    fn make_layouts(&mut self, slots: Slots<'_>) -> Result<()> {
         let device = &self.device;
         let vk = device.raw();
         let binding = |index, kind, stages| {
@@ -402,8 +437,16 @@ impl Pipelines {
             binding(1, vk::DescriptorType::SAMPLED_IMAGE, fragment),
             binding(2, vk::DescriptorType::SAMPLER, fragment),
         ];
-        let slot = [binding(0, vk::DescriptorType::STORAGE_BUFFER, vertex)];
-        for (made, bindings) in self.set_layouts.iter_mut().zip([&frame[..], &slot[..]]) {
+        let vertices = [binding(0, vk::DescriptorType::STORAGE_BUFFER, vertex)];
+        let texture = [
+            binding(0, vk::DescriptorType::SAMPLED_IMAGE, fragment),
+            binding(1, vk::DescriptorType::SAMPLER, fragment),
+        ];
+        let slot = match slots {
+            Slots::Vertices(_) => &vertices[..],
+            Slots::Textures(_) => &texture[..],
+        };
+        for (made, bindings) in self.set_layouts.iter_mut().zip([&frame[..], slot]) {
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(bindings);
             // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
             *made = unsafe { vk.create_descriptor_set_layout(&info, None) }
@@ -420,18 +463,28 @@ impl Pipelines {
             .address_mode_v(vk::SamplerAddressMode::CLAMP_TO_EDGE);
         // SAFETY: as above.
         self.sampler = unsafe { vk.create_sampler(&info, None) }.map_err(device.failed("vkCreateSampler"))?;
+        let info = vk::SamplerCreateInfo::default()
+            .mag_filter(vk::Filter::LINEAR)
+            .min_filter(vk::Filter::LINEAR)
+            .mipmap_mode(vk::SamplerMipmapMode::LINEAR)
+            .max_lod(vk::LOD_CLAMP_NONE)
+            .address_mode_u(vk::SamplerAddressMode::REPEAT)
+            .address_mode_v(vk::SamplerAddressMode::REPEAT);
+        // SAFETY: as above.
+        self.texture_sampler =
+            unsafe { vk.create_sampler(&info, None) }.map_err(device.failed("vkCreateSampler"))?;
         Ok(())
     }
 
-    fn make_sets(&mut self, slots: &[vk::Buffer], uniforms: &[Buffer], palette: &Image) -> Result<()> {
+    fn make_sets(&mut self, slots: Slots<'_>, uniforms: &[Buffer], palette: &Image) -> Result<()> {
         let device = &self.device;
         let vk = device.raw();
-        let (frames, slot_count) = (uniforms.len() as u32, slots.len() as u32);
+        let (frames, slot_count) = (uniforms.len() as u32, slots.count() as u32);
         let size = |kind, count| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count);
         let sizes = [
             size(vk::DescriptorType::UNIFORM_BUFFER, frames),
-            size(vk::DescriptorType::SAMPLED_IMAGE, frames),
-            size(vk::DescriptorType::SAMPLER, frames),
+            size(vk::DescriptorType::SAMPLED_IMAGE, frames + slot_count),
+            size(vk::DescriptorType::SAMPLER, frames + slot_count),
             size(vk::DescriptorType::STORAGE_BUFFER, slot_count),
         ];
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(frames + slot_count).pool_sizes(&sizes);
@@ -446,7 +499,7 @@ impl Pipelines {
             unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
         };
         self.frame_sets = allocate(self.set_layouts[0], uniforms.len())?;
-        self.slot_sets = allocate(self.set_layouts[1], slots.len())?;
+        self.slot_sets = allocate(self.set_layouts[1], slots.count())?;
 
         let whole = |buffer| [vk::DescriptorBufferInfo::default().buffer(buffer).range(vk::WHOLE_SIZE)];
         let image = [vk::DescriptorImageInfo::default()
@@ -466,14 +519,37 @@ impl Pipelines {
             // SAFETY: as above; no set is in use yet.
             unsafe { vk.update_descriptor_sets(&writes, &[]) };
         }
-        for (&set, &slot) in self.slot_sets.iter().zip(slots) {
-            let buffer = whole(slot);
-            let write = [vk::WriteDescriptorSet::default()
-                .dst_set(set)
-                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                .buffer_info(&buffer)];
-            // SAFETY: as above.
-            unsafe { vk.update_descriptor_sets(&write, &[]) };
+        match slots {
+            Slots::Vertices(buffers) => {
+                for (&set, &slot) in self.slot_sets.iter().zip(buffers) {
+                    let buffer = whole(slot);
+                    let write = [vk::WriteDescriptorSet::default()
+                        .dst_set(set)
+                        .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                        .buffer_info(&buffer)];
+                    // SAFETY: as above.
+                    unsafe { vk.update_descriptor_sets(&write, &[]) };
+                }
+            }
+            Slots::Textures(images) => {
+                let sampler = [vk::DescriptorImageInfo::default().sampler(self.texture_sampler)];
+                for (&set, slot) in self.slot_sets.iter().zip(images) {
+                    let image =
+                        [vk::DescriptorImageInfo::default().image_view(slot.view).image_layout(slot.layout)];
+                    let write = |index, kind| {
+                        vk::WriteDescriptorSet::default()
+                            .dst_set(set)
+                            .dst_binding(index)
+                            .descriptor_type(kind)
+                    };
+                    let writes = [
+                        write(0, vk::DescriptorType::SAMPLED_IMAGE).image_info(&image),
+                        write(1, vk::DescriptorType::SAMPLER).image_info(&sampler),
+                    ];
+                    // SAFETY: as above.
+                    unsafe { vk.update_descriptor_sets(&writes, &[]) };
+                }
+            }
         }
         Ok(())
     }
@@ -551,6 +627,7 @@ impl Drop for Pipelines {
             vk.destroy_pipeline(self.field, None);
             vk.destroy_pipeline_layout(self.layout, None);
             vk.destroy_sampler(self.sampler, None);
+            vk.destroy_sampler(self.texture_sampler, None);
             for layout in self.set_layouts {
                 vk.destroy_descriptor_set_layout(layout, None);
             }

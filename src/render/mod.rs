@@ -1,4 +1,4 @@
-//! The picture: a field of vertices as a lit surface.
+//! The picture: a field of vertices as a lit surface, or a plane with a texture.
 
 mod camera;
 mod field;
@@ -7,7 +7,7 @@ mod palette;
 mod targets;
 
 pub use camera::Camera;
-pub use field::{FieldRenderer, FieldRendererDesc, Picture};
+pub use field::{FieldRenderer, FieldRendererDesc, Picture, Slots};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use palette::ColorMap;
 pub use targets::{OffscreenTarget, Samples};

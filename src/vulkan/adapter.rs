@@ -43,6 +43,8 @@ pub struct AdapterInfo {
     pub compute_family: Option<u32>,
     /// The most bytes that one buffer, bound whole as a storage buffer, may have, and which limit says so.
     pub largest_buffer: (u64, &'static str),
+    /// The most bytes of one allocation (`maxMemoryAllocationSize`).
+    pub largest_allocation: u64,
     /// How it launches CUDA kernels from a command buffer, if it does.
     pub inline: Option<InlineSupport>,
     /// Nanoseconds of one step of a timestamp; `None` where the queue keeps no time.
@@ -230,6 +232,7 @@ impl AdapterInfo {
                 .map(|index| index as u32),
             missing_features,
             queue_family,
+            largest_allocation: maintenance3.max_memory_allocation_size,
             largest_buffer,
             largest_picture: base.limits.max_image_dimension2_d.min(base.limits.max_framebuffer_width),
             name,

@@ -1,5 +1,7 @@
 //! A two-dimensional image with its view, in memory from gpu-allocator.
 
+use std::ops::Range;
+
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
@@ -16,6 +18,8 @@ pub struct ImageDesc {
     pub extent: vk::Extent2D,
     /// The pixel format.
     pub format: vk::Format,
+    /// Levels of its mip chain; 1 for none.
+    pub levels: u32,
     /// Samples a pixel.
     pub samples: vk::SampleCountFlags,
     /// What the GPU does with it.
@@ -40,7 +44,7 @@ impl Image {
             .image_type(vk::ImageType::TYPE_2D)
             .format(desc.format)
             .extent(vk::Extent3D { width: desc.extent.width, height: desc.extent.height, depth: 1 })
-            .mip_levels(1)
+            .mip_levels(desc.levels)
             .array_layers(1)
             .samples(desc.samples)
             .tiling(vk::ImageTiling::OPTIMAL)
@@ -74,7 +78,7 @@ impl Image {
         // SAFETY: the memory was allocated for this image's requirements and is bound once.
         unsafe { device.raw().bind_image_memory(raw, allocation.memory(), allocation.offset()) }
             .map_err(device.failed("vkBindImageMemory"))?;
-        image.view = create_view(device, raw, desc.format, desc.aspect)?;
+        image.view = create_view(device, raw, desc.format, desc.aspect, 0..desc.levels)?;
         Ok(image)
     }
 
@@ -88,25 +92,35 @@ impl Image {
         self.view
     }
 
+    /// Levels of its mip chain.
+    pub fn levels(&self) -> u32 {
+        self.desc.levels
+    }
+
     /// Width and height in pixels.
     pub fn extent(&self) -> vk::Extent2D {
         self.desc.extent
     }
 }
 
-/// A view of mip level 0, layer 0.
-pub(super) fn create_view(
+/// A view of some mip levels of layer 0.
+pub(crate) fn create_view(
     device: &Device,
     image: vk::Image,
     format: vk::Format,
     aspect: vk::ImageAspectFlags,
+    levels: Range<u32>,
 ) -> Result<vk::ImageView> {
     let info = vk::ImageViewCreateInfo::default()
         .image(image)
         .view_type(vk::ImageViewType::TYPE_2D)
         .format(format)
         .subresource_range(
-            vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
+            vk::ImageSubresourceRange::default()
+                .aspect_mask(aspect)
+                .base_mip_level(levels.start)
+                .level_count(levels.end - levels.start)
+                .layer_count(1),
         );
     // SAFETY: a live device; the image has this format and aspect.
     unsafe { device.raw().create_image_view(&info, None) }.map_err(device.failed("vkCreateImageView"))

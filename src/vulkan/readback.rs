@@ -3,9 +3,9 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, image_barrier};
+use super::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, image_barrier, pipeline_barrier};
 use crate::Result;
-use crate::interop::ownership::{Access, Owner};
+use crate::interop::ownership::{Access, Owner, whole_image};
 
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///
@@ -62,6 +62,46 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
                 cmd,
                 &vk::DependencyInfo::default().buffer_memory_barriers(&[to_host(&staging)]),
             );
+        }
+    })?;
+    Ok(staging.bytes().unwrap_or_default().to_vec())
+}
+
+/// Copies levels of a shared or sampled image to the CPU, as `regions` say into `size` bytes. Waits for the queue to be
+/// idle.
+///
+/// `owner` is who owns the image now, in the layout beside it; both are so afterwards too. CUDA, if it is the owner, must be
+/// idle.
+pub(crate) fn read_image_levels(
+    queue: &mut Queue,
+    (image, layout): (vk::Image, vk::ImageLayout),
+    regions: &[vk::BufferImageCopy],
+    size: u64,
+    owner: Owner,
+) -> Result<Vec<u8>> {
+    let device = queue.device().clone();
+    let staging = staging(&device, "texture read-back", size)?;
+    let access =
+        Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
+    let scope = (access.stage, access.access);
+    let family = queue.family();
+    one_shot(queue, |cmd| {
+        let vk = device.raw();
+        let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let transition = |from, to| {
+            image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
+                .subresource_range(whole_image())
+        };
+        // The transfer of ownership changes no layout: see `interop::ownership`.
+        let acquire = owner.acquire_image(image, family, access).old_layout(layout).new_layout(layout);
+        let release = owner.release_image(image, family, access).old_layout(layout).new_layout(layout);
+        // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
+        unsafe {
+            pipeline_barrier(&device, cmd, &[], &[acquire]);
+            pipeline_barrier(&device, cmd, &[], &[transition(layout, copied)]);
+            vk.cmd_copy_image_to_buffer(cmd, image, copied, staging.raw(), regions);
+            pipeline_barrier(&device, cmd, &[to_host(&staging)], &[transition(copied, layout)]);
+            pipeline_barrier(&device, cmd, &[], &[release]);
         }
     })?;
     Ok(staging.bytes().unwrap_or_default().to_vec())

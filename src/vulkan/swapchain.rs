@@ -231,7 +231,7 @@ impl Swapchain {
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
             .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
         for image in images {
-            let view = create_view(&device, image, self.format.format, vk::ImageAspectFlags::COLOR)?;
+            let view = create_view(&device, image, self.format.format, vk::ImageAspectFlags::COLOR, 0..1)?;
             self.images.push(Target { image, view, rendered: vk::Semaphore::null() });
             // SAFETY: a live device.
             let rendered =

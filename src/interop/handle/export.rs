@@ -86,7 +86,14 @@ impl MemoryExport {
     /// A device that exports none, or that was made without `interop`.
     pub(crate) fn new(device: &Device) -> Result<Self> {
         let info = device.info();
-        let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
+        Self::of(device, info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?)
+    }
+
+    /// For a type that the driver grants to what is to be exported.
+    ///
+    /// # Errors
+    /// A device that was made without `interop`.
+    pub(crate) fn of(device: &Device, kind: ExportType) -> Result<Self> {
         device.memory_handles()?;
         Ok(Self {
             kind,

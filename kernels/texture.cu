@@ -1,0 +1,115 @@
+// The animated texture of `--scene texture`: four half floats a texel, height, two slopes and contour lines. src/texture.rs
+// says what they are.
+//
+// A kernel of your own for --scene texture takes the place of `paint` and has its signature. The levels below are made
+// from what it wrote, by `reduce`.
+//
+//   surface  a surface object of the level: 8 bytes a texel, R16G16B16A16 half floats
+//   width, height  of the level
+//   frame    counts up by one a launch
+//   time     seconds since the start
+
+constexpr float TAU = 6.2831853f;
+
+// Seconds after which the texture repeats.
+constexpr double LOOP = 20.0;
+
+// What slopes are scaled by.
+constexpr float SLOPE = 0.06f;
+// Contour lines from the middle height to the top.
+constexpr float LINES = 7.0f;
+// The flattest slope, in lines a texel, for which a line keeps its width.
+constexpr float FLAT = 0.004f;
+
+// The sine of an angle given in turns. __sinf is quick, and accurate only near
+// zero, so whole turns are taken off first.
+static __device__ float sine(float turns)
+{
+    return __sinf(TAU * (turns - rintf(turns)));
+}
+
+static __device__ unsigned short to_half(float a)
+{
+    unsigned short half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(a));
+    return half;
+}
+
+static __device__ float to_float(unsigned short half)
+{
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// A surface counts x in bytes. Beyond the surface nothing is written (.zero).
+static __device__ void store(unsigned long long surface, unsigned x, unsigned y, float4 texel)
+{
+    asm volatile("sust.b.2d.v4.b16.zero [%0, {%1, %2}], {%3, %4, %5, %6};"
+                 :: "l"(surface), "r"(8 * x), "r"(y), "h"(to_half(texel.x)), "h"(to_half(texel.y)),
+                    "h"(to_half(texel.z)), "h"(to_half(texel.w)) : "memory");
+}
+
+static __device__ float4 load(unsigned long long surface, unsigned x, unsigned y)
+{
+    unsigned short a, b, c, d;
+    asm volatile("suld.b.2d.v4.b16.zero {%0, %1, %2, %3}, [%4, {%5, %6}];"
+                 : "=h"(a), "=h"(b), "=h"(c), "=h"(d) : "l"(surface), "r"(8 * x), "r"(y) : "memory");
+    return make_float4(to_float(a), to_float(b), to_float(c), to_float(d));
+}
+
+// Adds one wave: `waves_u` and `waves_v` whole waves across and along, so that the texture tiles.
+static __device__ void add(float4 &sum, float weight, float waves_u, float waves_v, float angle)
+{
+    sum.x += weight * sine(angle);
+    float slope = TAU * weight * sine(angle + 0.25f);
+    sum.y += slope * waves_u;
+    sum.z += slope * waves_v;
+}
+
+extern "C" __global__ void paint(unsigned long long surface, unsigned width, unsigned height,
+                                 unsigned long long frame, double time)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned x = i % width, y = i / width;
+    if (y >= height)
+        return;
+
+    // In double because a float of the time itself would lose a bit each time it doubles.
+    double loops = time * (1.0 / LOOP);
+    float turn = (float)(loops - floor(loops));
+    float u = __fdividef(x + 0.5f, (float)width), v = __fdividef(y + 0.5f, (float)height);
+
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    add(sum, 0.40f,  2.0f,  1.0f, 2.0f * u + v - 3.0f * turn);
+    add(sum, 0.28f, -1.0f,  3.0f, 3.0f * v - u - 4.0f * turn);
+    add(sum, 0.18f,  5.0f,  2.0f, 5.0f * u + 2.0f * v - 7.0f * turn);
+    add(sum, 0.14f,  3.0f, -4.0f, 3.0f * u - 4.0f * v + 5.0f * turn);
+
+    // How many lines lie in a texel's width, and how far the next is, in texels.
+    float steep_u = __fdividef(LINES * sum.y, (float)width), steep_v = __fdividef(LINES * sum.z, (float)height);
+    float steep = sqrtf(steep_u * steep_u + steep_v * steep_v);
+    steep = steep > FLAT ? steep : FLAT;
+    float lines = LINES * sum.x, off = lines - rintf(lines);
+    float line = 1.5f - __fdividef(off < 0.0f ? -off : off, steep);
+    line = line < 0.0f ? 0.0f : line > 1.0f ? 1.0f : line;
+
+    store(surface, x, y, make_float4(0.5f + 0.5f * sum.x, SLOPE * sum.y, SLOPE * sum.z, line));
+}
+
+// One level from the one above: the mean of four texels.
+extern "C" __global__ void reduce(unsigned long long from, unsigned long long to, unsigned from_width,
+                                  unsigned from_height, unsigned width, unsigned height)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned x = i % width, y = i / width;
+    if (y >= height)
+        return;
+    // A level of one row or column has no second.
+    unsigned right = 2 * x + 1 < from_width ? 2 * x + 1 : 2 * x;
+    unsigned below = 2 * y + 1 < from_height ? 2 * y + 1 : 2 * y;
+    float4 a = load(from, 2 * x, 2 * y), b = load(from, right, 2 * y);
+    float4 c = load(from, 2 * x, below), d = load(from, right, below);
+    store(to, x, y, make_float4(0.25f * (a.x + b.x + c.x + d.x), 0.25f * (a.y + b.y + c.y + d.y),
+                                0.25f * (a.z + b.z + c.z + d.z), 0.25f * (a.w + b.w + c.w + d.w)));
+}

@@ -1,0 +1,60 @@
+// kernels/texture.cu as Vulkan compute shaders, for machines without CUDA. One invocation a texel; src/texture.rs says what
+// a texel is.
+
+struct Parameters {
+    // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
+    turn: f32,
+}
+
+var<immediate> parameters: Parameters;
+// The level above; `paint` does not read it.
+@group(0) @binding(0) var above: texture_2d<f32>;
+@group(0) @binding(1) var target_level: texture_storage_2d<rgba16float, write>;
+
+const TAU: f32 = 6.2831853;
+const SLOPE: f32 = 0.06;
+const LINES: f32 = 7.0;
+const FLAT: f32 = 0.004;
+
+// The sine of an angle in whole turns. A GPU's sin is accurate near zero only, so whole turns are taken off first.
+fn sine(turns: f32) -> f32 {
+    return sin(TAU * (turns - round(turns)));
+}
+
+// Height and slopes of one wave.
+fn wave(weight: f32, waves: vec2f, angle: f32) -> vec3f {
+    return vec3f(weight * sine(angle), TAU * weight * sine(angle + 0.25) * waves);
+}
+
+@compute @workgroup_size(8, 8)
+fn paint(@builtin(global_invocation_id) at: vec3u) {
+    let size = textureDimensions(target_level);
+    if any(at.xy >= size) {
+        return;
+    }
+    let uv = (vec2f(at.xy) + 0.5) / vec2f(size);
+    let turn = parameters.turn;
+    let sum = wave(0.40, vec2f(2.0, 1.0), 2.0 * uv.x + uv.y - 3.0 * turn)
+            + wave(0.28, vec2f(-1.0, 3.0), 3.0 * uv.y - uv.x - 4.0 * turn)
+            + wave(0.18, vec2f(5.0, 2.0), 5.0 * uv.x + 2.0 * uv.y - 7.0 * turn)
+            + wave(0.14, vec2f(3.0, -4.0), 3.0 * uv.x - 4.0 * uv.y + 5.0 * turn);
+    // How many lines lie in a texel's width, and how far the next is, in texels.
+    let steep = max(length(LINES * sum.yz / vec2f(size)), FLAT);
+    let lines = LINES * sum.x;
+    let line = clamp(1.5 - abs(lines - round(lines)) / steep, 0.0, 1.0);
+    textureStore(target_level, at.xy, vec4f(0.5 + 0.5 * sum.x, SLOPE * sum.yz, line));
+}
+
+@compute @workgroup_size(8, 8)
+fn reduce(@builtin(global_invocation_id) at: vec3u) {
+    if any(at.xy >= textureDimensions(target_level)) {
+        return;
+    }
+    let last = textureDimensions(above) - vec2u(1);
+    let near = 2 * at.xy;
+    // A level of one row or column has no second.
+    let far = min(near + vec2u(1), last);
+    let sum = textureLoad(above, near, 0) + textureLoad(above, vec2u(far.x, near.y), 0)
+            + textureLoad(above, vec2u(near.x, far.y), 0) + textureLoad(above, far, 0);
+    textureStore(target_level, at.xy, 0.25 * sum);
+}

@@ -1,0 +1,92 @@
+//! What is shown, and who makes it.
+
+use super::{Choice, Config, ProducerKind};
+use crate::Result;
+use crate::cuda::{Context, KernelSource};
+use crate::handoff::{Handoff, TextureHandoff};
+use crate::producer::{Producer, StillProducer, TextureComputeProducer, TextureHostProducer};
+use crate::render::{Camera, Slots};
+use crate::texture;
+use crate::vulkan::Queue;
+use crate::wave::Grid;
+
+/// What a run shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Scene {
+    /// A field of vertices: slots are buffers.
+    #[default]
+    Field,
+    /// A plane with an animated texture and its mip chain: slots are images.
+    Texture,
+}
+
+impl Scene {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Field => "field",
+            Self::Texture => "texture",
+        }
+    }
+
+    /// Bytes that are written for a frame of this size.
+    pub fn frame_bytes(self, size: Grid) -> u64 {
+        match self {
+            Self::Field => size.bytes(),
+            Self::Texture => texture::chain_bytes(size),
+        }
+    }
+
+    /// Where it is seen from at first.
+    pub fn camera(self) -> Camera {
+        match self {
+            Self::Field => Camera::default(),
+            Self::Texture => Camera::ABOVE_A_PLANE,
+        }
+    }
+
+    /// What the renderer reads of a producer.
+    pub(super) fn slots(self, producer: &dyn Producer) -> Slots<'_> {
+        match self {
+            Self::Field => Slots::Vertices(producer.slots()),
+            Self::Texture => Slots::Textures(producer.images()),
+        }
+    }
+}
+
+/// The producer of `--scene texture` that `config` asks for.
+pub(super) fn texture_producer(
+    queue: &mut Queue,
+    choice: &Choice,
+    config: &Config,
+) -> Result<Box<dyn Producer>> {
+    let device = queue.device().clone();
+    let (size, ring) = (config.grid, config.ring);
+    Ok(match (config.producer, &choice.cuda) {
+        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
+            let context = Context::new(*driver, info)?;
+            let built_in = KernelSource::built_in_texture();
+            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            let handoff = match config.handoff {
+                Handoff::Inline => {
+                    crate::note!(
+                        "note: --handoff inline has buffers only; --scene texture falls back to timeline"
+                    );
+                    Handoff::Timeline
+                }
+                handoff => handoff,
+            };
+            let order = (handoff, config.timeout);
+            Box::new(TextureHandoff::new(queue, &context, kernel, size, ring, order)?)
+        }
+        (ProducerKind::Cuda, None) => {
+            return Err(crate::Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
+        }
+        (ProducerKind::Auto | ProducerKind::Compute, _) => {
+            Box::new(TextureComputeProducer::new(&device, size, ring)?)
+        }
+        (ProducerKind::Still, _) => Box::new(StillProducer::texture(&device, size)?),
+        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported_texture(&device, size)?),
+        (ProducerKind::Host, _) => Box::new(TextureHostProducer::new(&device, size, ring)?),
+    })
+}

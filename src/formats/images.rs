@@ -1,0 +1,188 @@
+//! One image through CUDA and back, level by level.
+
+use std::sync::Arc;
+
+use super::kernels::{ImageKernels, LevelTexels};
+use super::list::Case;
+use super::pattern;
+use super::record::{Level, Outcome};
+use super::transfer;
+use crate::cuda::{Array, Context, DeviceMemory, TextureDesc};
+use crate::interop::layout::{self, Needs, Range};
+use crate::interop::{ExportedImage, MappedImage, Shape};
+use crate::vulkan::Queue;
+use crate::{Error, Result};
+
+/// What became of an image: of its mapping, and of each level.
+pub(super) struct Tried {
+    pub(super) map: Outcome,
+    pub(super) levels: Vec<Level>,
+}
+
+/// Tries everything with one image.
+///
+/// # Errors
+/// Whatever is no answer to the question: Vulkan's own failures, memory that ran out, a kernel that faulted.
+pub(super) fn check(
+    queue: &mut Queue,
+    context: &Arc<Context>,
+    kernels: &ImageKernels,
+    case: &Case,
+    seed: u64,
+) -> Result<Tried> {
+    let exported = Arc::new(ExportedImage::new(queue.device(), &case.request)?);
+    transfer::hand_over(queue, &exported)?;
+    let mapped = match MappedImage::import(context, &exported) {
+        Ok(mapped) => mapped,
+        Err(error) => return Ok(Tried { map: refused(context, error)?, levels: Vec::new() }),
+    };
+    let shape = case.request.shape;
+    let (ranges, size) = places(shape, case)?;
+    // Different bytes each way, so that what was there before cannot pass for what was written.
+    let (there, back) = (fill(case, &ranges, size, 2 * seed), fill(case, &ranges, size, 2 * seed + 1));
+    let texels = DeviceMemory::new(context, size)?;
+    let largest = level_texels(case, shape, 0).texels() as u64;
+    let scratch = DeviceMemory::new(context, largest * 16)?;
+
+    // There: CUDA writes, Vulkan reads.
+    texels.write(kernels.stream(), &there)?;
+    let mut written = Vec::new();
+    for (level, range) in ranges.iter().enumerate() {
+        let this = level_texels(case, shape, level as u32);
+        let wrote = mapped.level(level as u32).and_then(|array| {
+            let surface = array.surface()?;
+            kernels.write(&surface, &this, &texels, range.offset)
+        });
+        written.push(wrote.map_err(|error| refused(context, error)));
+    }
+    let got = transfer::read_image(queue, &exported, &ranges, size)?;
+
+    // And back: Vulkan writes, CUDA reads.
+    transfer::write_image(queue, &exported, &ranges, &back)?;
+    let mut levels = Vec::new();
+    for ((level, range), written) in ranges.iter().enumerate().zip(written) {
+        let this = level_texels(case, shape, level as u32);
+        let of = |bytes: &[u8]| bytes[range.offset as usize..(range.offset + range.size) as usize].to_vec();
+        let texel = case.format.bytes() as usize;
+        let surface_write = match written {
+            Ok(()) => outcome(pattern::compare_bytes(&of(&there), &of(&got), texel)),
+            Err(refused) => refused?,
+        };
+        let want = of(&back);
+        let array = match mapped.level(level as u32) {
+            Ok(array) => array,
+            Err(error) => {
+                let refused = refused(context, error)?;
+                levels.push(Level {
+                    surface_write,
+                    surface_read: refused.clone(),
+                    texture: refused,
+                    filtered: None,
+                });
+                continue;
+            }
+        };
+        let read = read_surface(kernels, &array, &this, &texels, range);
+        let surface_read = match read {
+            Ok(got) => outcome(pattern::compare_bytes(&want, &got, texel)),
+            Err(error) => refused(context, error)?,
+        };
+        let sample = |linear| -> Result<Outcome> {
+            let how = TextureDesc {
+                linear,
+                as_integer: !this.format.filters(),
+                normalized_coordinates: this.view.is_cube(),
+            };
+            let sampled =
+                array.texture(how).and_then(|texture| kernels.sample(&texture, &this, linear, &scratch));
+            match sampled {
+                Ok(got) if linear => {
+                    Ok(outcome(pattern::compare_filtered(this.format, this.view, &want, this.size, &got)))
+                }
+                Ok(got) => Ok(outcome(pattern::compare_read(this.format, &want, this.size, &got))),
+                Err(error) => refused(context, error),
+            }
+        };
+        let texture = sample(false)?;
+        let filtered = this.format.filters().then(|| sample(true)).transpose()?;
+        levels.push(Level { surface_write, surface_read, texture, filtered });
+    }
+    Ok(Tried { map: Outcome::Passed, levels })
+}
+
+fn read_surface(
+    kernels: &ImageKernels,
+    array: &Array,
+    level: &LevelTexels,
+    texels: &DeviceMemory,
+    range: &Range,
+) -> Result<Vec<u8>> {
+    let surface = array.surface()?;
+    let end = (range.offset + range.size) as usize;
+    // Zeros first: what was left there must not pass for what is read.
+    let mut bytes = vec![0; end];
+    texels.write(kernels.stream(), &bytes)?;
+    kernels.read(&surface, level, texels, range.offset)?;
+    texels.read(kernels.stream(), &mut bytes)?;
+    Ok(bytes.split_off(range.offset as usize))
+}
+
+fn level_texels(case: &Case, shape: Shape, level: u32) -> LevelTexels {
+    LevelTexels { view: shape.view(), format: case.format, size: shape.level_texels(level) }
+}
+
+/// Where each level's texels lie in a buffer; aligned as `VkBufferImageCopy::bufferOffset` wants it, and more.
+fn places(shape: Shape, case: &Case) -> Result<(Vec<Range>, u64)> {
+    let bytes = u64::from(case.format.bytes());
+    let needs: Vec<_> = (0..shape.levels())
+        .map(|level| Needs {
+            size: level_texels(case, shape, level).texels() as u64 * bytes,
+            alignment: bytes.max(4),
+        })
+        .collect();
+    Ok(layout::pack(&needs)?)
+}
+
+fn fill(case: &Case, ranges: &[Range], size: u64, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; size as usize];
+    for (level, range) in ranges.iter().enumerate() {
+        let texels = (range.size / u64::from(case.format.bytes())) as usize;
+        let noise = pattern::noise(case.format, texels, seed * 100 + level as u64);
+        bytes[range.offset as usize..][..noise.len()].copy_from_slice(&noise);
+    }
+    bytes
+}
+
+fn outcome(compared: Result<(), String>) -> Outcome {
+    compared.map_or_else(Outcome::Failed, |()| Outcome::Passed)
+}
+
+/// A driver's "no" is an answer; a fault, after which nothing works any more, is an error.
+pub(super) fn refused(context: &Context, error: Error) -> Result<Outcome> {
+    match &error {
+        Error::Cuda { code, .. } if *code == OUT_OF_MEMORY || context.faulted() => Err(error),
+        Error::Cuda { .. } => Ok(Outcome::Refused(error.to_string())),
+        _ => Err(error),
+    }
+}
+
+const OUT_OF_MEMORY: u32 = 2;
+
+/// Vulkan's half alone: writes and reads back through the barriers of the hand-over, with nobody on the other side.
+pub(super) fn check_vulkan(queue: &mut Queue, case: &Case, seed: u64) -> Result<Outcome> {
+    let exported = ExportedImage::new(queue.device(), &case.request)?;
+    transfer::hand_over(queue, &exported)?;
+    let shape = case.request.shape;
+    let (ranges, size) = places(shape, case)?;
+    let bytes = fill(case, &ranges, size, seed);
+    transfer::write_image(queue, &exported, &ranges, &bytes)?;
+    let got = transfer::read_image(queue, &exported, &ranges, size)?;
+    for range in &ranges {
+        let of = |bytes: &[u8]| bytes[range.offset as usize..(range.offset + range.size) as usize].to_vec();
+        let compared = pattern::compare_bytes(&of(&bytes), &of(&got), case.format.bytes() as usize);
+        if let Err(words) = compared {
+            return Ok(Outcome::Failed(words));
+        }
+    }
+    Ok(Outcome::Passed)
+}

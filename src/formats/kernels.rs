@@ -1,0 +1,149 @@
+//! `kernels/image.cu` from this side.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::cuda::{BLOCK, Context, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
+use crate::interop::{ArrayFormat, Numeric, ViewType};
+
+use super::pattern::Dimensions;
+
+/// The three kernels and a stream for them.
+pub(super) struct ImageKernels {
+    // The stream goes before what it runs.
+    stream: Stream,
+    write: Kernel,
+    read: Kernel,
+    sample: Kernel,
+}
+
+impl ImageKernels {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
+        let load = |entry| Kernel::load(context, &KernelSource::image(entry));
+        Ok(Self {
+            stream: Stream::new(context)?,
+            write: load("surface_write")?,
+            read: load("surface_read")?,
+            sample: load("texture_read")?,
+        })
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Copies texels from `offset` in `texels` to the surface, and waits.
+    pub(super) fn write(
+        &self,
+        surface: &Surface,
+        level: &LevelTexels,
+        texels: &DeviceMemory,
+        offset: u64,
+    ) -> Result<()> {
+        self.copy(&self.write, surface, level, texels, offset)
+    }
+
+    /// Copies texels from the surface to `offset` in `texels`, and waits.
+    pub(super) fn read(
+        &self,
+        surface: &Surface,
+        level: &LevelTexels,
+        texels: &DeviceMemory,
+        offset: u64,
+    ) -> Result<()> {
+        self.copy(&self.read, surface, level, texels, offset)
+    }
+
+    fn copy(
+        &self,
+        kernel: &Kernel,
+        surface: &Surface,
+        level: &LevelTexels,
+        texels: &DeviceMemory,
+        offset: u64,
+    ) -> Result<()> {
+        let (mut surface, mut pointer) = (surface.raw(), texels.pointer() + offset);
+        let mut view = view_code(level.view);
+        let [mut width, mut height, mut depth] = level.size;
+        let mut bytes = level.format.bytes();
+        let mut arguments: [*mut c_void; 7] = [
+            (&raw mut surface).cast(),
+            (&raw mut pointer).cast(),
+            (&raw mut view).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+            (&raw mut depth).cast(),
+            (&raw mut bytes).cast(),
+        ];
+        // SAFETY: the types of `kernels/image.cu`; surface and memory are as large as the level (the callers' affair in
+        // this module) and live until the wait below.
+        unsafe { kernel.launch_with(&self.stream, level.blocks(), BLOCK, &mut arguments) }?;
+        self.stream.synchronize()
+    }
+
+    /// Reads every texel of the texture, four channels of 32 bits each, and waits. `scratch` has 16 bytes a texel.
+    pub(super) fn sample(
+        &self,
+        texture: &Texture,
+        level: &LevelTexels,
+        between: bool,
+        scratch: &DeviceMemory,
+    ) -> Result<Vec<u32>> {
+        let (mut texture, mut pointer) = (texture.raw(), scratch.pointer());
+        let mut view = view_code(level.view);
+        let [mut width, mut height, mut depth] = level.size;
+        let mut kind: u32 = match level.format.numeric {
+            Numeric::Uint => 1,
+            Numeric::Sint => 2,
+            Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => 0,
+        };
+        let mut between = u32::from(between);
+        let mut arguments: [*mut c_void; 8] = [
+            (&raw mut texture).cast(),
+            (&raw mut pointer).cast(),
+            (&raw mut view).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+            (&raw mut depth).cast(),
+            (&raw mut kind).cast(),
+            (&raw mut between).cast(),
+        ];
+        // SAFETY: as in `copy`.
+        unsafe { self.sample.launch_with(&self.stream, level.blocks(), BLOCK, &mut arguments) }?;
+        let mut got = vec![0u32; level.texels() * 4];
+        scratch.read(&self.stream, bytemuck::cast_slice_mut(&mut got))?;
+        Ok(got)
+    }
+}
+
+/// What a kernel must know of a level.
+#[derive(Clone, Copy)]
+pub(super) struct LevelTexels {
+    pub(super) view: ViewType,
+    pub(super) format: ArrayFormat,
+    pub(super) size: Dimensions,
+}
+
+impl LevelTexels {
+    pub(super) fn texels(&self) -> usize {
+        self.size.iter().map(|&size| size as usize).product()
+    }
+
+    fn blocks(&self) -> u32 {
+        (self.texels() as u64).div_ceil(u64::from(BLOCK)) as u32
+    }
+}
+
+/// `enum View` in `kernels/image.cu`.
+fn view_code(view: ViewType) -> u32 {
+    match view {
+        ViewType::D1 => 0,
+        ViewType::D2 => 1,
+        ViewType::D3 => 2,
+        ViewType::D1Array => 3,
+        ViewType::D2Array => 4,
+        ViewType::Cube => 5,
+        ViewType::CubeArray => 6,
+    }
+}

@@ -1,0 +1,113 @@
+//! What Vulkan says that it exports. Nothing is made, and CUDA is not asked.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ash::vk;
+
+use super::record::{Buffer, Image, Report, SCHEMA, Semaphore};
+use crate::app::Choice;
+use crate::bench::record::Machine;
+use crate::interop::handle::ExportType;
+use crate::interop::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
+use crate::vulkan::Adapter;
+
+/// One format seen in one way, large enough to be wrong in: odd sizes, so that a confused pitch shows, and a whole mip
+/// chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) format: ArrayFormat,
+    pub(super) request: ImageRequest,
+}
+
+/// Every format with every view type, and a picture that Vulkan may draw on.
+pub(super) fn cases(adapter: &Adapter) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for format in FORMATS {
+        for view in ViewType::ALL {
+            cases.push(case(adapter, format, view, vk::ImageUsageFlags::empty()));
+            if view == ViewType::D2 {
+                cases.push(case(adapter, format, view, vk::ImageUsageFlags::COLOR_ATTACHMENT));
+            }
+        }
+    }
+    cases
+}
+
+fn case(adapter: &Adapter, format: ArrayFormat, view: ViewType, more: vk::ImageUsageFlags) -> Case {
+    let usage = exportable::shared_usage(adapter, format.vulkan) | more;
+    Case {
+        format,
+        request: ImageRequest { format: format.vulkan, shape: sample(view), usage, surface: true },
+    }
+}
+
+/// Small, of odd sizes, with all levels.
+fn sample(view: ViewType) -> Shape {
+    let ((width, height, depth), layers) = match view {
+        ViewType::D1 => ((37, 1, 1), 1),
+        ViewType::D2 => ((37, 21, 1), 1),
+        ViewType::D3 => ((19, 11, 7), 1),
+        ViewType::Cube => ((23, 23, 1), 6),
+        ViewType::D1Array => ((37, 1, 1), 5),
+        ViewType::D2Array => ((37, 21, 1), 3),
+        ViewType::CubeArray => ((23, 23, 1), 12),
+    };
+    let extent = vk::Extent3D { width, height, depth };
+    Shape::new(view, extent, layers, shape::full_chain(extent))
+        .unwrap_or_else(|_| unreachable!("the sizes above keep the rules"))
+}
+
+/// Asks the device what it exports; `command` is for the record.
+pub fn list(choice: &Choice, command: String) -> Report {
+    let adapter = &choice.adapter;
+    let exports = adapter.info().exports;
+    let name = |handle: Option<ExportType>| handle.map(|handle| handle.name().to_owned());
+    let semaphore =
+        |kind: &str, handle: Option<ExportType>| Semaphore { kind: kind.into(), handle: name(handle) };
+    let buffer = |kind: &str, handle: Option<ExportType>, reason: Option<String>| Buffer {
+        kind: kind.into(),
+        handle: name(handle),
+        reason,
+        check: None,
+    };
+    let none =
+        exports.buffer.is_none().then(|| format!("the device exports no buffers as {}", ExportType::names()));
+    let dedicated_only = exports
+        .buffer
+        .filter(|&handle| exportable::buffer_dedicated_only(adapter, super::buffers::USAGE, handle))
+        .map(|_| "the driver exports buffers in dedicated allocations only".to_owned());
+    let several = exports.buffer.filter(|_| dedicated_only.is_none());
+    Report {
+        schema: SCHEMA.into(),
+        command,
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        machine: Machine::describe(choice),
+        checked: false,
+        semaphores: vec![semaphore("binary", exports.binary), semaphore("timeline", exports.timeline)],
+        buffers: vec![
+            buffer(super::buffers::DEDICATED, exports.buffer, none.clone()),
+            buffer(super::buffers::SEVERAL, several, none.or(dedicated_only)),
+        ],
+        images: cases(adapter).into_iter().map(|case| image(adapter, case)).collect(),
+    }
+}
+
+fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
+    let shape = request.shape;
+    let support = exportable::image(adapter, request.format, shape.view(), request.usage)
+        .and_then(|support| support.holds(&shape).map(|()| support));
+    let vk::Extent3D { width, height, depth } = shape.extent();
+    Image {
+        format: format.name(),
+        view: shape.view().name().into(),
+        attachment: request.usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT),
+        handle: support.as_ref().ok().map(|support| support.handle.name().to_owned()),
+        dedicated_only: support.as_ref().is_ok_and(|support| support.dedicated_only),
+        reason: support.err(),
+        extent: [width, height, depth],
+        layers: shape.layers(),
+        levels: shape.levels(),
+        map: None,
+        check: Vec::new(),
+    }
+}

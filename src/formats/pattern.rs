@@ -1,0 +1,289 @@
+//! Bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a GPU.
+
+use crate::interop::{ArrayFormat, Numeric, ViewType};
+
+/// `texels` texels of noise that differs with `seed`. Every integer may occur; floats are finite and between -1 and 1, so
+/// that comparing and averaging them means something.
+pub fn noise(format: ArrayFormat, texels: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    let mut bytes = Vec::with_capacity(texels * format.bytes() as usize);
+    for _ in 0..texels * format.channels as usize {
+        let random = next();
+        match (format.numeric, format.bits) {
+            (Numeric::Sfloat, 16) => {
+                // Any sign and mantissa, an exponent from 2^-6 to 2^-1.
+                let half = (random & 0x83FF) | ((9 + (random >> 16) % 6) << 10);
+                bytes.extend((half as u16).to_le_bytes());
+            }
+            (Numeric::Sfloat, _) => {
+                bytes.extend((random as i32 as f32 / (1u32 << 31) as f32).to_le_bytes());
+            }
+            (_, bits) => bytes.extend(&random.to_le_bytes()[..bits as usize / 8]),
+        }
+    }
+    bytes
+}
+
+/// One channel as a texture object gives it: 32 bits of integer, or a float.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Channel {
+    /// `tex.….u32` or `tex.….s32`, as bits.
+    Integer(u32),
+    /// `tex.….f32`.
+    Float(f32),
+}
+
+/// What channel `channel` of texel `texel` in `bytes` is to a texture object.
+pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) -> Channel {
+    let size = format.bits as usize / 8;
+    let at = (texel * format.channels as usize + channel) * size;
+    let mut raw = [0; 4];
+    raw[..size].copy_from_slice(&bytes[at..at + size]);
+    let unsigned = u32::from_le_bytes(raw);
+    // Moves the sign bit of a smaller integer to where an i32 has it.
+    let shift = 32 - format.bits;
+    let signed = (unsigned << shift) as i32 >> shift;
+    let largest = |bits: u32| ((1u64 << bits) - 1) as f64;
+    match format.numeric {
+        Numeric::Uint => Channel::Integer(unsigned),
+        Numeric::Sint => Channel::Integer(signed as u32),
+        Numeric::Unorm => Channel::Float((f64::from(unsigned) / largest(format.bits)) as f32),
+        // The smallest integer means -1 too.
+        Numeric::Snorm => Channel::Float((f64::from(signed) / largest(format.bits - 1)).max(-1.0) as f32),
+        Numeric::Sfloat if format.bits == 16 => {
+            Channel::Float(half::f16::from_bits(unsigned as u16).to_f32())
+        }
+        Numeric::Sfloat => Channel::Float(f32::from_bits(unsigned)),
+    }
+}
+
+/// A level's texels across, down, and in depth or layers.
+pub type Dimensions = [u32; 3];
+
+fn index([width, height, _]: Dimensions, [x, y, z]: Dimensions) -> usize {
+    (z as usize * height as usize + y as usize) * width as usize + x as usize
+}
+
+/// How far a float that was only read may be off: the conversion from a normalised integer may round differently.
+pub const READ_TOLERANCE: f32 = 1e-6;
+
+/// How far a filtered float may be off: a texture unit weighs its texels in steps of 1/256, and a cube's coordinates go
+/// through a division. Values are in -1 to 1, and neighbours are far apart: taking the nearest texel instead of the mean
+/// exceeds this nearly everywhere.
+pub const FILTER_TOLERANCE: f32 = 0.02;
+
+/// Compares what a texture object gave for every texel, four channels of 32 bits each, with what it must.
+///
+/// # Errors
+/// How many texels differ, and the first of them.
+pub fn compare_read(format: ArrayFormat, bytes: &[u8], size: Dimensions, got: &[u32]) -> Result<(), String> {
+    compare(format, size, got, READ_TOLERANCE, |at, of| channel(format, bytes, index(size, at), of))
+}
+
+/// The same for a linear filter half-way to the next texel in each dimension of `view`.
+///
+/// # Errors
+/// As [`compare_read`].
+pub fn compare_filtered(
+    format: ArrayFormat,
+    view: ViewType,
+    bytes: &[u8],
+    size: Dimensions,
+    got: &[u32],
+) -> Result<(), String> {
+    let steps = match view {
+        ViewType::D1 | ViewType::D1Array => [1, 0, 0],
+        ViewType::D2 | ViewType::D2Array | ViewType::Cube | ViewType::CubeArray => [1, 1, 0],
+        ViewType::D3 => [1, 1, 1],
+    };
+    compare(format, size, got, FILTER_TOLERANCE, |at, of| {
+        let mut sum = 0.0;
+        for corner in 0..8u32 {
+            let neighbour = std::array::from_fn(|axis| {
+                let step = steps[axis] & corner >> axis;
+                (at[axis] + step).min(size[axis] - 1)
+            });
+            if let Channel::Float(value) = channel(format, bytes, index(size, neighbour), of) {
+                sum += value;
+            }
+        }
+        Channel::Float(sum / 8.0)
+    })
+}
+
+fn compare(
+    format: ArrayFormat,
+    size: Dimensions,
+    got: &[u32],
+    tolerance: f32,
+    want: impl Fn(Dimensions, usize) -> Channel,
+) -> Result<(), String> {
+    let (mut wrong, mut first) = (0u64, String::new());
+    let [width, height, depth] = size;
+    for z in 0..depth {
+        for y in 0..height {
+            for x in 0..width {
+                let at = [x, y, z];
+                // A format of fewer channels leaves the others to the hardware.
+                let off = (0..format.channels as usize).find_map(|of| {
+                    let got = got[4 * index(size, at) + of];
+                    let (fine, got) = match want(at, of) {
+                        Channel::Integer(want) => (got == want, got.to_string()),
+                        Channel::Float(want) => {
+                            let got = f32::from_bits(got);
+                            ((got - want).abs() <= tolerance, got.to_string())
+                        }
+                    };
+                    (!fine).then(|| format!("channel {of} is {got} and not {:?}", want(at, of)))
+                });
+                if let Some(off) = off {
+                    wrong += 1;
+                    if wrong == 1 {
+                        first = format!("at ({x}, {y}, {z}) {off}");
+                    }
+                }
+            }
+        }
+    }
+    verdict(wrong, u64::from(width) * u64::from(height) * u64::from(depth), &first)
+}
+
+/// Compares texels byte for byte.
+///
+/// # Errors
+/// As [`compare_read`].
+pub fn compare_bytes(want: &[u8], got: &[u8], texel: usize) -> Result<(), String> {
+    let pairs = want.chunks(texel).zip(got.chunks(texel)).enumerate();
+    let mut wrong = pairs.filter(|(_, (want, got))| want != got).peekable();
+    let first = wrong
+        .peek()
+        .map(|(index, (want, got))| format!("texel {index} is {got:02x?} and not {want:02x?}"))
+        .unwrap_or_default();
+    let missing = want.len().abs_diff(got.len());
+    let count = wrong.count() as u64 + missing.div_ceil(texel) as u64;
+    verdict(count, want.len().div_ceil(texel) as u64, &first)
+}
+
+fn verdict(wrong: u64, of: u64, first: &str) -> Result<(), String> {
+    match wrong {
+        0 => Ok(()),
+        _ => Err(format!("{wrong} of {of} texels differ, the first {first}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::interop::FORMATS;
+
+    fn format(format: vk::Format) -> ArrayFormat {
+        ArrayFormat::of(format).unwrap()
+    }
+
+    #[test]
+    fn channels_are_read_as_both_manuals_say() {
+        let one = |vulkan, bytes: &[u8]| channel(format(vulkan), bytes, 0, 0);
+        assert_eq!(one(vk::Format::R8_UINT, &[200]), Channel::Integer(200));
+        assert_eq!(one(vk::Format::R8_SINT, &[200]), Channel::Integer(-56i32 as u32));
+        assert_eq!(one(vk::Format::R16_SINT, &[0xFE, 0xFF]), Channel::Integer(-2i32 as u32));
+        assert_eq!(one(vk::Format::R32_UINT, &[1, 2, 3, 4]), Channel::Integer(0x0403_0201));
+        assert_eq!(one(vk::Format::R8_UNORM, &[255]), Channel::Float(1.0));
+        assert_eq!(one(vk::Format::R8_UNORM, &[51]), Channel::Float(0.2));
+        assert_eq!(one(vk::Format::R16_UNORM, &[0xFF, 0xFF]), Channel::Float(1.0));
+        assert_eq!(one(vk::Format::R8_SNORM, &[127]), Channel::Float(1.0));
+        assert_eq!(one(vk::Format::R8_SNORM, &[0x81]), Channel::Float(-1.0));
+        assert_eq!(one(vk::Format::R8_SNORM, &[0x80]), Channel::Float(-1.0), "the smallest is -1 too");
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0x3C]), Channel::Float(1.0));
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0xC1]), Channel::Float(-2.5));
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x01, 0x00]), Channel::Float(2f32.powi(-24)));
+        assert_eq!(one(vk::Format::R32_SFLOAT, &0.1f32.to_le_bytes()), Channel::Float(0.1));
+        let rgba = channel(
+            format(vk::Format::R16G16B16A16_UINT),
+            &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0],
+            1,
+            2,
+        );
+        assert_eq!(rgba, Channel::Integer(3));
+    }
+
+    #[test]
+    fn noise_is_of_the_right_length_and_never_the_same() {
+        for format in FORMATS {
+            let (a, b) = (noise(format, 77, 1), noise(format, 77, 2));
+            assert_eq!(a.len(), 77 * format.bytes() as usize, "{}", format.name());
+            assert_ne!(a, b, "{}", format.name());
+            for texel in 0..77 {
+                if let Channel::Float(value) = channel(format, &a, texel, 0) {
+                    assert!(value.abs() <= 1.0, "{}: {value}", format.name());
+                }
+            }
+        }
+    }
+
+    /// What a texture object would give, from the definition.
+    fn as_read(format: ArrayFormat, bytes: &[u8], texels: usize) -> Vec<u32> {
+        let mut got = vec![0; texels * 4];
+        for texel in 0..texels {
+            for of in 0..format.channels as usize {
+                got[4 * texel + of] = match channel(format, bytes, texel, of) {
+                    Channel::Integer(value) => value,
+                    Channel::Float(value) => value.to_bits(),
+                };
+            }
+        }
+        got
+    }
+
+    #[test]
+    fn one_wrong_texel_is_found() {
+        for format in FORMATS {
+            let size = [5, 3, 2];
+            let bytes = noise(format, 30, 3);
+            let mut got = as_read(format, &bytes, 30);
+            assert_eq!(compare_read(format, &bytes, size, &got), Ok(()), "{}", format.name());
+            // (1, 2, 1) is texel 26.
+            got[4 * 26 + format.channels as usize - 1] ^= 0x0080_0001;
+            let text = compare_read(format, &bytes, size, &got).unwrap_err();
+            assert!(text.contains("1 of 30") && text.contains("(1, 2, 1)"), "{}: {text}", format.name());
+        }
+    }
+
+    /// A filter that takes the nearest texel must not pass for one that takes the mean.
+    #[test]
+    fn the_nearest_texel_is_not_the_mean() {
+        for format in FORMATS.into_iter().filter(ArrayFormat::filters) {
+            let bytes = noise(format, 8 * 8, 4);
+            let got = as_read(format, &bytes, 64);
+            let text = compare_filtered(format, ViewType::D2, &bytes, [8, 8, 1], &got).unwrap_err();
+            let wrong: u32 = text.split(' ').next().unwrap().parse().unwrap();
+            assert!(wrong > 50, "{}: {text}", format.name());
+        }
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_view_s_neighbours() {
+        let format = format(vk::Format::R32_SFLOAT);
+        let bytes: Vec<u8> = [0.0f32, 1.0, 0.5, 0.25].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let got = |values: [f32; 4]| values.map(|value| [value.to_bits(), 0, 0, 0]).concat();
+        // Two rows of two: a picture, and two layers of a line.
+        let picture = got([0.4375, 0.625, 0.375, 0.25]);
+        assert_eq!(compare_filtered(format, ViewType::D2, &bytes, [2, 2, 1], &picture), Ok(()));
+        let lines = got([0.5, 1.0, 0.375, 0.25]);
+        assert_eq!(compare_filtered(format, ViewType::D1Array, &bytes, [2, 1, 2], &lines), Ok(()));
+        assert!(compare_filtered(format, ViewType::D3, &bytes, [2, 1, 2], &lines).is_err());
+    }
+
+    #[test]
+    fn bytes_that_differ_are_counted_in_texels() {
+        let text = compare_bytes(&[1, 2, 3, 4, 5, 6], &[1, 2, 9, 9, 5, 7], 2).unwrap_err();
+        assert!(text.contains("2 of 3") && text.contains("texel 1 is [09, 09] and not [03, 04]"), "{text}");
+        assert_eq!(compare_bytes(&[1, 2], &[1, 2], 2), Ok(()));
+        assert!(compare_bytes(&[1, 2], &[1], 1).is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! What was found, as it is written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
+
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::record::Machine;
+use crate::{Result, whole_file};
+
+/// The schema's name and version.
+pub const SCHEMA: &str = "wavefield-formats/1";
+
+/// Everything that one device can share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The command line, program name included.
+    pub command: String,
+    /// When it was asked: seconds since 1970, UTC.
+    pub started: u64,
+    /// Where.
+    pub machine: Machine,
+    /// Whether what can be exported was also taken through CUDA and back.
+    pub checked: bool,
+    /// The kinds of semaphores.
+    pub semaphores: Vec<Semaphore>,
+    /// The kinds of buffers.
+    pub buffers: Vec<Buffer>,
+    /// Every format with every view type.
+    pub images: Vec<Image>,
+}
+
+impl Report {
+    /// Every outcome that is a failure: bytes that are not those that the other side wrote. Nothing that a driver refused.
+    pub fn failures(&self) -> Vec<String> {
+        self.with(|outcome| matches!(outcome, Outcome::Failed(_)))
+    }
+
+    /// Everything that a driver refused although Vulkan said that it can be exported.
+    pub fn refusals(&self) -> Vec<String> {
+        self.with(|outcome| matches!(outcome, Outcome::Refused(_)))
+    }
+
+    fn with(&self, wanted: impl Fn(&Outcome) -> bool) -> Vec<String> {
+        let mut found = Vec::new();
+        for buffer in &self.buffers {
+            found.extend(
+                buffer
+                    .check
+                    .iter()
+                    .filter(|outcome| wanted(outcome))
+                    .map(|o| format!("{}: {o}", buffer.kind)),
+            );
+        }
+        for image in &self.images {
+            let name = image.name();
+            found.extend(image.map.iter().filter(|outcome| wanted(outcome)).map(|o| format!("{name}: {o}")));
+            for (level, outcomes) in image.check.iter().enumerate() {
+                let outcomes = outcomes.all().filter(|(_, outcome)| wanted(outcome));
+                found.extend(outcomes.map(|(what, o)| format!("{name}, level {level}, {what}: {o}")));
+            }
+        }
+        found
+    }
+}
+
+/// A kind of semaphore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Semaphore {
+    /// `binary` or `timeline`.
+    pub kind: String,
+    /// The handle type as which Vulkan exports it; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub handle: Option<String>,
+}
+
+/// A kind of buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffer {
+    /// `dedicated` or `several in one allocation`.
+    pub kind: String,
+    /// The handle type as which Vulkan exports it; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub handle: Option<String>,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Both directions, if tried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub check: Option<Outcome>,
+}
+
+/// One format seen in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Vulkan's name, without `VK_FORMAT_`.
+    pub format: String,
+    /// As [`crate::interop::ViewType::name`] has it.
+    pub view: String,
+    /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
+    pub attachment: bool,
+    /// The handle type as which Vulkan exports it; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub handle: Option<String>,
+    /// Whether in an allocation of its own only.
+    pub dedicated_only: bool,
+    /// Why it is not exported.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Width, height and depth of the image that was tried, and its layers.
+    pub extent: [u32; 3],
+    /// Layers, faces included.
+    pub layers: u32,
+    /// Levels of its mip chain.
+    pub levels: u32,
+    /// Whether CUDA mapped it, if tried.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub map: Option<Outcome>,
+    /// What became of each level, if tried.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub check: Vec<Level>,
+}
+
+impl Image {
+    /// For people.
+    pub fn name(&self) -> String {
+        let attachment = if self.attachment { ", drawn on" } else { "" };
+        format!("{} {}{attachment}", self.format, self.view)
+    }
+
+    /// Levels at which everything passed.
+    pub fn passed(&self) -> usize {
+        self.check.iter().filter(|level| level.all().all(|(_, outcome)| *outcome == Outcome::Passed)).count()
+    }
+}
+
+/// What became of one level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// CUDA writes through a surface object, Vulkan reads.
+    pub surface_write: Outcome,
+    /// Vulkan writes, CUDA reads through a surface object.
+    pub surface_read: Outcome,
+    /// Vulkan writes, CUDA reads each texel through a texture object.
+    pub texture: Outcome,
+    /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter; for formats that filter.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub filtered: Option<Outcome>,
+}
+
+impl Level {
+    fn all(&self) -> impl Iterator<Item = (&'static str, &Outcome)> {
+        let always = [
+            ("surface write", &self.surface_write),
+            ("surface read", &self.surface_read),
+            ("texture", &self.texture),
+        ];
+        always.into_iter().chain(self.filtered.as_ref().map(|outcome| ("filtered texture", outcome)))
+    }
+}
+
+/// How one try ended. In the file: `passed`, `failed: …` or `refused: …`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum Outcome {
+    /// Every byte is the other side's.
+    Passed,
+    /// It is not; and where.
+    Failed(String),
+    /// A driver said no; its words.
+    Refused(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Failed(words) => write!(f, "failed: {words}"),
+            Self::Refused(words) => write!(f, "refused: {words}"),
+        }
+    }
+}
+
+impl From<Outcome> for String {
+    fn from(outcome: Outcome) -> Self {
+        outcome.to_string()
+    }
+}
+
+impl From<String> for Outcome {
+    fn from(text: String) -> Self {
+        match text.split_once(": ") {
+            None if text == "passed" => Self::Passed,
+            Some(("refused", words)) => Self::Refused(words.into()),
+            Some(("failed", words)) => Self::Failed(words.into()),
+            _ => Self::Failed(text),
+        }
+    }
+}
+
+/// Writes a report, one image a line, so that two of them can be compared by eye and by `diff`.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_json(path: &Path, report: &Report) -> Result<()> {
+    whole_file::write(path, |file| file.write_all(lines(report).as_bytes()))
+}
+
+fn lines(report: &Report) -> String {
+    fn json<T: Serialize>(value: &T) -> String {
+        serde_json::to_string(value).unwrap_or_else(|_| unreachable!("plain data"))
+    }
+    fn rows<T: Serialize>(items: &[T]) -> String {
+        let items: Vec<_> = items.iter().map(|item| format!("\n    {}", json(item))).collect();
+        format!("[{}\n  ]", items.join(","))
+    }
+    let fields = [
+        ("schema", json(&report.schema)),
+        ("command", json(&report.command)),
+        ("started", json(&report.started)),
+        ("machine", json(&report.machine)),
+        ("checked", json(&report.checked)),
+        ("semaphores", rows(&report.semaphores)),
+        ("buffers", rows(&report.buffers)),
+        ("images", rows(&report.images)),
+    ];
+    let fields = fields.map(|(name, value)| format!("  \"{name}\": {value}"));
+    format!("{{\n{}\n}}\n", fields.join(",\n"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A made-up report with one of everything.
+    pub fn sample() -> Report {
+        let level = |filtered| Level {
+            surface_write: Outcome::Passed,
+            surface_read: Outcome::Passed,
+            texture: Outcome::Passed,
+            filtered,
+        };
+        let image = |format: &str, view: &str| Image {
+            format: format.into(),
+            view: view.into(),
+            attachment: false,
+            handle: Some("OPAQUE_FD".into()),
+            dedicated_only: false,
+            reason: None,
+            extent: [37, 21, 1],
+            layers: 1,
+            levels: 2,
+            map: Some(Outcome::Passed),
+            check: vec![level(None), level(Some(Outcome::Passed))],
+        };
+        let mut broken = image("R8_UNORM", "2d");
+        broken.check[1].filtered = Some(Outcome::Failed("3 of 180 texels differ".into()));
+        let mut refused = image("R8_UNORM", "3d");
+        (refused.map, refused.check) = (Some(Outcome::Refused("invalid argument: 1".into())), Vec::new());
+        let mut absent = image("R32_UINT", "cube");
+        (absent.handle, absent.map, absent.check) = (None, None, Vec::new());
+        absent.reason = Some("the driver has no such image".into());
+        let machine = crate::bench::sample_machine();
+        Report {
+            schema: SCHEMA.into(),
+            command: "wavefield devices --formats --check".into(),
+            started: 1_767_225_599,
+            machine,
+            checked: true,
+            semaphores: vec![Semaphore { kind: "timeline".into(), handle: Some("OPAQUE_FD".into()) }],
+            buffers: vec![Buffer {
+                kind: "dedicated".into(),
+                handle: Some("OPAQUE_FD".into()),
+                reason: None,
+                check: Some(Outcome::Passed),
+            }],
+            images: vec![image("R32_UINT", "2d"), broken, refused, absent],
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_was_written() {
+        let report = sample();
+        let text = lines(&report);
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        assert_eq!(text.lines().filter(|line| line.contains("\"view\"")).count(), 4, "one image a line");
+    }
+
+    #[test]
+    fn failures_and_refusals_are_told_apart() {
+        let report = sample();
+        assert_eq!(
+            report.failures(),
+            ["R8_UNORM 2d, level 1, filtered texture: failed: 3 of 180 texels differ"]
+        );
+        assert_eq!(report.refusals(), ["R8_UNORM 3d: refused: invalid argument: 1"]);
+        assert_eq!(report.images.iter().map(Image::passed).collect::<Vec<_>>(), [2, 1, 0, 0]);
+    }
+}

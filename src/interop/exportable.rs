@@ -1,0 +1,140 @@
+//! What a device can export, asked before anything is made. Exporting what the driver did not promise is undefined, and
+//! "no" has reasons that a user should read.
+
+use ash::vk;
+
+use super::handle::ExportType;
+use super::shape::{Shape, ViewType};
+use crate::vulkan::Adapter;
+
+/// What a device says of one kind of image.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageSupport {
+    /// What its memory is exported as.
+    pub handle: ExportType,
+    /// Each needs an allocation of its own.
+    pub dedicated_only: bool,
+    /// The most texels each way.
+    pub extent: vk::Extent3D,
+    /// The most layers.
+    pub layers: u32,
+    /// The most levels.
+    pub levels: u32,
+}
+
+impl ImageSupport {
+    /// Whether such an image may be as large as `shape`.
+    ///
+    /// # Errors
+    /// Which limit is exceeded.
+    pub fn holds(&self, shape: &Shape) -> Result<(), String> {
+        let (asked, most) = (shape.extent(), self.extent);
+        if asked.width > most.width || asked.height > most.height || asked.depth > most.depth {
+            return Err(format!(
+                "{}x{}x{} texels were asked, {}x{}x{} is the most",
+                asked.width, asked.height, asked.depth, most.width, most.height, most.depth
+            ));
+        }
+        if shape.layers() > self.layers {
+            return Err(format!("{} layers were asked, {} is the most", shape.layers(), self.layers));
+        }
+        if shape.levels() > self.levels {
+            return Err(format!("{} levels were asked, {} is the most", shape.levels(), self.levels));
+        }
+        Ok(())
+    }
+}
+
+/// Whether `adapter` exports optimally tiled images of this kind, as the first of [`ExportType::HERE`] that it grants.
+///
+/// # Errors
+/// Why not, in words: the driver's, or that it has them and does not export them.
+pub fn image(
+    adapter: &Adapter,
+    format: vk::Format,
+    view: ViewType,
+    usage: vk::ImageUsageFlags,
+) -> Result<ImageSupport, String> {
+    if adapter.info().exports.buffer.is_none() {
+        // Images are exported by the same extension as buffers.
+        return Err(format!("the device exports no memory as {}", ExportType::names()));
+    }
+    let mut refused = String::new();
+    for &handle in ExportType::HERE {
+        match image_as(adapter, format, view, usage, handle) {
+            Ok(support) => return Ok(support),
+            Err(reason) => refused = reason,
+        }
+    }
+    Err(refused)
+}
+
+fn image_as(
+    adapter: &Adapter,
+    format: vk::Format,
+    view: ViewType,
+    usage: vk::ImageUsageFlags,
+    handle: ExportType,
+) -> Result<ImageSupport, String> {
+    let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
+    let info = vk::PhysicalDeviceImageFormatInfo2::default()
+        .format(format)
+        .ty(view.image_type())
+        .tiling(vk::ImageTiling::OPTIMAL)
+        .usage(usage)
+        .flags(view.create_flags())
+        .push_next(&mut external);
+    let mut answer = vk::ExternalImageFormatProperties::default();
+    let mut properties = vk::ImageFormatProperties2::default().push_next(&mut answer);
+    let instance = adapter.instance().raw();
+    // SAFETY: a live physical device of this instance; the chains are of local structures.
+    unsafe { instance.get_physical_device_image_format_properties2(adapter.raw(), &info, &mut properties) }
+        .map_err(|result| match result {
+        vk::Result::ERROR_FORMAT_NOT_SUPPORTED => {
+            format!("the driver has no such image ({result:?}) for {usage:?}")
+        }
+        other => format!("{other} ({other:?})"),
+    })?;
+    let limits = properties.image_format_properties;
+    let features = answer.external_memory_properties.external_memory_features;
+    if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
+        return Err("the driver has such images and does not export them".into());
+    }
+    Ok(ImageSupport {
+        handle,
+        dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
+        extent: limits.max_extent,
+        layers: limits.max_array_layers,
+        levels: limits.max_mip_levels,
+    })
+}
+
+/// What images of `format` may be used for on `adapter`, of what sharing with CUDA wants: copies, sampling, and storage
+/// writes, which are to Vulkan what surface writes are to CUDA.
+pub fn shared_usage(adapter: &Adapter, format: vk::Format) -> vk::ImageUsageFlags {
+    let features = optimal_features(adapter, format);
+    let mut usage =
+        vk::ImageUsageFlags::TRANSFER_SRC | vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::SAMPLED;
+    if features.contains(vk::FormatFeatureFlags::STORAGE_IMAGE) {
+        usage |= vk::ImageUsageFlags::STORAGE;
+    }
+    usage
+}
+
+/// What optimally tiled images of `format` can do on `adapter`.
+pub fn optimal_features(adapter: &Adapter, format: vk::Format) -> vk::FormatFeatureFlags {
+    // SAFETY: a live physical device of this instance.
+    unsafe { adapter.instance().raw().get_physical_device_format_properties(adapter.raw(), format) }
+        .optimal_tiling_features
+}
+
+/// `VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT`: then one allocation for several buffers is not exportable.
+pub fn buffer_dedicated_only(adapter: &Adapter, usage: vk::BufferUsageFlags, handle: ExportType) -> bool {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(usage).handle_type(handle.memory());
+    let mut answer = vk::ExternalBufferProperties::default();
+    let instance = adapter.instance().raw();
+    // SAFETY: a live physical device of this instance.
+    unsafe { instance.get_physical_device_external_buffer_properties(adapter.raw(), &info, &mut answer) };
+    let features = answer.external_memory_properties.external_memory_features;
+    features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)
+}

@@ -1,0 +1,229 @@
+//! Which CUDA array format a Vulkan format is: one table.
+//!
+//! CUDA's Programming Guide translates the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto Imported
+//! Memory Objects"); half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the bytes of the
+//! unsigned or signed integers, and that is how its array is described: what a texture object then returns is chosen
+//! where the object is made, as a float from 0 or -1 to 1 unless `CU_TRSF_READ_AS_INTEGER` is set. (The array formats
+//! `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` say the same, need a driver of CUDA 11.5, and bring nothing
+//! here.)
+
+use ash::vk;
+use cudarc::driver::sys::CUarray_format as Array;
+
+use crate::{Error, Result};
+
+/// What a channel means to whoever samples the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Numeric {
+    /// An unsigned integer.
+    Uint,
+    /// A signed integer.
+    Sint,
+    /// An unsigned integer that stands for 0 to 1.
+    Unorm,
+    /// A signed integer that stands for -1 to 1.
+    Snorm,
+    /// A float of 16 or 32 bits.
+    Sfloat,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayFormat {
+    /// Vulkan's format.
+    pub vulkan: vk::Format,
+    /// What a channel means.
+    pub numeric: Numeric,
+    /// `CUDA_ARRAY3D_DESCRIPTOR::Format`.
+    pub array: Array,
+    /// `CUDA_ARRAY3D_DESCRIPTOR::NumChannels`: 1, 2 or 4; CUDA has no arrays of three channels.
+    pub channels: u32,
+    /// Bits of a channel.
+    pub bits: u32,
+}
+
+impl ArrayFormat {
+    /// The line of `format`.
+    ///
+    /// # Errors
+    /// No CUDA array is laid out like that; the message says which formats have a counterpart.
+    pub fn of(format: vk::Format) -> Result<Self> {
+        FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
+            let known: Vec<_> = FORMATS.iter().map(|line| line.name()).collect();
+            Error::Rule(format!(
+                "{format:?} has no counterpart among CUDA's arrays; these formats have one: {}",
+                known.join(", ")
+            ))
+        })
+    }
+
+    /// Vulkan's name of it, without `VK_FORMAT_`.
+    pub fn name(&self) -> String {
+        format!("{:?}", self.vulkan)
+    }
+
+    /// Bytes of a texel.
+    pub fn bytes(&self) -> u32 {
+        self.channels * self.bits / 8
+    }
+
+    /// Whether a texture object can filter it: integers that are read as integers cannot be.
+    pub fn filters(&self) -> bool {
+        !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
+    }
+}
+
+const fn line(vulkan: vk::Format, numeric: Numeric, array: Array, channels: u32, bits: u32) -> ArrayFormat {
+    ArrayFormat { vulkan, numeric, array, channels, bits }
+}
+
+use Array::{
+    CU_AD_FORMAT_FLOAT as F32, CU_AD_FORMAT_HALF as F16, CU_AD_FORMAT_SIGNED_INT8 as S8,
+    CU_AD_FORMAT_SIGNED_INT16 as S16, CU_AD_FORMAT_SIGNED_INT32 as S32, CU_AD_FORMAT_UNSIGNED_INT8 as U8,
+    CU_AD_FORMAT_UNSIGNED_INT16 as U16, CU_AD_FORMAT_UNSIGNED_INT32 as U32,
+};
+use Numeric::{Sfloat, Sint, Snorm, Uint, Unorm};
+
+/// Every format that both APIs lay out alike.
+pub const FORMATS: [ArrayFormat; 36] = [
+    line(vk::Format::R8_UINT, Uint, U8, 1, 8),
+    line(vk::Format::R8_SINT, Sint, S8, 1, 8),
+    line(vk::Format::R8_UNORM, Unorm, U8, 1, 8),
+    line(vk::Format::R8_SNORM, Snorm, S8, 1, 8),
+    line(vk::Format::R8G8_UINT, Uint, U8, 2, 8),
+    line(vk::Format::R8G8_SINT, Sint, S8, 2, 8),
+    line(vk::Format::R8G8_UNORM, Unorm, U8, 2, 8),
+    line(vk::Format::R8G8_SNORM, Snorm, S8, 2, 8),
+    line(vk::Format::R8G8B8A8_UINT, Uint, U8, 4, 8),
+    line(vk::Format::R8G8B8A8_SINT, Sint, S8, 4, 8),
+    line(vk::Format::R8G8B8A8_UNORM, Unorm, U8, 4, 8),
+    line(vk::Format::R8G8B8A8_SNORM, Snorm, S8, 4, 8),
+    line(vk::Format::R16_UINT, Uint, U16, 1, 16),
+    line(vk::Format::R16_SINT, Sint, S16, 1, 16),
+    line(vk::Format::R16_UNORM, Unorm, U16, 1, 16),
+    line(vk::Format::R16_SNORM, Snorm, S16, 1, 16),
+    line(vk::Format::R16_SFLOAT, Sfloat, F16, 1, 16),
+    line(vk::Format::R16G16_UINT, Uint, U16, 2, 16),
+    line(vk::Format::R16G16_SINT, Sint, S16, 2, 16),
+    line(vk::Format::R16G16_UNORM, Unorm, U16, 2, 16),
+    line(vk::Format::R16G16_SNORM, Snorm, S16, 2, 16),
+    line(vk::Format::R16G16_SFLOAT, Sfloat, F16, 2, 16),
+    line(vk::Format::R16G16B16A16_UINT, Uint, U16, 4, 16),
+    line(vk::Format::R16G16B16A16_SINT, Sint, S16, 4, 16),
+    line(vk::Format::R16G16B16A16_UNORM, Unorm, U16, 4, 16),
+    line(vk::Format::R16G16B16A16_SNORM, Snorm, S16, 4, 16),
+    line(vk::Format::R16G16B16A16_SFLOAT, Sfloat, F16, 4, 16),
+    line(vk::Format::R32_UINT, Uint, U32, 1, 32),
+    line(vk::Format::R32_SINT, Sint, S32, 1, 32),
+    line(vk::Format::R32_SFLOAT, Sfloat, F32, 1, 32),
+    line(vk::Format::R32G32_UINT, Uint, U32, 2, 32),
+    line(vk::Format::R32G32_SINT, Sint, S32, 2, 32),
+    line(vk::Format::R32G32_SFLOAT, Sfloat, F32, 2, 32),
+    line(vk::Format::R32G32B32A32_UINT, Uint, U32, 4, 32),
+    line(vk::Format::R32G32B32A32_SINT, Sint, S32, 4, 32),
+    line(vk::Format::R32G32B32A32_SFLOAT, Sfloat, F32, 4, 32),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What CUDA's Programming Guide says, as it says it: the bits of x, y, z and w, and the kind.
+    #[test]
+    fn every_line_is_as_in_the_programming_guide() {
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        enum Kind {
+            Unsigned,
+            Signed,
+            Float,
+        }
+        use Kind::*;
+        let manual = [
+            (vk::Format::R8_UINT, [8, 0, 0, 0], Unsigned),
+            (vk::Format::R8_SINT, [8, 0, 0, 0], Signed),
+            (vk::Format::R8G8_UINT, [8, 8, 0, 0], Unsigned),
+            (vk::Format::R8G8_SINT, [8, 8, 0, 0], Signed),
+            (vk::Format::R8G8B8A8_UINT, [8, 8, 8, 8], Unsigned),
+            (vk::Format::R8G8B8A8_SINT, [8, 8, 8, 8], Signed),
+            (vk::Format::R16_UINT, [16, 0, 0, 0], Unsigned),
+            (vk::Format::R16_SINT, [16, 0, 0, 0], Signed),
+            (vk::Format::R16G16_UINT, [16, 16, 0, 0], Unsigned),
+            (vk::Format::R16G16_SINT, [16, 16, 0, 0], Signed),
+            (vk::Format::R16G16B16A16_UINT, [16, 16, 16, 16], Unsigned),
+            (vk::Format::R16G16B16A16_SINT, [16, 16, 16, 16], Signed),
+            (vk::Format::R32_UINT, [32, 0, 0, 0], Unsigned),
+            (vk::Format::R32_SINT, [32, 0, 0, 0], Signed),
+            (vk::Format::R32_SFLOAT, [32, 0, 0, 0], Float),
+            (vk::Format::R32G32_UINT, [32, 32, 0, 0], Unsigned),
+            (vk::Format::R32G32_SINT, [32, 32, 0, 0], Signed),
+            (vk::Format::R32G32_SFLOAT, [32, 32, 0, 0], Float),
+            (vk::Format::R32G32B32A32_UINT, [32, 32, 32, 32], Unsigned),
+            (vk::Format::R32G32B32A32_SINT, [32, 32, 32, 32], Signed),
+            (vk::Format::R32G32B32A32_SFLOAT, [32, 32, 32, 32], Float),
+            // Not in the guide's listing: half floats (cudaCreateChannelDescHalf), and the normalised ones, which have
+            // the bytes of the integers.
+            (vk::Format::R16_SFLOAT, [16, 0, 0, 0], Float),
+            (vk::Format::R16G16_SFLOAT, [16, 16, 0, 0], Float),
+            (vk::Format::R16G16B16A16_SFLOAT, [16, 16, 16, 16], Float),
+            (vk::Format::R8_UNORM, [8, 0, 0, 0], Unsigned),
+            (vk::Format::R8_SNORM, [8, 0, 0, 0], Signed),
+            (vk::Format::R8G8_UNORM, [8, 8, 0, 0], Unsigned),
+            (vk::Format::R8G8_SNORM, [8, 8, 0, 0], Signed),
+            (vk::Format::R8G8B8A8_UNORM, [8, 8, 8, 8], Unsigned),
+            (vk::Format::R8G8B8A8_SNORM, [8, 8, 8, 8], Signed),
+            (vk::Format::R16_UNORM, [16, 0, 0, 0], Unsigned),
+            (vk::Format::R16_SNORM, [16, 0, 0, 0], Signed),
+            (vk::Format::R16G16_UNORM, [16, 16, 0, 0], Unsigned),
+            (vk::Format::R16G16_SNORM, [16, 16, 0, 0], Signed),
+            (vk::Format::R16G16B16A16_UNORM, [16, 16, 16, 16], Unsigned),
+            (vk::Format::R16G16B16A16_SNORM, [16, 16, 16, 16], Signed),
+        ];
+        assert_eq!(manual.len(), FORMATS.len());
+        for (format, bits, kind) in manual {
+            let line = ArrayFormat::of(format).unwrap();
+            let (array_bits, array_kind) = match line.array {
+                Array::CU_AD_FORMAT_UNSIGNED_INT8 => (8, Unsigned),
+                Array::CU_AD_FORMAT_UNSIGNED_INT16 => (16, Unsigned),
+                Array::CU_AD_FORMAT_UNSIGNED_INT32 => (32, Unsigned),
+                Array::CU_AD_FORMAT_SIGNED_INT8 => (8, Signed),
+                Array::CU_AD_FORMAT_SIGNED_INT16 => (16, Signed),
+                Array::CU_AD_FORMAT_SIGNED_INT32 => (32, Signed),
+                Array::CU_AD_FORMAT_HALF => (16, Float),
+                Array::CU_AD_FORMAT_FLOAT => (32, Float),
+                other => panic!("{other:?}"),
+            };
+            let channels = bits.iter().filter(|&&bits| bits > 0).count() as u32;
+            assert_eq!((array_bits, array_kind), (bits[0], kind), "{format:?}");
+            assert_eq!((line.bits, line.channels), (bits[0], channels), "{format:?}");
+            assert_eq!(line.bytes(), bits.iter().sum::<u32>() / 8, "{format:?}");
+        }
+    }
+
+    /// The name says what a channel means, so the two can be held against each other.
+    #[test]
+    fn the_meaning_is_that_of_the_name() {
+        for line in FORMATS {
+            let name = line.name();
+            let word = format!("{:?}", line.numeric).to_uppercase();
+            assert!(name.ends_with(&format!("_{word}")), "{name}");
+            assert!(name.contains(&line.bits.to_string()), "{name}");
+            assert_eq!(line.filters(), !name.ends_with("INT"), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_format_has_one_line() {
+        for (index, line) in FORMATS.iter().enumerate() {
+            assert!(FORMATS[..index].iter().all(|other| other.vulkan != line.vulkan), "{}", line.name());
+        }
+    }
+
+    #[test]
+    fn a_format_without_a_counterpart_says_which_have_one() {
+        for format in [vk::Format::B8G8R8A8_UNORM, vk::Format::R8G8B8_UNORM, vk::Format::D32_SFLOAT] {
+            let text = ArrayFormat::of(format).unwrap_err().to_string();
+            assert!(text.contains(&format!("{format:?} has no counterpart")), "{text}");
+            assert!(text.contains("R8_UINT") && text.contains("R32G32B32A32_SFLOAT"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The animated texture of `--scene texture`, on the CPU: what the CUDA kernels (`kernels/texture.cu`) and the compute
+//! shader (`shaders/paint.wgsl`) also compute, and the float64 reference that all three are held to.
+//!
+//! A texel is four half floats that describe a surface rather than colour it, so that colours and light stay the renderer's
+//! affair and averaging texels means something: `r` is the height, 0 to 1; `g` and `b` are its slopes across and along;
+//! `a` is 1 on a contour line, which is about two texels wide whatever the slope.
+
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+use crate::wave::{Grid, turn};
+
+/// One texel as it lies in an image of `R16G16B16A16_SFLOAT`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct Texel {
+    /// Height, 0 to 1.
+    pub height: f16,
+    /// How the height changes across, times [`SLOPE`].
+    pub across: f16,
+    /// How it changes along, times [`SLOPE`].
+    pub along: f16,
+    /// 1 on a contour line, 0 between two.
+    pub line: f16,
+}
+
+/// What slopes are scaled by, so that they stay near -1 to 1.
+pub const SLOPE: f32 = 0.06;
+/// Contour lines from the middle height to the top.
+pub const LINES: f32 = 7.0;
+/// The flattest slope, in lines a texel, for which a line keeps its width; flatter ones do not fill whole plains.
+pub const FLAT: f32 = 0.004;
+
+/// The levels of a texture of this size.
+pub fn levels(size: Grid) -> u32 {
+    size.cols.max(size.rows).ilog2() + 1
+}
+
+/// The size of one level.
+pub fn level(size: Grid, level: u32) -> Grid {
+    let half = |texels: u32| texels.checked_shr(level).unwrap_or(0).max(1);
+    Grid { cols: half(size.cols), rows: half(size.rows) }
+}
+
+/// Texels of the whole chain.
+pub fn chain_texels(size: Grid) -> u64 {
+    (0..levels(size)).map(|index| level(size, index).vertices()).sum()
+}
+
+/// Bytes of the whole chain.
+pub fn chain_bytes(size: Grid) -> u64 {
+    chain_texels(size) * size_of::<Texel>() as u64
+}
+
+/// `[height, across, along, line]` of level 0 in single precision, as the GPU versions compute it. `turn` as
+/// [`crate::wave::turn`] gives it.
+pub fn paint(size: Grid, col: u32, row: u32, turn: f32) -> [f32; 4] {
+    // The sine of an angle in whole turns.
+    let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
+    let u = (col as f32 + 0.5) / size.cols as f32;
+    let v = (row as f32 + 0.5) / size.rows as f32;
+    let (mut sum, mut across, mut along) = (0.0, 0.0, 0.0);
+    for (weight, fu, fv, speed) in TERMS {
+        let angle = fu * u + fv * v - speed * turn;
+        sum += weight * sine(angle);
+        let slope = std::f32::consts::TAU * weight * sine(angle + 0.25);
+        across += slope * fu;
+        along += slope * fv;
+    }
+    // How many lines lie in a texel's width, and how far the next is, in texels.
+    let (steep_u, steep_v) = (LINES * across / size.cols as f32, LINES * along / size.rows as f32);
+    let steep = (steep_u * steep_u + steep_v * steep_v).sqrt().max(FLAT);
+    let lines = LINES * sum;
+    let far = (lines - lines.round()).abs() / steep;
+    [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
+}
+
+/// Weight, whole waves across, whole waves along, turns a loop: whole, so that the texture tiles and loops.
+const TERMS: [(f32, f32, f32, f32); 4] =
+    [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
+
+/// The same in double precision, written from the formula and not from the code above.
+pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
+    use std::f64::consts::TAU;
+    let (u, v) =
+        ((f64::from(col) + 0.5) / f64::from(size.cols), (f64::from(row) + 0.5) / f64::from(size.rows));
+    let t = turn(time);
+    let angles = [
+        (0.40, TAU * (2.0 * u + v - 3.0 * t), [2.0, 1.0]),
+        (0.28, TAU * (3.0 * v - u - 4.0 * t), [-1.0, 3.0]),
+        (0.18, TAU * (5.0 * u + 2.0 * v - 7.0 * t), [5.0, 2.0]),
+        (0.14, TAU * (3.0 * u - 4.0 * v + 5.0 * t), [3.0, -4.0]),
+    ];
+    let sum: f64 = angles.iter().map(|(weight, angle, _)| weight * angle.sin()).sum();
+    let slope = |axis: usize| -> f64 {
+        angles.iter().map(|(weight, angle, waves)| TAU * weight * waves[axis] * angle.cos()).sum()
+    };
+    let (across, along) = (slope(0), slope(1));
+    let lines = f64::from(LINES);
+    let steep = (lines * across / f64::from(size.cols)).hypot(lines * along / f64::from(size.rows));
+    let far = (lines * sum - (lines * sum).round()).abs() / steep.max(f64::from(FLAT));
+    let scale = f64::from(SLOPE);
+    [0.5 + 0.5 * sum, scale * across, scale * along, (1.5 - far).clamp(0.0, 1.0)]
+}
+
+/// One texel of a level below: the mean of four above. Where the level above has an odd last row or column, that is
+/// dropped, as `vkCmdBlitImage` and texture units would have it; of a single row or column both halves are the same.
+pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
+    let at = |dx: u32, dy: u32| {
+        let (x, y) = ((2 * col + dx).min(size.cols - 1), (2 * row + dy).min(size.rows - 1));
+        above[(y * size.cols + x) as usize].channels()
+    };
+    let [a, b, c, d] = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
+    Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
+}
+
+impl Texel {
+    /// As single floats.
+    pub fn channels(self) -> [f32; 4] {
+        [self.height, self.across, self.along, self.line].map(f16::to_f32)
+    }
+}
+
+impl From<[f32; 4]> for Texel {
+    fn from(channels: [f32; 4]) -> Self {
+        let [height, across, along, line] = channels.map(f16::from_f32);
+        Self { height, across, along, line }
+    }
+}
+
+/// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The levels
+/// below are held to the mean of what the chain itself has above, so that an error is not counted twice.
+pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+    if chain.len() as u64 != chain_texels(size) {
+        return f64::INFINITY;
+    }
+    let mut worst: f64 = 0.0;
+    let mut look = |got: Texel, want: [f64; 4]| {
+        for (got, want) in got.channels().into_iter().zip(want) {
+            let error = (f64::from(got) - want).abs();
+            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+        }
+    };
+    let (mut above, mut rest) = chain.split_at(size.vertices() as usize);
+    for (index, &got) in above.iter().enumerate() {
+        let (col, row) = (index as u32 % size.cols, index as u32 / size.cols);
+        look(got, reference(size, col, row, time));
+    }
+    for index in 1..levels(size) {
+        let (from, to) = (level(size, index - 1), level(size, index));
+        let (this, next) = rest.split_at(to.vertices() as usize);
+        for (at, &got) in this.iter().enumerate() {
+            let want = reduce(above, from, at as u32 % to.cols, at as u32 / to.cols);
+            look(got, want.channels().map(f64::from));
+        }
+        (above, rest) = (this, next);
+    }
+    worst
+}
+
+/// How far a producer's texel may be from the reference. A half float near 1 has steps of 0.0005, and beside a contour line
+/// the sine's error is divided by the slope.
+pub const TOLERANCE: f64 = 0.005;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Grid = Grid { cols: 53, rows: 30 };
+
+    fn chain(size: Grid, time: f64) -> Vec<Texel> {
+        let turn = turn(time) as f32;
+        let texel = |at: u32| Texel::from(paint(size, at % size.cols, at / size.cols, turn));
+        let mut chain: Vec<_> = (0..size.vertices() as u32).map(texel).collect();
+        let mut begin = 0;
+        for index in 1..levels(size) {
+            let (from, to) = (level(size, index - 1), level(size, index));
+            let above = chain[begin..].to_vec();
+            begin = chain.len();
+            chain
+                .extend((0..to.vertices() as u32).map(|at| reduce(&above, from, at % to.cols, at / to.cols)));
+        }
+        chain
+    }
+
+    #[test]
+    fn single_precision_keeps_to_the_reference() {
+        for size in
+            [SIZE, Grid { cols: 256, rows: 256 }, Grid { cols: 2, rows: 2 }, Grid { cols: 1000, rows: 3 }]
+        {
+            for time in [0.0, 1.0 / 60.0, 7.3, 86_400.0 * 30.0 + 0.4] {
+                let worst = worst_error(size, &chain(size, time), time);
+                assert!(worst < TOLERANCE, "{worst} at {time} s, {}x{}", size.cols, size.rows);
+            }
+        }
+    }
+
+    #[test]
+    fn the_comparison_finds_one_wrong_texel_on_any_level() {
+        let good = chain(SIZE, 2.0);
+        for at in [0, 77, SIZE.vertices() as usize + 5, good.len() - 1] {
+            let mut chain = good.clone();
+            chain[at].height = f16::from_f32(chain[at].height.to_f32() + 0.05);
+            assert!(worst_error(SIZE, &chain, 2.0) > TOLERANCE, "texel {at}");
+            chain[at].line = f16::NAN;
+            assert_eq!(worst_error(SIZE, &chain, 2.0), f64::INFINITY);
+        }
+        assert_eq!(worst_error(SIZE, &good[1..], 2.0), f64::INFINITY);
+        assert!(worst_error(SIZE, &good, 3.0) > 10.0 * TOLERANCE, "another moment");
+    }
+
+    #[test]
+    fn it_tiles_and_loops() {
+        let near = |a: [f64; 4], b: [f64; 4]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near(reference(SIZE, 3, 4, 1.5), reference(SIZE, 3 + SIZE.cols, 4, 1.5)));
+        assert!(near(reference(SIZE, 3, 4, 1.5), reference(SIZE, 3, 4 + SIZE.rows, 1.5)));
+        assert!(near(reference(SIZE, 3, 4, 1.5), reference(SIZE, 3, 4, 1.5 + crate::wave::LOOP)));
+    }
+
+    #[test]
+    fn a_chain_ends_in_one_texel() {
+        assert_eq!((levels(SIZE), level(SIZE, 5)), (6, Grid { cols: 1, rows: 1 }));
+        assert_eq!(level(SIZE, 1), Grid { cols: 26, rows: 15 });
+        assert_eq!(chain_texels(Grid { cols: 4, rows: 2 }), 8 + 2 + 1);
+        assert_eq!(chain_bytes(Grid { cols: 4, rows: 2 }), 88);
+    }
+}

@@ -1,0 +1,254 @@
+//! Images and buffers through CUDA and back, and what must be refused before a driver is asked.
+//!
+//! What needs CUDA says `skipped` without it. Vulkan's half runs on every device that exports memory: lavapipe too.
+
+mod common;
+
+use std::sync::Arc;
+
+use ash::vk;
+use wavefield::Error;
+use wavefield::app::{Choice, DeviceTable, ProducerKind, Stop};
+use wavefield::cuda::Context;
+use wavefield::formats;
+use wavefield::interop::layout::Range;
+use wavefield::interop::{
+    ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, MappedImage, Shape,
+    SharedAllocation, ViewType,
+};
+use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
+
+fn instance() -> (Instance, Arc<ValidationLog>) {
+    let instance =
+        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let log = instance.validation_log().clone();
+    (instance, log)
+}
+
+/// Nothing was said, neither while it ran nor while it was destroyed.
+fn assert_silent(log: &ValidationLog) {
+    log.verdict().unwrap();
+    assert_eq!(log.warnings(), 0, "validation warnings");
+}
+
+/// The device that shares with CUDA; `None` (a skip) where there is none.
+fn with_cuda(instance: &Instance) -> Option<Choice> {
+    match DeviceTable::query(instance, None).unwrap().choose(None, ProducerKind::Cuda) {
+        Ok(choice) => Some(choice),
+        Err(error) => {
+            common::skip_without_gpu(&error.to_string());
+            None
+        }
+    }
+}
+
+/// Any device that exports memory; `None` (a skip) where there is none.
+fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
+    let choice = DeviceTable::query(instance, None).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    if choice.adapter.info().exports.buffer.is_none() {
+        common::skip("no Vulkan device here exports memory");
+        return None;
+    }
+    match choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() }) {
+        Ok((device, queue)) => Some((choice, device, queue)),
+        Err(error) => {
+            common::skip(&error.to_string());
+            None
+        }
+    }
+}
+
+/// Every format, view type and level: CUDA writes by surface and Vulkan reads, Vulkan writes and CUDA reads by surface and
+/// by texture, filtered where the format can be; and buffers, dedicated and several in one allocation.
+#[test]
+fn everything_exported_comes_back_from_cuda_as_it_was_written() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let report = formats::check(&choice, "test".into(), &Stop::default(), &mut |_, _| ()).unwrap();
+    println!("{}", formats::Table(&report));
+    drop((choice, instance));
+    assert_silent(&log);
+    assert_eq!(report.failures(), Vec::<String>::new());
+    assert_eq!(report.refusals(), Vec::<String>::new(), "the driver refused what Vulkan said it exports");
+    let tried = report.images.iter().filter(|image| image.passed() > 0).count();
+    assert!(tried > 200, "only {tried} images were tried");
+    assert!(report.buffers.iter().all(|buffer| buffer.check.is_some()), "{:?}", report.buffers);
+}
+
+/// The same without CUDA: the copies, the layouts, and the transfers to and from the external queue family.
+#[test]
+fn vulkan_s_half_alone_keeps_every_byte() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    drop((device, queue));
+    let report = formats::check_vulkan_alone(&choice).unwrap();
+    drop((choice, instance));
+    assert_silent(&log);
+    assert_eq!(report.failures(), Vec::<String>::new());
+    assert!(report.images.iter().any(|image| image.map.is_some()));
+}
+
+/// The comparison must be able to fail, or the tests above say nothing: the first image's levels, one byte changed.
+#[test]
+fn a_wrong_byte_would_be_found() {
+    use wavefield::formats::pattern;
+    let format = wavefield::interop::FORMATS[0];
+    let mut bytes = pattern::noise(format, 100, 1);
+    let before = bytes.clone();
+    bytes[99] ^= 1;
+    assert!(pattern::compare_bytes(&before, &bytes, 1).unwrap_err().contains("1 of 100"));
+}
+
+const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
+
+#[test]
+fn buffers_that_overlap_or_lie_outside_are_refused_with_both_named() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    let place = |ranges: &[(u64, u64)], size| {
+        let ranges: Vec<_> = ranges.iter().map(|&(offset, size)| Range { offset, size }).collect();
+        ExportedAllocation::with_offsets(&device, &ranges, size, USAGE).map(|_| ())
+    };
+    place(&[(0, 1000), (4096, 1000)], 8192).unwrap();
+    for (outcome, parts) in [
+        (
+            place(&[(0, 8192), (4096, 100)], 16384),
+            &["buffer 0 (8192 bytes at offset 0)", "buffer 1", "overlap"][..],
+        ),
+        (place(&[(0, 100), (8192, 100)], 8192), &["buffer 1", "at offset 8192", "8192 bytes"]),
+        (place(&[(0, 100), (4099, 100)], 8192), &["buffer 1", "offset 4099", "multiple"]),
+        (place(&[(0, 100), (4096, 0)], 8192), &["buffer 1", "no bytes"]),
+        (place(&[], 8192), &["no buffers"]),
+    ] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Rule(_)), "{error:?}");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{part} is missing in: {error}");
+        }
+    }
+    drop((choice, device, queue, instance));
+    assert_silent(&log);
+}
+
+#[test]
+fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    let extent = vk::Extent3D { width: 16, height: 16, depth: 1 };
+    let request = |format, extent| ImageRequest {
+        format,
+        shape: Shape::new(ViewType::D2, extent, 1, 1).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: false,
+    };
+    let refused = |request| ExportedImage::new(&device, &request).map(|_| ()).unwrap_err().to_string();
+    let text = refused(request(vk::Format::B8G8R8A8_UNORM, extent));
+    assert!(text.contains("B8G8R8A8_UNORM has no counterpart") && text.contains("R8G8B8A8_UNORM"), "{text}");
+    let vast = vk::Extent3D { width: 1 << 20, ..extent };
+    let text = refused(request(vk::Format::R8G8B8A8_UNORM, vast));
+    assert!(text.contains("R8G8B8A8_UNORM") && text.contains("1048576x16x1 texels were asked"), "{text}");
+    drop((choice, device, queue, instance));
+    assert_silent(&log);
+}
+
+/// The rules that need an import to be broken.
+#[test]
+fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let (driver, info) = choice.cuda.clone().unwrap();
+    let context = Context::new(driver, &info).unwrap();
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, queue) = choice.adapter.request_device(&desc).unwrap();
+
+    let exported = Arc::new(ExportedAllocation::new(&device, &[100, 7], USAGE).unwrap());
+    let imported = ImportedAllocation::new(&context, &exported).unwrap();
+    let first = imported.map(0).unwrap();
+    let text = imported.map(0).map(|_| ()).unwrap_err().to_string();
+    assert!(text.contains("buffer 0") && text.contains("cannot be mapped while"), "{text}");
+    assert!(imported.map(2).map(|_| ()).unwrap_err().to_string().contains("no buffer 2"));
+    drop(first);
+    // Free again; and what is mapped outlives the handles that it was made from.
+    let again = imported.map(0).unwrap();
+    drop((imported, exported));
+    assert_ne!(again.pointer(), 0);
+    drop(again);
+
+    let request = ImageRequest {
+        format: vk::Format::R8G8B8A8_UNORM,
+        shape: Shape::new(ViewType::D2, vk::Extent3D { width: 64, height: 32, depth: 1 }, 1, 3).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: true,
+    };
+    let image = MappedImage::import(&context, &Arc::new(ExportedImage::new(&device, &request).unwrap()));
+    let image = image.unwrap();
+    let text = image.level(3).map(|_| ()).unwrap_err().to_string();
+    assert!(text.contains("no level 3 in an image of 3"), "{text}");
+    // A surface keeps everything below it alive, so dropping in the wrong order is no mistake.
+    let surface = image.level(2).unwrap().surface().unwrap();
+    drop(image);
+    assert_ne!(surface.raw(), 0);
+    drop((surface, context, device, queue, choice, instance));
+    assert_silent(&log);
+}
+
+/// Several at once, dropped in groups: validation watches that nothing goes before what uses it. (tests/rounds.rs counts
+/// the descriptors that are left, which takes a process of its own.)
+#[test]
+fn shared_images_and_allocations_come_and_go() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let (driver, info) = choice.cuda.clone().unwrap();
+    let context = Context::new(driver, &info).unwrap();
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, queue) = choice.adapter.request_device(&desc).unwrap();
+    let request = ImageRequest {
+        format: vk::Format::R32_SFLOAT,
+        shape: Shape::new(ViewType::D2, vk::Extent3D { width: 64, height: 32, depth: 1 }, 1, 6).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: true,
+    };
+    let mut mapped = Vec::new();
+    for _ in 0..20 {
+        let image = wavefield::interop::share_image(&device, &context, &request).unwrap();
+        let surface = image.level(0).unwrap().surface().unwrap();
+        let buffers = SharedAllocation::new(&device, &context, &[1000, 3], USAGE).unwrap();
+        mapped.push((surface, image, buffers));
+        if mapped.len() == 5 {
+            mapped.clear();
+        }
+    }
+    drop(mapped);
+    drop((context, device, queue, choice, instance));
+    assert_silent(&log);
+}
+
+#[test]
+fn the_list_is_printed_and_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("formats.json");
+    let output = common::run(&["devices", "--formats", "--json", path.to_str().unwrap()]);
+    common::assert_exit(&output, 0);
+    let table = common::stdout(&output);
+    for part in ["buffers     dedicated:", "semaphore   timeline:", "cube-array", "R32G32B32A32_SFLOAT"] {
+        assert!(table.contains(part), "{part} is missing in:\n{table}");
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let report: formats::record::Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(report.schema, "wavefield-formats/1");
+    assert_eq!((report.images.len(), report.checked), (36 * 8, false));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_check_without_cuda_says_why_not() {
+    let (instance, _) = instance();
+    if DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Cuda).is_ok() {
+        return common::skip("CUDA is here, so the check runs");
+    }
+    let output = common::run(&["devices", "--formats", "--check"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("--check needs CUDA on"), "{}", common::stderr(&output));
+    common::assert_exit(&common::run(&["devices", "--check"]), 2);
+    common::assert_exit(&common::run(&["devices", "--json=a.json"]), 2);
+}
