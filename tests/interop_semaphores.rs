@@ -157,7 +157,9 @@ struct Commands {
 
 impl Commands {
     fn new(device: &Device, family: u32) -> Self {
-        let info = vk::CommandPoolCreateInfo::default().queue_family_index(family);
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
+            .queue_family_index(family);
         // SAFETY: a live device and its queue's family.
         let pool = unsafe { device.raw().create_command_pool(&info, None) }.unwrap();
         let info =

@@ -375,7 +375,7 @@ impl Engine {
             self.collect((frame % self.pacer.depth() as u64) as usize);
         }
         let device = self.queue.device();
-        Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, &*self.producer)))
+        Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, self.grid, &*self.producer)))
     }
 
     /// Forgets recorded commands: the pictures that they draw on may be gone, and others may have the same handles.

@@ -53,7 +53,8 @@ fn drawing(lanes: &[Lane]) -> String {
     );
     let mut top = 8.0;
     for window in &windows {
-        run(&mut out, window, longest, top);
+        let alike = windows.iter().filter(|other| other.track.grid == window.track.grid);
+        run(&mut out, window, &shortest(alike.map(|other| usual(other.frames))), longest, top);
         top += HEAD + 2.0 * ROW + 14.0;
     }
     axis(&mut out, longest, top);
@@ -65,7 +66,7 @@ const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.soft{fill:#777}.draw{fill:
 .row{fill:#f1f2f4}.line{stroke:#999}@media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e8e8e8}.soft{fill:#9a9a9a}\
 .row{fill:#23262d}.draw{fill:#5b8ec4}.even{fill:#3d6690}.kernel{fill:#ff7a50}.line{stroke:#666}}";
 
-fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
+fn run(out: &mut String, window: &Window<'_>, usual: &[f64], longest: f64, top: f64) {
     let scale = (WIDTH - NAMES - 12.0) / longest;
     let x = |time: f64| NAMES + (time - window.from) * scale;
     let _ = writeln!(
@@ -101,7 +102,6 @@ fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
             (end - begin) * 1e-3
         );
     };
-    let usual = usual(window.frames);
     for spans in window.frames {
         let frame = spans.frame;
         let class = if frame % 2 == 0 { "even" } else { "draw" };
@@ -109,7 +109,7 @@ fn run(out: &mut String, window: &Window<'_>, longest: f64, top: f64) {
         if window.track.in_queue {
             bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, kernel in Vulkan's queue"));
         }
-        for piece in at_work(spans, &usual) {
+        for piece in at_work(spans, usual) {
             bar(rows[1], class, piece, &format!("frame {frame}, part of the draw"));
         }
         if spans.slices.is_none() {
@@ -142,6 +142,14 @@ fn usual(frames: &[FrameSpans]) -> Vec<f64> {
         lengths[lengths.len() / 4]
     };
     all.first().map_or(0..0, |parts| 0..parts.len()).map(of).collect()
+}
+
+/// Each part at its shortest: a run whose GPU switches in every frame does not know how long the part takes without, but the
+/// others with the same field do.
+fn shortest(runs: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+    runs.filter(|usual| !usual.is_empty())
+        .reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a.min(*b)).collect())
+        .unwrap_or_default()
 }
 
 /// The parts in which Vulkan was at work. One that is far longer than usual had to wait: for CUDA's signal, or for the GPU to
@@ -215,5 +223,8 @@ mod tests {
         assert_eq!(shown[3], (360_000.0, 370_000.0));
         assert!(shown.iter().all(|(from, to)| to - from == 10_000.0));
         assert_eq!(at_work(&frames[3], &usual)[SLICES].0, 490_000.0);
+        let always = [frame(0, Some(2)), frame(1, Some(2))];
+        let both = [self::usual(&always), self::usual(&frames), Vec::new()];
+        assert_eq!(shortest(both.into_iter()), usual);
     }
 }

@@ -8,6 +8,7 @@ use crate::handoff::Fill;
 use crate::interop::Ring;
 use crate::producer::Producer;
 use crate::vulkan::{Device, Queue, Timestamps};
+use crate::wave::Grid;
 
 /// A traced draw is cut into so many pieces with a time between each: where the GPU goes to CUDA and comes back in the middle
 /// of a draw, one piece is as much longer.
@@ -86,10 +87,17 @@ impl Recorder {
     }
 
     /// Everything collected.
-    pub(crate) fn into_track(self, name: String, device: &Device, producer: &dyn Producer) -> Track {
+    pub(crate) fn into_track(
+        self,
+        name: String,
+        device: &Device,
+        grid: Grid,
+        producer: &dyn Producer,
+    ) -> Track {
         Track {
             name,
             device: format!("{} ({})", device.info().name, device.info().driver),
+            grid,
             producer: producer.name(),
             in_queue: producer.runs_in_queue(),
             ring: producer.ring(),
@@ -107,6 +115,8 @@ pub struct Track {
     pub name: String,
     /// Where.
     pub device: String,
+    /// Vertices across and along.
+    pub grid: Grid,
     /// Who filled the field.
     pub producer: &'static str,
     /// Whether the producer's work is in Vulkan's command buffer.
