@@ -280,7 +280,9 @@ pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Resu
     Ok(ImageRequest {
         format,
         shape: Shape::new(ViewType::D2, extent, 1, levels)?,
-        usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::STORAGE,
+        usage: vk::ImageUsageFlags::SAMPLED
+            | vk::ImageUsageFlags::STORAGE
+            | vk::ImageUsageFlags::TRANSFER_SRC,
         surface: true,
     })
 }
