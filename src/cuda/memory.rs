@@ -53,8 +53,7 @@ impl DeviceMemory {
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the caller's promise.
-        let code =
-            unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
+        let code = unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
         self.context.check("cuMemcpyDtoDAsync", code)
     }
 
@@ -63,8 +62,7 @@ impl DeviceMemory {
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
-        let code =
-            unsafe { api::cuMemcpyHtoDAsync(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
+        let code = unsafe { api::cuMemcpyHtoDAsync(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
         self.context.check("cuMemcpyHtoDAsync", code)?;
         stream.synchronize()
     }
