@@ -81,6 +81,8 @@ check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/te
 for handoff in timeline binary cpu-sync device-copy host-copy; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
+  check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/illegal.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
 done
@@ -98,6 +100,18 @@ for part in ready free barrier; do
   check "verify-break-$part" "${verify[@]}" --producer cuda --frames 500 --ring 1 --break "$part" \
     --json "$out/verify-break-$part.json"
 done
+# While another process has nearly all of the memory. A GPU that has less than that says the same to the first.
+no_room() {
+  "${run[@]}" --frames 1000 --ring 32 --grid 16379x16379 &
+  local hog=$! status
+  sleep 15
+  fails 1 'bytes are free' "${run[@]}" --frames 1 --ring 32 --grid 16379x16379
+  status=$?
+  kill "$hog" 2>/dev/null
+  wait "$hog"
+  return "$status"
+}
+check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
 for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do

@@ -62,8 +62,8 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 setup essentials x11_window test_tools
 tools
-component_step formatting fmt --check
-component_step clippy clippy --locked --all-targets -- -D warnings
+component_step formatting fmt --all --check
+component_step clippy clippy --locked --workspace --all-targets -- -D warnings
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || windows
 step tests cargo test --locked "$@"

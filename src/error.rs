@@ -21,6 +21,32 @@ pub enum Error {
         result: vk::Result,
     },
 
+    /// The driver gave up on the GPU: nothing more can be done with this device.
+    #[error("{call} failed on {device}: {}{}{}", words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
+    DeviceLost {
+        /// The Vulkan command that said so.
+        call: &'static str,
+        /// The device's name.
+        device: String,
+        /// What `VK_EXT_device_fault` has to say of it, where the driver has that.
+        fault: Option<String>,
+    },
+
+    /// The ring does not fit into the device's memory.
+    #[error("no memory on {device} for {asked}: {}{}; {source}", free_words(*.free), .advice)]
+    NoRoom {
+        /// The device's name.
+        device: String,
+        /// Slots, vertices and bytes.
+        asked: String,
+        /// Bytes that are free without this ring, where the driver says so.
+        free: Option<u64>,
+        /// What would fit.
+        advice: String,
+        /// The call that failed.
+        source: Box<Error>,
+    },
+
     /// A CUDA driver call answered with an error code.
     #[error("{call} failed on {device}: {text} ({name}, {code}){}", cuda_hint(.call, *.code))]
     Cuda {
@@ -126,6 +152,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it says that some memory has run out.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        use vk::Result as R;
+        match self {
+            Error::Vulkan { result, .. } => {
+                matches!(*result, R::ERROR_OUT_OF_DEVICE_MEMORY | R::ERROR_OUT_OF_HOST_MEMORY)
+            }
+            Error::Cuda { code, .. } => *code == 2,
+            Error::Allocation { source, .. } => matches!(source, gpu_allocator::AllocationError::OutOfMemory),
+            _ => false,
+        }
+    }
+
     /// The program's exit code for this error: 2 for a request that is wrong anywhere, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -139,6 +178,14 @@ impl Error {
 fn words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
+}
+
+fn fault_words(fault: &Option<String>) -> String {
+    fault.as_ref().map_or(String::new(), |fault| format!("; VK_EXT_device_fault: {fault}"))
+}
+
+fn free_words(free: Option<u64>) -> String {
+    free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
 }
 
 fn vulkan_hint(result: vk::Result) -> &'static str {

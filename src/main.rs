@@ -14,16 +14,18 @@ use wavefield::note;
 fn main() -> ExitCode {
     // On nonsense clap says so and exits with 2.
     let cli = cli::Cli::parse();
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match run(cli) {
+        // What failed beside it was said already.
+        Ok(()) => u8::from(wavefield::report::failed()),
         Err(error) => {
             note!("error: {error}");
-            if wavefield::app::left_running() {
-                leave_at_once();
-            }
-            ExitCode::from(error.downcast_ref().map_or(1, wavefield::Error::exit_code))
+            error.downcast_ref().map_or(1, wavefield::Error::exit_code)
         }
+    };
+    if wavefield::app::left_running() {
+        leave_at_once();
     }
+    ExitCode::from(code)
 }
 
 /// Ends the process without the drivers' exit handlers: they would wait for a kernel that never ends.

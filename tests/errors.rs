@@ -1,12 +1,23 @@
 //! What goes wrong on users' machines, and what they get: one sentence that says what, where and what to do, and the
 //! right exit code; never a panic, and nothing half-written.
 
-mod common;
+#![cfg(unix)]
 
+mod common;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{assert_exit, run, stderr, stdout, wavefield};
+use stand_in::{StandIn, with_libraries};
+use wavefield::app::read_png;
 
 /// Small enough to be quick on a software device.
 const SMALL: [&str; 4] = ["--headless", "--frames=1", "--grid=16x16", "--size=64x48"];
@@ -19,18 +30,6 @@ fn assert_fails(output: &Output, code: i32, parts: &[&str]) {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
     assert!(!text.contains("panicked"), "{text}");
-}
-
-/// The program, with libraries in `folder` found before the system's.
-fn with_libraries(folder: &Path) -> Command {
-    let mut command = wavefield();
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(usual) = std::env::var_os("LD_LIBRARY_PATH") {
-        path.push(":");
-        path.push(usual);
-    }
-    command.env("LD_LIBRARY_PATH", path);
-    command
 }
 
 #[test]
@@ -87,82 +86,40 @@ fn a_kernel_needs_cuda() {
     assert_fails(&output, 1, &["--kernel needs the CUDA producer"]);
 }
 
-/// Builds the stand-in for the CUDA driver; `None` (a skip) where there is no C compiler.
-fn fake_cuda(defines: &[&str]) -> Option<tempfile::TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_cuda/fake_cuda.c");
-    // Under every name by which a driver may be looked for.
-    let library = folder.path().join("libcuda.so");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&library)
-        .args(defines)
-        .arg(source)
-        .output();
-    match built {
-        Err(error) => {
-            common::skip_without_tools(&format!("no C compiler `cc`: {error}"));
-            None
-        }
-        Ok(output) => {
-            assert!(output.status.success(), "{}", stderr(&output));
-            std::fs::copy(&library, folder.path().join("libcuda.so.1")).unwrap();
-            Some(folder)
-        }
-    }
-}
-
 #[test]
 fn a_cuda_driver_that_is_too_old() {
-    let Some(folder) = fake_cuda(&[]) else { return };
-    let mut command = with_libraries(folder.path());
-    command.env("FAKE_CUDA_VERSION", "11010");
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.cuda_alone();
+    command.env("STAND_IN_CUDA_VERSION", "11010");
     let output = command.args(SMALL).arg("--producer=cuda").output().unwrap();
     assert_fails(&output, 1, &["CUDA 11.1", "CUDA 11.2 or later", "update"]);
 }
 
 #[test]
-fn a_cuda_driver_that_lacks_a_function() {
-    let Some(folder) = fake_cuda(&["-DWITHOUT_TIMELINES"]) else { return };
-    let output = with_libraries(folder.path()).args(SMALL).arg("--producer=cuda").output().unwrap();
-    assert_fails(&output, 1, &["it lacks cuImportExternalSemaphore", "update"]);
-}
-
-#[test]
 fn a_cuda_driver_that_does_not_start() {
-    let Some(folder) = fake_cuda(&[]) else { return };
-    let mut command = with_libraries(folder.path());
-    command.env("FAKE_CUDA_INIT", "100");
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.cuda_alone();
+    command.env("STAND_IN_FAIL", "cuInit:100");
     let output = command.args(SMALL).arg("--producer=cuda").output().unwrap();
     assert_fails(&output, 1, &["cuInit", "CUDA_ERROR_NO_DEVICE, 100", "CUDA_VISIBLE_DEVICES"]);
 }
 
 #[test]
 fn a_cuda_device_with_no_vulkan_twin() {
-    let Some(folder) = fake_cuda(&[]) else { return };
-    let output = with_libraries(folder.path()).args(SMALL).arg("--producer=cuda").output().unwrap();
-    assert_fails(
-        &output,
-        1,
-        &["Fake CUDA device: no Vulkan device has its UUID", "no CUDA device has its UUID"],
-    );
-    let output = with_libraries(folder.path()).arg("devices").output().unwrap();
+    let Some(stand_in) = StandIn::new() else { return };
+    let output = stand_in.cuda_alone().args(SMALL).arg("--producer=cuda").output().unwrap();
+    assert_fails(&output, 1, &["Stand-in GPU: no Vulkan device has its UUID", "no CUDA device has its UUID"]);
+    let output = stand_in.cuda_alone().arg("devices").output().unwrap();
     assert_exit(&output, 0);
     let table = stdout(&output);
-    assert!(table.contains("Fake CUDA device") && table.contains("CUDA 12.0 driver"), "{table}");
+    assert!(table.contains("Stand-in GPU") && table.contains("CUDA 12.0 driver"), "{table}");
 }
 
 /// The UUIDs match, but a software device exports nothing that CUDA could import.
 #[test]
 fn a_twin_that_cannot_export() {
-    let Some(folder) = fake_cuda(&[]) else { return };
-    let table = stdout(&run(&["devices"]));
-    let Some(row) = table.lines().find(|line| line.contains("llvmpipe")) else {
-        return common::skip_without_tools("no software Vulkan device (lavapipe) here");
-    };
-    let uuid = row.split_whitespace().find(|word| word.len() == 36 && word.matches('-').count() == 4);
-    let mut command = with_libraries(folder.path());
-    command.env("FAKE_CUDA_UUID", uuid.expect("the table has UUIDs").replace('-', ""));
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.command(&[]);
     let output = command.args(SMALL).args(["--producer=cuda", "--device=llvmpipe"]).output().unwrap();
     assert_fails(&output, 1, &["llvmpipe", "cannot export a timeline semaphore as OPAQUE_FD"]);
 }
@@ -275,34 +232,176 @@ fn a_kernel_that_does_not_compile() {
     assert_fails(&output, 1, &["broken.ptx", "cuModuleLoadDataEx", "line"]);
 }
 
+/// Whoever closed it wants no more; what else was asked for is done.
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("a.png");
+    for arguments in
+        [&["devices"][..], &[SMALL.as_slice(), &["--output", picture.to_str().unwrap()]].concat()]
+    {
+        let mut child =
+            wavefield().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_fails(&child.wait_with_output().unwrap(), 0, &[]);
+    }
+    assert!(read_png(&picture).is_ok());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn standard_output_on_a_full_disk() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = wavefield().arg("devices").stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_fails(&output, 1, &["cannot write to standard output", "No space left"]);
+}
+
+/// A limit on the size of files stands for a full disk: it is met when the picture is written, at the end.
+#[test]
+fn a_disk_that_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("a.png");
+    std::fs::write(&picture, "the picture of yesterday").unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "\"$0\" devices | true"]).arg(wavefield().get_program());
-    let output = command.output().unwrap();
-    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    // With the signal ignored the write fails as on a full disk. The unit is 512 bytes or 1024.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"]).arg(wavefield().get_program());
+    let arguments =
+        ["--headless", "--frames=1", "--grid=64x64", "--size=640x480", "--validation=off", "--output"];
+    // A shader cache is written, too, and its driver's affair.
+    let output =
+        command.args(arguments).arg(&picture).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap();
+    assert_fails(&output, 1, &["cannot write", "a.png", "File too large"]);
+    assert_eq!(std::fs::read_to_string(&picture).unwrap(), "the picture of yesterday");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-written is left behind");
+}
+
+#[test]
+fn an_output_folder_that_may_not_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
+    let mut command = wavefield();
+    if std::fs::write(folder.path().join("probe"), "").is_ok() {
+        // The superuser may write everywhere; nobody else may.
+        command.uid(65534).gid(65534);
+    }
+    let picture = folder.path().join("a.png");
+    let Ok(output) = command.args(SMALL).arg("--output").arg(picture).output() else {
+        return common::skip("the superuser's program cannot be run by anybody else");
+    };
+    assert_fails(&output, 1, &["cannot write", "a.png", "Permission denied"]);
+}
+
+/// It was there at the start, when it is looked at, and is gone when the picture is done.
+#[test]
+fn an_output_folder_that_vanishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let child = long_run(&inner.join("a.png"), "--frames=3000");
+    std::fs::remove_dir(&inner).unwrap();
+    assert_fails(&child.wait_with_output().unwrap(), 1, &["cannot write", "inner/a.png", "No such file"]);
+    assert!(!inner.exists());
+}
+
+/// Starts a run that takes a while, and waits for as long as it takes to begin.
+fn long_run(output: &Path, frames: &str) -> Child {
+    let mut command = wavefield();
+    command
+        .args(["--headless", "--device=0", frames, "--grid=16x16", "--size=64x48", "--output"])
+        .arg(output);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(child.try_wait().unwrap().is_none(), "it runs");
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    // A shell has `kill` built in; the program of that name is not on every system.
+    let killed = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(killed.success());
 }
 
 #[test]
 fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.png");
-    let arguments = ["--headless", "--frames=1000000", "--grid=16x16", "--size=64x48", "--output"];
-    let mut child = wavefield()
-        .args(arguments)
-        .arg(&path)
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Long after the handler is in place, which is the first thing that the program does.
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    // A shell has `kill` built in; the program of that name is not on every system.
-    let killed = Command::new("sh").args(["-c", &format!("kill -TERM {}", child.id())]).status().unwrap();
-    assert!(killed.success() && child.wait().is_ok());
-    let output = child.wait_with_output().unwrap();
-    assert_fails(&output, 1, &["stopped after frame", "of 1000000", "no picture was written"]);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    for name in ["TERM", "INT", "HUP"] {
+        let child = long_run(&folder.path().join("a.png"), "--frames=1000000");
+        // Long after the handler is in place, which is the first thing that the program does.
+        std::thread::sleep(Duration::from_millis(700));
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_fails(&output, 1, &["stopped after frame", "of 1000000", "no picture was written"]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+/// At any moment: while it starts, draws, writes, ends. Either the picture is whole or there is none.
+#[test]
+fn signals_at_random_moments() {
+    const ROUNDS: u32 = 48;
+    let start = |picture: &Path| {
+        let mut command = wavefield();
+        command.args([
+            "--headless",
+            "--frames=40",
+            "--grid=16x16",
+            "--size=64x48",
+            "--validation=off",
+            "--output",
+        ]);
+        command.arg(picture).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // How long a run takes here when nobody disturbs it, with as many beside it as there will be.
+    let undisturbed = || {
+        let (folder, began) = (tempfile::tempdir().unwrap(), Instant::now());
+        assert_fails(&start(&folder.path().join("a.png")).wait_with_output().unwrap(), 0, &[]);
+        began.elapsed()
+    };
+    let whole = undisturbed().max(undisturbed());
+    let done = AtomicU32::new(0);
+    let rounds: Vec<u32> = (0..ROUNDS).collect();
+    let problems = stand_in::each(&rounds, |&round| {
+        let folder = tempfile::tempdir().unwrap();
+        let picture = folder.path().join("a.png");
+        let child = start(&picture);
+        // Denser towards the start, where a run passes from one stage to the next.
+        std::thread::sleep(whole * 2 * round * round / (ROUNDS * ROUNDS));
+        signal(&child, if round % 2 == 0 { "INT" } else { "TERM" });
+        let output = child.wait_with_output().unwrap();
+        let (text, files) = (stderr(&output), std::fs::read_dir(folder.path()).unwrap().count());
+        let good = match output.status.code() {
+            Some(0) => {
+                done.fetch_add(1, Ordering::Relaxed);
+                files == 1 && read_png(&picture).is_ok()
+            }
+            Some(1) => files == 0 && text.contains("no picture was written") && !text.contains("panicked"),
+            // The signal came before the handler, and the system ended the process.
+            None => files == 0,
+            Some(_) => false,
+        };
+        if good { Ok(()) } else { Err(format!("round {round}: {}, {files} files: {text}", output.status)) }
+    });
+    stand_in::say(&format!("{ROUNDS} signals, {} of which came too late", done.into_inner()));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Two instances share the devices, and even the output: the last one wins, and the file is whole at any time.
+#[test]
+fn two_instances_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("a.png");
+    let start = || {
+        let mut command = wavefield();
+        command
+            .args(["--headless", "--frames=30", "--grid=16x16", "--size=320x240", "--output"])
+            .arg(&picture);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for child in [start(), start(), start()] {
+        assert_fails(&child.wait_with_output().unwrap(), 0, &[]);
+        assert!(read_png(&picture).is_ok(), "a whole picture");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]

@@ -345,6 +345,49 @@ fn it_may_be_closed_before_the_first_frame() {
     shown.assert_ends_well();
 }
 
+/// The close button is pressed as soon as anything is shown, or almost.
+#[test]
+fn it_may_be_closed_in_the_first_frames() {
+    let Some(display) = Display::start() else { return };
+    for milliseconds in [0, 5, 20, 60] {
+        let mut shown = Shown::start(&display, &[]);
+        let window = shown.window();
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        display.ask_to_close(window);
+        shown.assert_ends_well();
+    }
+}
+
+/// Whoever destroys the window from outside ends the program: in an orderly way or with an error, but it ends.
+#[test]
+fn a_window_that_is_destroyed_ends_it() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    shown.assert_frames_go_on();
+    let window = shown.window().to_string();
+    display.xdotool(&["windowclose", &window]);
+    let output = shown.end();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr(&output));
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+}
+
+/// Xlib ends the process by itself, so no more can be promised than that it ends, and not as if all were well.
+#[test]
+fn a_display_server_that_is_killed_ends_it() {
+    for hidden in [false, true] {
+        let Some(display) = Display::start() else { return };
+        let mut shown = Shown::start(&display, &[]);
+        shown.assert_frames_go_on();
+        if hidden {
+            shown.window_command("windowunmap", &[]);
+        }
+        display.kill();
+        let output = shown.end();
+        assert_eq!(output.status.code(), Some(1), "{}: {}", output.status, stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn signals_end_it() {
     let Some(display) = Display::start() else { return };

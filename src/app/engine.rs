@@ -20,7 +20,7 @@ use crate::trace::{Recorder, Track};
 use crate::verify::{Check, Pass};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
-use crate::{Error, Result};
+use crate::{Error, Result, report};
 
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
@@ -42,6 +42,8 @@ pub struct Engine {
     timeout: Duration,
     /// Collects when everything was, for `--trace`.
     recorder: Option<Recorder>,
+    /// Something has failed, and was reported.
+    failed: bool,
     /// The watchdog has given up: nothing is worth waiting for any more.
     stuck: bool,
 }
@@ -155,6 +157,7 @@ impl Engine {
             scene: config.scene,
             timeout: config.timeout,
             recorder: None,
+            failed: false,
             stuck: false,
         })
     }
@@ -165,9 +168,11 @@ impl Engine {
             Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
-        self.finished = self.collect(flight.index);
+        let finished = self.collect(flight.index);
+        self.finished = self.noting(finished)?;
         if let Some(check) = &mut self.check {
-            check.collect(flight.index)?;
+            let checked = check.collect(flight.index);
+            self.noting(checked)?;
         }
         Ok(flight)
     }
@@ -180,8 +185,9 @@ impl Engine {
         self.noting(drained)
     }
 
-    /// Remembers that the watchdog gave up.
+    /// Remembers a failure, and that the watchdog gave up.
     fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        self.failed |= outcome.is_err();
         self.stuck |= matches!(outcome, Err(Error::Stuck { .. }));
         outcome
     }
@@ -192,28 +198,35 @@ impl Engine {
     }
 
     /// The times of the frame that used a flight, once the GPU is done with it.
-    fn collect(&mut self, flight: usize) -> Option<FrameTiming> {
-        let begun = self.begun[flight].take()?;
-        let marks = self.timestamps.as_ref().and_then(|timestamps| timestamps.read(flight));
+    fn collect(&mut self, flight: usize) -> Result<Option<FrameTiming>> {
+        let Some(begun) = self.begun[flight].take() else { return Ok(None) };
+        let marks = match &self.timestamps {
+            Some(timestamps) => timestamps.read(flight)?,
+            None => None,
+        };
         if let (Some(recorder), Some(marks)) = (&mut self.recorder, marks) {
-            recorder.add(&*self.producer, begun.frame, flight, marks);
+            recorder.add(&*self.producer, begun.frame, flight, marks)?;
         }
-        Some(self.timing(marks, begun))
+        self.timing(marks, begun).map(Some)
     }
 
-    fn timing(&self, marks: Option<[f64; 3]>, begun: Begun) -> FrameTiming {
+    fn timing(&self, marks: Option<[f64; 3]>, begun: Begun) -> Result<FrameTiming> {
         let between = |from: usize, to: usize| {
             marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
         };
         let in_queue = || between(BEGIN, DRAW).filter(|_| self.producer.runs_in_queue());
-        FrameTiming {
+        let kernel = match self.producer.fill() {
+            Some(fill) => fill.time(begun.frame)?,
+            None => None,
+        };
+        Ok(FrameTiming {
             frame: begun.frame,
-            kernel: self.producer.fill().and_then(|fill| fill.time(begun.frame)).or_else(in_queue),
+            kernel: kernel.or_else(in_queue),
             draw: between(DRAW, END),
             end_ns: marks.map(|marks| marks[END]),
             cpu: begun.cpu,
             latency: begun.at.elapsed(),
-        }
+        })
     }
 
     /// The number that the next frame will have: frames drawn so far.
@@ -228,6 +241,18 @@ impl Engine {
     ///
     /// After an error the engine can only be finished with.
     pub(crate) fn draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        camera: &Camera,
+        picture: &Picture,
+        present: Option<PresentSync>,
+    ) -> Result<()> {
+        let drawn = self.try_draw(flight, moment, camera, picture, present);
+        self.noting(drawn)
+    }
+
+    fn try_draw(
         &mut self,
         flight: &Flight,
         moment: Moment,
@@ -251,8 +276,7 @@ impl Engine {
             self.renderer.resize(picture.extent)?;
             self.recorded.fill(None);
         }
-        let produced = trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame));
-        self.noting(produced)?;
+        trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
         self.renderer.set_view(flight.index, camera, picture.extent);
         if let Some(check) = &mut self.check {
             check.expect(flight.index, &frame)?;
@@ -372,7 +396,7 @@ impl Engine {
         self.finish()?;
         // In the order in which they were drawn.
         for frame in self.pacer.submitted()..self.pacer.submitted() + self.pacer.depth() as u64 {
-            self.collect((frame % self.pacer.depth() as u64) as usize);
+            self.collect((frame % self.pacer.depth() as u64) as usize)?;
         }
         let device = self.queue.device();
         Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, self.grid, &*self.producer)))
@@ -401,16 +425,19 @@ impl Engine {
             return false;
         }
         // A producer that fails, now or meanwhile, must keep nobody waiting: it lets go, and what it enqueued will not run.
-        let (producer, patience) = (&mut self.producer, self.timeout);
+        let (producer, patience, reported) = (&mut self.producer, self.timeout, &mut self.failed);
         let mut let_go = || {
-            let failed = producer.is_idle().is_err();
-            if failed {
+            let failure = producer.is_idle().err();
+            if let Some(error) = &failure {
                 producer.abandon();
+                if !std::mem::replace(reported, true) {
+                    report::cleanup_error(error);
+                }
             }
-            failed
+            failure.is_some()
         };
         let_go();
-        let drained = self.pacer.wait_all(|since| {
+        let mut drained = self.pacer.wait_all(|since| {
             let_go();
             match since < patience {
                 true => Ok(()),
@@ -418,11 +445,18 @@ impl Engine {
             }
         });
         let failed = let_go();
+        if drained.is_ok() {
+            drained = self.queue.wait_idle(); // Presents are left.
+        }
         let vulkan = match drained {
-            Ok(()) => self.queue.wait_idle().is_ok(), // Presents are left.
-            // A lost device runs nothing any more.
-            Err(Error::Vulkan { result, .. }) => result == vk::Result::ERROR_DEVICE_LOST,
-            Err(_) => false,
+            Ok(()) => true,
+            Err(error) => {
+                if !std::mem::replace(&mut self.failed, true) {
+                    report::cleanup_error(&error);
+                }
+                // A lost device runs nothing any more.
+                matches!(error, Error::DeviceLost { .. })
+            }
         };
         let producer = failed || self.producer_idle().is_ok() || self.producer.is_idle().is_err();
         self.stuck = !(vulkan && producer);
@@ -524,9 +558,14 @@ static LEFT_RUNNING: AtomicBool = AtomicBool::new(false);
 /// the GPU still uses it.
 pub(crate) fn retire<T: AsMut<Engine>>(mut owner: T) {
     if !owner.as_mut().quiesce() {
-        LEFT_RUNNING.store(true, Ordering::Relaxed);
-        std::mem::forget(owner);
+        leave_running(owner);
     }
+}
+
+/// Leaves what the GPU still uses, and may use for ever, to the end of the process.
+pub(crate) fn leave_running<T>(owner: T) {
+    LEFT_RUNNING.store(true, Ordering::Relaxed);
+    std::mem::forget(owner);
 }
 
 /// Whether the GPU was left running: then the process should end without the drivers' exit handlers, which would wait.

@@ -23,8 +23,8 @@ use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
-pub(crate) use engine::retire;
 pub use engine::{Engine, FrameTiming, Moment, left_running};
+pub(crate) use engine::{leave_running, retire};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub use scene::Scene;

@@ -12,7 +12,7 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 
 use super::record::{Distribution, Machine};
-use crate::app::{Config, DeviceTable, ProducerKind, Stop};
+use crate::app::{Config, DeviceTable, ProducerKind, Stop, leave_running};
 use crate::cuda::graph::{PingPong, Turn};
 use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::interop::SharedTimeline;
@@ -119,7 +119,7 @@ pub fn measure_latency(
     let graph = graph.transpose()?;
     let mut bench = Bench {
         queue: &mut queue,
-        stream: &stream,
+        stream,
         graph,
         kernel,
         stamps,
@@ -130,17 +130,15 @@ pub fn measure_latency(
         enqueue_us: Vec::new(),
     };
 
-    let mut trips = Vec::new();
-    bench.chunk()?; // The warm-up.
-    bench.enqueue_us.clear();
-    while trips.len() < rounds && !stop.requested() {
-        trips.extend(bench.chunk()?);
-    }
-    let host_vulkan_us = bench.host(Bench::through_vulkan)?;
-    let host_cuda_us = bench.host(Bench::through_cuda)?;
-    let host_stream_us = bench.host(Bench::through_stream)?;
-    let finish = bench.queue.wait_idle().and_then(|()| stream.synchronize());
-    finish?;
+    let measured = bench.measure(rounds, stop);
+    let (trips, [host_vulkan_us, host_cuda_us, host_stream_us]) = match measured {
+        Ok(measured) => measured,
+        Err(error) => {
+            // Each side may wait for a signal that the other was never asked for.
+            leave_running(bench);
+            return Err(error);
+        }
+    };
 
     let of = |way: &dyn Fn(&Trip) -> f64| Distribution::of(&mut trips.iter().map(way).collect::<Vec<_>>());
     let violation = trips.iter().map(Trip::violation).fold(0.0, f64::max);
@@ -179,7 +177,7 @@ impl Trip {
 
 struct Bench<'a> {
     queue: &'a mut Queue,
-    stream: &'a Stream,
+    stream: Stream,
     graph: Option<PingPong>,
     kernel: Kernel,
     stamps: DeviceMemory,
@@ -194,7 +192,28 @@ struct Bench<'a> {
     enqueue_us: Vec<f64>,
 }
 
+/// What the CPU's round trips took: through Vulkan, through CUDA, and by `cuStreamSynchronize`.
+type HostTrips = [Distribution; 3];
+
 impl Bench<'_> {
+    /// Everything that is to be measured. After an error the GPU may be left with work that never ends.
+    fn measure(&mut self, rounds: usize, stop: &Stop) -> Result<(Vec<Trip>, HostTrips)> {
+        let mut trips = Vec::new();
+        self.chunk()?; // The warm-up.
+        self.enqueue_us.clear();
+        while trips.len() < rounds && !stop.requested() {
+            trips.extend(self.chunk()?);
+        }
+        let host = [
+            self.host(Self::through_vulkan)?,
+            self.host(Self::through_cuda)?,
+            self.host(Self::through_stream)?,
+        ];
+        self.queue.wait_idle()?;
+        self.stream.synchronize()?;
+        Ok((trips, host))
+    }
+
     /// Enqueues a chunk of ping-pongs on both sides, waits for all of them, and reads the times.
     fn chunk(&mut self) -> Result<Vec<Trip>> {
         let device = self.queue.device().clone();
@@ -211,15 +230,32 @@ impl Bench<'_> {
             unsafe { device.raw().end_command_buffer(commands) }
                 .map_err(device.failed("vkEndCommandBuffer"))?;
         }
+        if let Err(error) = self.enqueue(&commands) {
+            leave_running(pool);
+            return Err(error);
+        }
+        self.queue.wait_idle()?;
+        let mut bytes = vec![0; CHUNK * 2 * size_of::<u64>()];
+        self.stamps.read(&self.stream, &mut bytes)?;
+        let stamps: Vec<u64> = bytemuck::allocation::pod_collect_to_vec(&bytes);
+        let trip = |(index, pair): (usize, &[u64])| {
+            let there = self.timestamps.read(index)?;
+            Ok(there.map(|[there]| Trip { out: pair[0] as f64, there, back: pair[1] as f64 }))
+        };
+        stamps.chunks_exact(2).enumerate().filter_map(|pair| trip(pair).transpose()).collect()
+    }
+
+    /// A ping-pong for each of the command buffers.
+    fn enqueue(&mut self, commands: &[vk::CommandBuffer]) -> Result<()> {
         for (index, &commands) in commands.iter().enumerate() {
             self.value += 1;
             let began = Instant::now();
             match &self.graph {
-                Some(graph) => graph.launch(self.stream, &self.turn(index))?,
+                Some(graph) => graph.launch(&self.stream, &self.turn(index))?,
                 None => {
                     self.stamp(index * 2)?;
-                    self.ping.cuda_signal(self.stream, self.value)?;
-                    self.pong.cuda_wait(self.stream, self.value)?;
+                    self.ping.cuda_signal(&self.stream, self.value)?;
+                    self.pong.cuda_wait(&self.stream, self.value)?;
                     self.stamp(index * 2 + 1)?;
                 }
             }
@@ -227,15 +263,7 @@ impl Bench<'_> {
             // CUDA's signal is enqueued before the submission that waits for it, as everywhere.
             self.submit(&[commands], true)?;
         }
-        self.queue.wait_idle()?;
-        let mut bytes = vec![0; CHUNK * 2 * size_of::<u64>()];
-        self.stamps.read(self.stream, &mut bytes)?;
-        let stamps: Vec<u64> = bytemuck::allocation::pod_collect_to_vec(&bytes);
-        let trip = |(index, pair): (usize, &[u64])| {
-            let [there] = self.timestamps.read(index)?;
-            Some(Trip { out: pair[0] as f64, there, back: pair[1] as f64 })
-        };
-        Ok(stamps.chunks_exact(2).enumerate().filter_map(trip).collect())
+        Ok(())
     }
 
     /// Ping-pong number `index` of a chunk, for the graph.
@@ -250,7 +278,7 @@ impl Bench<'_> {
         let mut out = self.stamps.pointer() + (index * size_of::<u64>()) as u64;
         let mut arguments: [*mut c_void; 1] = [(&raw mut out).cast()];
         // SAFETY: the kernel takes one pointer, and its 8 bytes lie within the memory.
-        unsafe { self.kernel.launch_with(self.stream, 1, 1, &mut arguments) }
+        unsafe { self.kernel.launch_with(&self.stream, 1, 1, &mut arguments) }
     }
 
     /// A submission that signals `pong`, and waits for `ping` first if asked.
@@ -291,13 +319,13 @@ impl Bench<'_> {
     fn through_cuda(&mut self) -> Result<bool> {
         // A kernel first, so that the wait really has to wait.
         self.stamp(0)?;
-        self.ping.cuda_signal(self.stream, self.value)?;
+        self.ping.cuda_signal(&self.stream, self.value)?;
         self.ping.wait_from_host(self.value)
     }
 
     fn through_stream(&mut self) -> Result<bool> {
         self.stamp(0)?;
-        self.ping.cuda_signal(self.stream, self.value)?;
+        self.ping.cuda_signal(&self.stream, self.value)?;
         self.stream.synchronize().map(|()| true)
     }
 }

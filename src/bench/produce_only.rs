@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::runner::{Plan, Samples};
-use crate::Result;
-use crate::app::{Choice, Config, Scene, Stop};
+use crate::app::{Choice, Config, Scene, Stop, leave_running};
 use crate::cuda::{Context, Kernel, KernelSource};
 use crate::handoff::{Fill, SharedPicture};
 use crate::interop::SharedBuffer;
-use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid, check_texture};
+use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid, check_texture, each_slot};
 use crate::vulkan::{Device, DeviceDesc};
+use crate::{Error, Result};
 
 /// Launches between two waits of the CPU: enough to keep the GPU busy, fewer than [`Fill`] keeps times of.
 const CHUNK: u64 = 64;
@@ -23,18 +23,18 @@ enum Slots {
 
 impl Slots {
     fn new(device: &Device, context: &Arc<Context>, config: &Config) -> Result<Self> {
-        let (size, slots) = (config.grid, 0..config.ring.depth());
+        let (size, depth) = (config.grid, config.ring.depth());
         match config.scene {
             Scene::Field => {
                 check_grid(device, size)?;
-                let slot = |_| SharedBuffer::new(device, context, size.bytes(), SLOT_USAGE);
-                Ok(Self::Buffers(slots.map(slot).collect::<Result<_>>()?))
+                let slot = || SharedBuffer::new(device, context, size.bytes(), SLOT_USAGE);
+                Ok(Self::Buffers(each_slot(device, Some(context), size, depth, slot)?))
             }
             Scene::Texture => {
                 check_texture(device, size)?;
                 let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
                 let slot = |_| SharedPicture::new(device, context, size);
-                Ok(Self::Textures(slots.map(slot).collect::<Result<_>>()?, reduce))
+                Ok(Self::Textures((0..depth).map(slot).collect::<Result<_>>()?, reduce))
             }
         }
     }
@@ -69,6 +69,22 @@ pub(super) fn measure(
         Scene::Texture => KernelSource::built_in_texture(),
     };
     let fill = Fill::new(context, config.kernel.as_ref().unwrap_or(&built_in), config.grid)?;
+    let measured = measure_with(plan, config, samples, &fill, &slots, stop);
+    // After an error some of it is still enqueued and uses the slots.
+    if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {
+        leave_running((fill, slots));
+    }
+    measured
+}
+
+fn measure_with(
+    plan: &Plan,
+    config: &Config,
+    samples: &mut Samples,
+    fill: &Fill,
+    slots: &Slots,
+    stop: &Stop,
+) -> Result<()> {
     let mut index = 0;
     let mut began = None;
     loop {
@@ -76,7 +92,7 @@ pub(super) fn measure(
         for index in chunk.clone() {
             let frame = Frame { index, time: index as f64 / 60.0, step: 0.0, reads: DRAW_READS };
             let enqueued = Instant::now();
-            slots.fill(&fill, config, &frame).map_err(|error| fill.blame(error))?;
+            slots.fill(fill, config, &frame).map_err(|error| fill.blame(error))?;
             if began.is_some() {
                 samples.cpu_us.push(enqueued.elapsed().as_secs_f64() * 1e6);
             }
@@ -90,16 +106,16 @@ pub(super) fn measure(
         };
         samples.waits += 1;
         for index in chunk {
-            let kernel = fill.time(index).map(|time| time.as_secs_f64() * 1e6);
+            let kernel = fill.time(index)?.map(|time| time.as_secs_f64() * 1e6);
             samples.kernel_us.extend(kernel);
-            samples.frame_us.extend(fill.period(index).map(|time| time.as_secs_f64() * 1e6));
+            samples.frame_us.extend(fill.period(index)?.map(|time| time.as_secs_f64() * 1e6));
         }
         if began.elapsed() >= plan.round || stop.requested() {
             break;
         }
     }
     // The yardstick, on the same memory and right behind: what `cuMemsetD32Async` takes.
-    let Slots::Buffers(shared) = &slots else { return Ok(()) };
+    let Slots::Buffers(shared) = slots else { return Ok(()) };
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let slot = &shared[config.ring.turn(index).slot];
@@ -109,8 +125,9 @@ pub(super) fn measure(
         fill.wait_idle(config.timeout)?;
         // The first is the warm-up.
         if repeat > 0 {
-            let times = (0..CHUNK).filter_map(|index| fill.time(index));
-            samples.memset_us.extend(times.map(|time| time.as_secs_f64() * 1e6));
+            for index in 0..CHUNK {
+                samples.memset_us.extend(fill.time(index)?.map(|time| time.as_secs_f64() * 1e6));
+            }
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::Context;
+use super::{Context, api};
 use crate::Result;
 
 /// An array that belongs to something else, which is kept alive with it.
@@ -39,7 +39,7 @@ impl Array {
         let mut raw = 0;
         self.context.bind()?;
         // SAFETY: `desc` names a live array of the current context.
-        self.context.check("cuSurfObjectCreate", unsafe { sys::cuSurfObjectCreate(&mut raw, &desc) })?;
+        self.context.check("cuSurfObjectCreate", unsafe { api::cuSurfObjectCreate(&mut raw, &desc) })?;
         Ok(Surface { raw, array: self.clone() })
     }
 
@@ -53,7 +53,7 @@ impl Array {
         self.context.bind()?;
         // SAFETY: `desc` names a live array of the current context; no view of it is asked.
         self.context.check("cuTexObjectCreate", unsafe {
-            sys::cuTexObjectCreate(&mut raw, &desc, &how, std::ptr::null())
+            api::cuTexObjectCreate(&mut raw, &desc, &how, std::ptr::null())
         })?;
         Ok(Texture { raw, array: self.clone() })
     }
@@ -116,7 +116,7 @@ impl Surface {
 impl Drop for Surface {
     fn drop(&mut self) {
         // SAFETY: created in `Array::surface`; the stream that used it is idle: whoever drops it waits first.
-        self.array.context.cleanup("cuSurfObjectDestroy", || unsafe { sys::cuSurfObjectDestroy(self.raw) });
+        self.array.context.cleanup("cuSurfObjectDestroy", || unsafe { api::cuSurfObjectDestroy(self.raw) });
     }
 }
 
@@ -136,7 +136,7 @@ impl Texture {
 impl Drop for Texture {
     fn drop(&mut self) {
         // SAFETY: created in `Array::texture`; the stream that used it is idle: whoever drops it waits first.
-        self.array.context.cleanup("cuTexObjectDestroy", || unsafe { sys::cuTexObjectDestroy(self.raw) });
+        self.array.context.cleanup("cuTexObjectDestroy", || unsafe { api::cuTexObjectDestroy(self.raw) });
     }
 }
 

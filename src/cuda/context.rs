@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys;
 
+use super::api::{self, Code};
 use super::driver::{check, require};
 use super::{DeviceInfo, Driver};
 use crate::Result;
@@ -30,15 +31,24 @@ impl Context {
         let _span = tracing::trace_span!("CUDA context").entered();
         let mut device = 0;
         // SAFETY: writes one handle.
-        check("cuDeviceGet", &info.name, unsafe { sys::cuDeviceGet(&mut device, info.ordinal) })?;
+        check("cuDeviceGet", &info.name, unsafe { api::cuDeviceGet(&mut device, info.ordinal) })?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle.
         check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
-            sys::cuDevicePrimaryCtxRetain(&mut raw, device)
+            api::cuDevicePrimaryCtxRetain(&mut raw, device)
         })?;
         let context = Arc::new(Self { raw, device, info: info.clone(), faulted: AtomicBool::new(false) });
         context.bind()?;
         Ok(context)
+    }
+
+    /// Bytes of device memory that are free, and all that there are, as other processes leave them.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        self.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two sizes; the context is current.
+        self.check("cuMemGetInfo", unsafe { api::cuMemGetInfo(&mut free, &mut total) })?;
+        Ok((free as u64, total as u64))
     }
 
     /// The device it belongs to.
@@ -49,7 +59,7 @@ impl Context {
     /// Makes it the calling thread's current context, which every call below needs. Cheap when it already is.
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+        self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.raw) })
     }
 
     /// Whether a kernel faulted: then every call from now on fails, and nothing more can be learnt from this context.
@@ -58,32 +68,34 @@ impl Context {
     }
 
     /// Names this device in the error of a call.
-    pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<()> {
-        if is_sticky(code as u32) {
+    pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<()> {
+        if is_sticky(code.0) {
             self.faulted.store(true, Ordering::Relaxed);
         }
         check(call, &self.info.name, code)
     }
 
     /// For `Drop`: binds, calls, and says on stderr what went wrong, because nothing can be returned.
-    pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> CUresult) {
-        let result = self.bind().and_then(|()| self.check(call, release()));
-        self.say_unless_faulted(result);
+    pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
+        self.say(|| self.bind().and_then(|()| self.check(call, release())));
     }
 
-    /// After a fault every call repeats it; it was reported once already.
-    fn say_unless_faulted(&self, result: Result<()>) {
-        if let (Err(error), false) = (result, self.faulted.load(Ordering::Relaxed)) {
-            crate::note!("while cleaning up: {error}");
+    /// Says what is wrong with a release. After a fault every call repeats it, and that was reported when it was met first.
+    fn say(&self, release: impl FnOnce() -> Result<()>) {
+        let known = self.faulted.load(Ordering::Relaxed);
+        if let (Err(error), false) = (release(), known) {
+            crate::report::cleanup_error(&error);
         }
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once, released once; every object of the context holds an Arc of it.
-        let code = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
-        self.say_unless_faulted(self.check("cuDevicePrimaryCtxRelease", code));
+        self.say(|| {
+            // SAFETY: retained once, released once; every object of the context holds an Arc of it.
+            let code = unsafe { api::cuDevicePrimaryCtxRelease(self.device) };
+            self.check("cuDevicePrimaryCtxRelease", code)
+        });
     }
 }
 
@@ -119,7 +131,7 @@ impl Stream {
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         context.check("cuStreamCreate", unsafe {
-            sys::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
+            api::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
         })?;
         Ok(Self { raw, context: context.clone() })
     }
@@ -134,13 +146,13 @@ impl Stream {
         let (mut least, mut greatest) = (0, 0);
         // SAFETY: writes two integers; the context is current.
         context.check("cuCtxGetStreamPriorityRange", unsafe {
-            sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
+            api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
         })?;
         let mut raw = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes one handle; the context is current.
         context.check("cuStreamCreateWithPriority", unsafe {
-            sys::cuStreamCreateWithPriority(&mut raw, flags, greatest)
+            api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
         })?;
         Ok(Self { raw, context: context.clone() })
     }
@@ -159,8 +171,8 @@ impl Stream {
     pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        match unsafe { sys::cuStreamQuery(self.raw) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        match unsafe { api::cuStreamQuery(self.raw) } {
+            Code::NOT_READY => Ok(false),
             code => self.context.check("cuStreamQuery", code).map(|()| true),
         }
     }
@@ -169,14 +181,14 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        self.context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
+        self.context.check("cuStreamSynchronize", unsafe { api::cuStreamSynchronize(self.raw) })
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: created above; destroying a stream with work left is allowed, the work goes on.
-        self.context.cleanup("cuStreamDestroy", || unsafe { sys::cuStreamDestroy_v2(self.raw) });
+        self.context.cleanup("cuStreamDestroy", || unsafe { api::cuStreamDestroy(self.raw) });
     }
 }
 
@@ -196,7 +208,7 @@ impl Event {
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         context.check("cuEventCreate", unsafe {
-            sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
+            api::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
         })?;
         Ok(Self { raw, context: context.clone() })
     }
@@ -205,24 +217,24 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.bind()?;
         // SAFETY: event and stream are alive and of one context.
-        self.context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream.raw()) })
+        self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })
     }
 
-    /// Milliseconds from `self` to `end`; both recorded and done, else an error (600, `NOT_READY`).
-    pub fn elapsed_ms(&self, end: &Event) -> Result<f32> {
+    /// Milliseconds from `self` to `end`, both recorded; `None` while one of them is not reached.
+    pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are alive and of one context.
-        self.context.check("cuEventElapsedTime", unsafe {
-            sys::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw)
-        })?;
-        Ok(milliseconds)
+        match unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) } {
+            Code::NOT_READY => Ok(None),
+            code => self.context.check("cuEventElapsedTime", code).map(|()| Some(milliseconds)),
+        }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created above.
-        self.context.cleanup("cuEventDestroy", || unsafe { sys::cuEventDestroy_v2(self.raw) });
+        self.context.cleanup("cuEventDestroy", || unsafe { api::cuEventDestroy(self.raw) });
     }
 }

@@ -2,8 +2,9 @@
 
 use std::ffi::{CString, c_void};
 
-use cudarc::driver::sys::{self, CUjit_option, CUjitInputType, CUresult};
+use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 
+use super::api;
 use super::{Context, KernelSource};
 use crate::{Error, Result};
 
@@ -23,14 +24,14 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Vec<u8>> {
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let mut state = std::ptr::null_mut();
     // SAFETY: options and values have the length that is given; `log` outlives the linker.
-    let code = unsafe { sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
+    let code = unsafe { api::cuLinkCreate(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
     context.check("cuLinkCreate", code)?;
     let linker = Linker { state, context };
 
     let bytes = ptx.as_bytes_with_nul();
     // SAFETY: the linker only reads the text, which is terminated and outlives the call; there are no options.
-    let mut code = unsafe {
-        sys::cuLinkAddData_v2(
+    let code = unsafe {
+        api::cuLinkAddData(
             linker.state,
             CUjitInputType::CU_JIT_INPUT_PTX,
             bytes.as_ptr().cast_mut().cast(),
@@ -42,11 +43,12 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Vec<u8>> {
         )
     };
     let (mut cubin, mut size) = (std::ptr::null_mut(), 0);
-    if code == CUresult::CUDA_SUCCESS {
+    let linked = context.check("cuLinkAddData", code).and_then(|()| {
         // SAFETY: a live linker; the result belongs to it.
-        code = unsafe { sys::cuLinkComplete(linker.state, &mut cubin, &mut size) };
-    }
-    if let Err(error) = context.check("linking the kernel", code) {
+        let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
+        context.check("cuLinkComplete", code)
+    });
+    if let Err(error) = linked {
         let log = String::from_utf8_lossy(&log);
         return Err(problem(format!("{error}\n{}", log.trim_end_matches('\0').trim()).trim().to_owned()));
     }
@@ -55,13 +57,13 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Vec<u8>> {
 }
 
 struct Linker<'a> {
-    state: sys::CUlinkState,
+    state: CUlinkState,
     context: &'a Context,
 }
 
 impl Drop for Linker<'_> {
     fn drop(&mut self) {
         // SAFETY: created above, destroyed once.
-        self.context.cleanup("cuLinkDestroy", || unsafe { sys::cuLinkDestroy(self.state) });
+        self.context.cleanup("cuLinkDestroy", || unsafe { api::cuLinkDestroy(self.state) });
     }
 }

@@ -1,68 +1,15 @@
 //! Loading `libcuda` without panics, and what devices it has.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute};
 
+use super::api::{self, Code};
 use crate::interop::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
 /// The CUDA version that brought timeline semaphores to external semaphores, as `cuDriverGetVersion` counts.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
-
-/// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
-/// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 49] = [
-    "cuInit",
-    "cuDriverGetVersion",
-    "cuGetErrorName",
-    "cuGetErrorString",
-    "cuDeviceGetCount",
-    "cuDeviceGet",
-    "cuDeviceGetName",
-    "cuDeviceGetAttribute",
-    "cuDeviceGetUuid",
-    "cuDeviceGetLuid",
-    "cuDevicePrimaryCtxRetain",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuCtxSetCurrent",
-    "cuStreamCreate",
-    "cuStreamDestroy_v2",
-    "cuStreamSynchronize",
-    "cuStreamQuery",
-    "cuEventCreate",
-    "cuEventDestroy_v2",
-    "cuEventRecord",
-    "cuEventElapsedTime",
-    "cuModuleLoadDataEx",
-    "cuModuleUnload",
-    "cuModuleGetFunction",
-    "cuLaunchKernel",
-    "cuLinkCreate_v2",
-    "cuLinkAddData_v2",
-    "cuLinkComplete",
-    "cuLinkDestroy",
-    "cuMemAlloc_v2",
-    "cuMemFree_v2",
-    "cuMemsetD32Async",
-    "cuMemcpyDtoDAsync_v2",
-    "cuMemcpyDtoHAsync_v2",
-    "cuMemcpyHtoDAsync_v2",
-    "cuImportExternalMemory",
-    "cuExternalMemoryGetMappedBuffer",
-    "cuExternalMemoryGetMappedMipmappedArray",
-    "cuMipmappedArrayGetLevel",
-    "cuMipmappedArrayDestroy",
-    "cuSurfObjectCreate",
-    "cuSurfObjectDestroy",
-    "cuTexObjectCreate",
-    "cuTexObjectDestroy",
-    "cuDestroyExternalMemory",
-    "cuImportExternalSemaphore",
-    "cuSignalExternalSemaphoresAsync",
-    "cuWaitExternalSemaphoresAsync",
-    "cuDestroyExternalSemaphore",
-];
 
 /// Proof that the driver is loaded, new enough, and initialised.
 #[derive(Clone, Copy, Debug)]
@@ -102,21 +49,18 @@ impl Driver {
                 hint: "install NVIDIA's driver",
             });
         }
-        for name in SYMBOLS {
-            if !has_symbol(name) {
-                return Err(Error::Missing {
-                    what: "the CUDA driver",
-                    reason: format!("it lacks {name}"),
-                    hint: "update NVIDIA's driver to one of CUDA 11.2 or later (460)",
-                });
-            }
-        }
+        // SAFETY: the library is there, checked above.
+        unsafe { api::look_up() }.map_err(|name| Error::Missing {
+            what: "the CUDA driver",
+            reason: format!("it lacks {name}"),
+            hint: "update NVIDIA's driver to one of CUDA 11.2 or later (460)",
+        })?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
-        check("cuInit", before, unsafe { sys::cuInit(0) })?;
+        check("cuInit", before, unsafe { api::cuInit(0) })?;
         let mut version = 0;
         // SAFETY: writes one integer.
-        check("cuDriverGetVersion", before, unsafe { sys::cuDriverGetVersion(&mut version) })?;
+        check("cuDriverGetVersion", before, unsafe { api::cuDriverGetVersion(&mut version) })?;
         if version < FIRST_WITH_TIMELINES {
             return Err(Error::Missing {
                 what: "the CUDA driver",
@@ -136,7 +80,7 @@ impl Driver {
     pub fn devices(self) -> Result<Vec<DeviceInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
-        check("cuDeviceGetCount", "the CUDA driver", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        check("cuDeviceGetCount", "the CUDA driver", unsafe { api::cuDeviceGetCount(&mut count) })?;
         (0..count).map(DeviceInfo::query).collect()
     }
 }
@@ -146,18 +90,18 @@ impl DeviceInfo {
         let label = format!("CUDA device {ordinal}");
         let mut device = 0;
         // SAFETY: writes one handle.
-        check("cuDeviceGet", &label, unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
+        check("cuDeviceGet", &label, unsafe { api::cuDeviceGet(&mut device, ordinal) })?;
         let mut name = [0 as c_char; 256];
         // SAFETY: the length is the array's.
         check("cuDeviceGetName", &label, unsafe {
-            sys::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)
+            api::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32, device)
         })?;
         // SAFETY: the driver terminates the name within the length that it was given.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let attribute = |which| {
             let mut value = 0;
             // SAFETY: writes one integer.
-            let code = unsafe { sys::cuDeviceGetAttribute(&mut value, which, device) };
+            let code = unsafe { api::cuDeviceGetAttribute(&mut value, which, device) };
             check("cuDeviceGetAttribute", &name, code).map(|()| value)
         };
         let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -175,16 +119,10 @@ impl DeviceInfo {
     }
 }
 
-/// `cuDeviceGetUuid_v2` (CUDA 11.4) tells MIG instances apart; an older driver has only the first form.
 fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
-    if has_symbol("cuDeviceGetUuid_v2") {
-        // SAFETY: writes 16 bytes; present, checked above.
-        check("cuDeviceGetUuid_v2", name, unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })?;
-    } else {
-        // SAFETY: writes 16 bytes; present, it is one of `SYMBOLS`.
-        check("cuDeviceGetUuid", name, unsafe { sys::cuDeviceGetUuid(&mut uuid, device) })?;
-    }
+    // SAFETY: writes 16 bytes.
+    check("cuDeviceGetUuid", name, unsafe { api::cuDeviceGetUuid(&mut uuid, device) })?;
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
 
@@ -196,8 +134,8 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
     }
     let (mut bytes, mut node_mask) = ([0 as c_char; 8], 0);
     // SAFETY: writes 8 bytes and one integer.
-    let code = unsafe { sys::cuDeviceGetLuid(bytes.as_mut_ptr(), &mut node_mask, device) };
-    (code == CUresult::CUDA_SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
+    let code = unsafe { api::cuDeviceGetLuid(bytes.as_mut_ptr(), &mut node_mask, device) };
+    (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
 /// For calls that only some runs need.
@@ -205,7 +143,7 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
 /// # Errors
 /// Names the first one that the driver lacks, and `since`, the version that has it.
 pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
-    match names.iter().find(|name| !has_symbol(name)) {
+    match names.iter().find(|name| !api::has(name)) {
         None => Ok(()),
         Some(name) => {
             Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which is there since {since}")))
@@ -213,25 +151,20 @@ pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
     }
 }
 
-fn has_symbol(name: &str) -> bool {
-    // SAFETY: the library is present; the symbol is only looked up, never called through this type.
-    unsafe { sys::culib().get::<*const c_void>(name.as_bytes()) }.is_ok()
-}
-
 fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Turns a `CUresult` into an error that names the call and the device.
-pub(crate) fn check(call: &'static str, device: &str, code: CUresult) -> Result<()> {
-    if code == CUresult::CUDA_SUCCESS {
+/// Turns an answer into an error that names the call and the device.
+pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
+    if code == Code::SUCCESS {
         return Ok(());
     }
-    let text = |ask: unsafe fn(CUresult, *mut *const c_char) -> CUresult| {
+    let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
         let mut text = std::ptr::null();
         // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
         let answer = unsafe { ask(code, &mut text) };
-        match answer == CUresult::CUDA_SUCCESS && !text.is_null() {
+        match answer == Code::SUCCESS && !text.is_null() {
             // SAFETY: a static, terminated string of the driver.
             true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
             false => "unknown".into(),
@@ -240,9 +173,9 @@ pub(crate) fn check(call: &'static str, device: &str, code: CUresult) -> Result<
     Err(Error::Cuda {
         call,
         device: device.to_owned(),
-        code: code as u32,
-        name: text(sys::cuGetErrorName),
-        text: text(sys::cuGetErrorString),
+        code: code.0,
+        name: text(api::cuGetErrorName),
+        text: text(api::cuGetErrorString),
     })
 }
 

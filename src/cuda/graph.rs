@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
+use super::api;
 use super::driver::require;
 use super::{Context, Kernel, Stream};
 use crate::Result;
@@ -16,11 +17,11 @@ use crate::interop::SharedTimeline;
 /// The calls that this needs besides those that every run needs.
 const SYMBOLS: [&str; 11] = [
     "cuGraphCreate",
-    "cuGraphAddKernelNode_v2",
+    "cuGraphAddKernelNode",
     "cuGraphAddExternalSemaphoresSignalNode",
     "cuGraphAddExternalSemaphoresWaitNode",
     "cuGraphInstantiateWithFlags",
-    "cuGraphExecKernelNodeSetParams_v2",
+    "cuGraphExecKernelNodeSetParams",
     "cuGraphExecExternalSemaphoresSignalNodeSetParams",
     "cuGraphExecExternalSemaphoresWaitNodeSetParams",
     "cuGraphLaunch",
@@ -55,7 +56,7 @@ impl PingPong {
         context.bind()?;
         let mut graph = std::ptr::null_mut();
         // SAFETY: (and for all calls here) handles are written to locals, and parameters are copied before the call returns.
-        context.check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        context.check("cuGraphCreate", unsafe { api::cuGraphCreate(&mut graph, 0) })?;
         let nodes = [std::ptr::null_mut(); 4];
         // From here on Drop destroys.
         let mut made = Self { graph, exec: std::ptr::null_mut(), nodes, context: context.clone() };
@@ -63,23 +64,23 @@ impl PingPong {
         let [first, signal, wait, last] = &mut made.nodes;
         let kernel = params.kernel(0);
         // SAFETY: as above; a first node depends on none.
-        let code = unsafe { sys::cuGraphAddKernelNode_v2(first, graph, std::ptr::null(), 0, &kernel) };
+        let code = unsafe { api::cuGraphAddKernelNode(first, graph, std::ptr::null(), 0, &kernel) };
         context.check("cuGraphAddKernelNode", code)?;
         let signals = params.signal();
         // SAFETY: as above; one dependency, on a node of this graph.
-        let code = unsafe { sys::cuGraphAddExternalSemaphoresSignalNode(signal, graph, first, 1, &signals) };
+        let code = unsafe { api::cuGraphAddExternalSemaphoresSignalNode(signal, graph, first, 1, &signals) };
         context.check("cuGraphAddExternalSemaphoresSignalNode", code)?;
         let waits = params.wait();
         // SAFETY: as above.
-        let code = unsafe { sys::cuGraphAddExternalSemaphoresWaitNode(wait, graph, signal, 1, &waits) };
+        let code = unsafe { api::cuGraphAddExternalSemaphoresWaitNode(wait, graph, signal, 1, &waits) };
         context.check("cuGraphAddExternalSemaphoresWaitNode", code)?;
         let kernel = params.kernel(1);
         // SAFETY: as above.
-        let code = unsafe { sys::cuGraphAddKernelNode_v2(last, graph, wait, 1, &kernel) };
+        let code = unsafe { api::cuGraphAddKernelNode(last, graph, wait, 1, &kernel) };
         context.check("cuGraphAddKernelNode", code)?;
         // SAFETY: a whole graph of this context.
-        let code = unsafe { sys::cuGraphInstantiateWithFlags(&mut made.exec, graph, 0) };
-        context.check("cuGraphInstantiate", code)?;
+        let code = unsafe { api::cuGraphInstantiateWithFlags(&mut made.exec, graph, 0) };
+        context.check("cuGraphInstantiateWithFlags", code)?;
         Ok(made)
     }
 
@@ -92,19 +93,19 @@ impl PingPong {
         for (index, node) in [(0, first), (1, last)] {
             let kernel = params.kernel(index);
             // SAFETY: a node of this graph; the parameters are copied before the call returns.
-            let code = unsafe { sys::cuGraphExecKernelNodeSetParams_v2(exec, node, &kernel) };
+            let code = unsafe { api::cuGraphExecKernelNodeSetParams(exec, node, &kernel) };
             context.check("cuGraphExecKernelNodeSetParams", code)?;
         }
         let signals = params.signal();
         // SAFETY: as above.
-        let code = unsafe { sys::cuGraphExecExternalSemaphoresSignalNodeSetParams(exec, signal, &signals) };
+        let code = unsafe { api::cuGraphExecExternalSemaphoresSignalNodeSetParams(exec, signal, &signals) };
         context.check("cuGraphExecExternalSemaphoresSignalNodeSetParams", code)?;
         let waits = params.wait();
         // SAFETY: as above.
-        let code = unsafe { sys::cuGraphExecExternalSemaphoresWaitNodeSetParams(exec, wait, &waits) };
+        let code = unsafe { api::cuGraphExecExternalSemaphoresWaitNodeSetParams(exec, wait, &waits) };
         context.check("cuGraphExecExternalSemaphoresWaitNodeSetParams", code)?;
         // SAFETY: a live graph and stream of one context.
-        context.check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(exec, stream.raw()) })
+        context.check("cuGraphLaunch", unsafe { api::cuGraphLaunch(exec, stream.raw()) })
     }
 }
 
@@ -112,10 +113,10 @@ impl Drop for PingPong {
     fn drop(&mut self) {
         if !self.exec.is_null() {
             // SAFETY: made in `new`; the stream that ran it is idle: whoever drops it waits first.
-            self.context.cleanup("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(self.exec) });
+            self.context.cleanup("cuGraphExecDestroy", || unsafe { api::cuGraphExecDestroy(self.exec) });
         }
         // SAFETY: as above.
-        self.context.cleanup("cuGraphDestroy", || unsafe { sys::cuGraphDestroy(self.graph) });
+        self.context.cleanup("cuGraphDestroy", || unsafe { api::cuGraphDestroy(self.graph) });
     }
 }
 

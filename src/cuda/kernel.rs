@@ -4,8 +4,9 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUjit_option, CUresult};
+use cudarc::driver::sys::{self, CUjit_option};
 
+use super::api::{self, Code};
 use super::{Context, Stream};
 use crate::{Error, Result};
 
@@ -166,7 +167,7 @@ impl Kernel {
         let mut module = std::ptr::null_mut();
         // SAFETY: the text is terminated; options and values have the length that is given; `log` outlives the call.
         let code = unsafe {
-            sys::cuModuleLoadDataEx(
+            api::cuModuleLoadDataEx(
                 &mut module,
                 ptx.as_ptr().cast(),
                 options.len() as u32,
@@ -174,7 +175,7 @@ impl Kernel {
                 values.as_mut_ptr(),
             )
         };
-        if code != CUresult::CUDA_SUCCESS {
+        if code != Code::SUCCESS {
             let log = String::from_utf8_lossy(&log);
             let log = log.trim_end_matches('\0').trim();
             let answer = context.check("cuModuleLoadDataEx", code).err().map(|error| error.to_string());
@@ -184,7 +185,7 @@ impl Kernel {
         // From here on Drop unloads.
         let mut kernel = Self { function: std::ptr::null_mut(), module, context: context.clone() };
         // SAFETY: a loaded module and a terminated name.
-        let code = unsafe { sys::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
+        let code = unsafe { api::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
@@ -240,7 +241,7 @@ impl Kernel {
         let none = std::ptr::null_mut();
         // SAFETY: the caller's promise; the arguments are copied before the call returns.
         let code = unsafe {
-            sys::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
+            api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
         self.context.check("cuLaunchKernel", code)
     }
@@ -249,7 +250,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         // SAFETY: loaded above; the streams that ran it are idle: whoever drops a kernel waits first.
-        self.context.cleanup("cuModuleUnload", || unsafe { sys::cuModuleUnload(self.module) });
+        self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
+use super::api;
 use super::{Context, Stream};
 use crate::Result;
 
@@ -23,7 +24,7 @@ impl DeviceMemory {
         context.bind()?;
         let mut pointer = 0;
         // SAFETY: writes one address; the context is current.
-        context.check("cuMemAlloc", unsafe { sys::cuMemAlloc_v2(&mut pointer, size as usize) })?;
+        context.check("cuMemAlloc", unsafe { api::cuMemAlloc(&mut pointer, size as usize) })?;
         Ok(Self { pointer, size, context: context.clone() })
     }
 
@@ -40,8 +41,7 @@ impl DeviceMemory {
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the caller's promise.
-        let code =
-            unsafe { sys::cuMemcpyDtoDAsync_v2(target, self.pointer, self.size as usize, stream.raw()) };
+        let code = unsafe { api::cuMemcpyDtoDAsync(target, self.pointer, self.size as usize, stream.raw()) };
         self.context.check("cuMemcpyDtoDAsync", code)
     }
 
@@ -53,8 +53,7 @@ impl DeviceMemory {
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the caller's promise.
-        let code =
-            unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer, source, self.size as usize, stream.raw()) };
+        let code = unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
         self.context.check("cuMemcpyDtoDAsync", code)
     }
 
@@ -63,8 +62,7 @@ impl DeviceMemory {
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
-        let code =
-            unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
+        let code = unsafe { api::cuMemcpyHtoDAsync(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
         self.context.check("cuMemcpyHtoDAsync", code)?;
         stream.synchronize()
     }
@@ -75,7 +73,7 @@ impl DeviceMemory {
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
         let code =
-            unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), self.pointer, size, stream.raw()) };
+            unsafe { api::cuMemcpyDtoHAsync(bytes.as_mut_ptr().cast(), self.pointer, size, stream.raw()) };
         self.context.check("cuMemcpyDtoHAsync", code)?;
         stream.synchronize()
     }
@@ -89,13 +87,13 @@ pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u6
     let context = stream.context();
     context.bind()?;
     // SAFETY: the caller's promise.
-    let code = unsafe { sys::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
+    let code = unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
     context.check("cuMemsetD32Async", code)
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: allocated above; the streams that used it are idle: whoever drops it waits first.
-        self.context.cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+        self.context.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }

@@ -1,8 +1,9 @@
 //! The CUDA driver API, opened at run time: no toolkit to build, none to run, and no panic where there is no driver.
 //!
-//! cudarc brings the bindings ([`cudarc::driver::sys`]) and opens the library. The few types here own what they
+//! cudarc brings the types ([`cudarc::driver::sys`]) and opens the library; `api` has its functions. The few types here own what they
 //! create, keep their [`Context`] alive, and name the call and the device in every error.
 
+pub(crate) mod api;
 mod array;
 mod context;
 pub mod cubin;

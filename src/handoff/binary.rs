@@ -124,6 +124,10 @@ impl Producer for BinaryHandoff {
         Ring::new(1)
     }
 
+    fn progress(&self) -> Option<String> {
+        Some(self.fill.late_side())
+    }
+
     fn is_idle(&self) -> Result<bool> {
         self.fill.is_idle()
     }

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::cuda::{Context, DeviceMemory, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer};
-use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -39,9 +39,9 @@ impl DeviceCopyHandoff {
         let device = queue.device();
         check_grid(device, grid)?;
         let fill = Fill::new(context, source, grid)?;
-        let shared = (0..ring.depth())
-            .map(|_| SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE))
-            .collect::<Result<Vec<_>>>()?;
+        let shared = each_slot(device, Some(context), grid, ring.depth(), || {
+            SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
+        })?;
         Ok(Self {
             fill,
             timelines: Timelines::new(device, context)?,

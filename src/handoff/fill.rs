@@ -99,10 +99,10 @@ impl Fill {
     }
 
     /// How long the kernel of a finished frame took, if that is still known.
-    pub fn time(&self, frame: u64) -> Option<Duration> {
+    pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
         let (before, after) = self.events(frame);
-        let milliseconds = before.elapsed_ms(after).ok()?;
-        Some(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
+        let elapsed = before.elapsed_ms(after).map_err(|error| self.blame(error))?;
+        Ok(elapsed.map(|milliseconds| Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3)))
     }
 
     /// The events around a frame's kernel; those of a frame long ago are a later one's by now.
@@ -112,10 +112,12 @@ impl Fill {
     }
 
     /// From the end of the frame before to the end of this one, both finished, if that is still known.
-    pub fn period(&self, frame: u64) -> Option<Duration> {
-        let before = &self.marks[(frame.checked_sub(1)? % KEPT) as usize].1;
-        let milliseconds = before.elapsed_ms(&self.marks[(frame % KEPT) as usize].1).ok()?;
-        (milliseconds >= 0.0).then(|| Duration::from_secs_f64(f64::from(milliseconds) * 1e-3))
+    pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
+        let Some(last) = frame.checked_sub(1) else { return Ok(None) };
+        let end = |frame: u64| &self.marks[(frame % KEPT) as usize].1;
+        let elapsed = end(last).elapsed_ms(end(frame)).map_err(|error| self.blame(error))?;
+        let elapsed = elapsed.filter(|milliseconds| *milliseconds >= 0.0);
+        Ok(elapsed.map(|milliseconds| Duration::from_secs_f64(f64::from(milliseconds) * 1e-3)))
     }
 
     /// Whether the stream is idle; an error if the kernel has faulted.
@@ -138,6 +140,14 @@ impl Fill {
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    /// Which side keeps a frame waiting, where no timeline says so.
+    pub fn late_side(&self) -> String {
+        match self.stream.is_idle() {
+            Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
+            _ => "Vulkan did not finish a frame that CUDA has filled".into(),
+        }
     }
 
     /// Once a kernel has faulted, every call on its context fails with the same code: name the kernel, not the call.

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
-use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -40,9 +40,9 @@ impl TimelineHandoff {
         check_grid(device, grid)?;
         // First the kernel: a bad one should be known before gigabytes are allocated.
         let fill = Fill::new(context, source, grid)?;
-        let shared = (0..ring.depth())
-            .map(|_| SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE))
-            .collect::<Result<Vec<_>>>()?;
+        let shared = each_slot(device, Some(context), grid, ring.depth(), || {
+            SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
+        })?;
         Ok(Self {
             fill,
             timelines: Timelines::new(device, context)?,

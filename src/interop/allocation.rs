@@ -38,7 +38,7 @@ use super::exportable;
 use super::handle::{self, ExportType, MemoryExport};
 use super::layout::{self, Needs, Range};
 use super::memory::ImportedMemory;
-use crate::cuda::Context;
+use crate::cuda::{Context, api};
 use crate::vulkan::Device;
 use crate::{Error, Result};
 
@@ -228,7 +228,7 @@ impl ImportedAllocation {
         let mut pointer = 0;
         // SAFETY: the range is that of a buffer in the imported allocation.
         context.check("cuExternalMemoryGetMappedBuffer", unsafe {
-            sys::cuExternalMemoryGetMappedBuffer(&mut pointer, self.imported.raw, &desc)
+            api::cuExternalMemoryGetMappedBuffer(&mut pointer, self.imported.raw, &desc)
         })?;
         mapped.push((index, range));
         Ok(MappedBuffer { pointer, index, range, imported: self.clone() })
@@ -276,7 +276,7 @@ impl MappedBuffer {
 impl Drop for MappedBuffer {
     fn drop(&mut self) {
         // SAFETY: mapped in `map`; the stream that used it is idle: whoever drops shared memory waits first.
-        self.imported.imported.context.cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+        self.imported.imported.context.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
         let mut mapped = self.imported.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.retain(|(index, _)| *index != self.index);
     }

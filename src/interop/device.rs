@@ -153,6 +153,7 @@ pub(crate) mod tests {
             inline: None,
             compute_family: None,
             calibrated_timestamps: false,
+            device_fault: false,
             memory_budget: false,
             timestamp_period: Some(1.0),
         }

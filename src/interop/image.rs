@@ -48,7 +48,7 @@ use super::format::ArrayFormat;
 use super::handle::{self, ExportType, MemoryExport};
 use super::memory::ImportedMemory;
 use super::shape::{Shape, ViewType};
-use crate::cuda::{Array, Context};
+use crate::cuda::{Array, Context, api};
 use crate::vulkan::Device;
 use crate::{Error, Result};
 
@@ -218,7 +218,7 @@ impl MappedImage {
         let mut mipmap = std::ptr::null_mut();
         // SAFETY: the description is that of the image that the allocation is dedicated to.
         context.check("cuExternalMemoryGetMappedMipmappedArray", unsafe {
-            sys::cuExternalMemoryGetMappedMipmappedArray(&mut mipmap, imported.raw, &desc)
+            api::cuExternalMemoryGetMappedMipmappedArray(&mut mipmap, imported.raw, &desc)
         })?;
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
@@ -237,7 +237,7 @@ impl MappedImage {
         let mut array = std::ptr::null_mut();
         // SAFETY: a live mipmapped array with such a level.
         context.check("cuMipmappedArrayGetLevel", unsafe {
-            sys::cuMipmappedArrayGetLevel(&mut array, self.mipmap, level)
+            api::cuMipmappedArrayGetLevel(&mut array, self.mipmap, level)
         })?;
         // SAFETY: a level's array lives as long as its mipmapped array, which is `self`'s.
         Ok(unsafe { Array::of(array, context, self.clone()) })
@@ -255,7 +255,7 @@ impl Drop for MappedImage {
         // texture object is left: each holds an `Arc` of this.
         self.imported
             .context
-            .cleanup("cuMipmappedArrayDestroy", || unsafe { sys::cuMipmappedArrayDestroy(self.mipmap) });
+            .cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.mipmap) });
     }
 }
 

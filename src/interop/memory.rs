@@ -17,7 +17,7 @@ use cudarc::driver::sys;
 
 use super::handle::{self, ExportType, MemoryExport, MemoryHandle};
 use crate::Result;
-use crate::cuda::Context;
+use crate::cuda::{Context, api};
 use crate::vulkan::Device;
 
 /// A Vulkan buffer in exportable memory of its own.
@@ -135,7 +135,7 @@ impl ImportedMemory {
         let mut raw = std::ptr::null_mut();
         context.bind()?;
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
-        let code = unsafe { sys::cuImportExternalMemory(&mut raw, &desc) };
+        let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         context.check("cuImportExternalMemory", code)?;
         // Had it failed, dropping `handle` would have closed what is ours: see `handle`.
         handle.imported();
@@ -146,7 +146,7 @@ impl ImportedMemory {
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
         // SAFETY: imported above; its mappings were freed before (the field order of what holds it).
-        self.context.cleanup("cuDestroyExternalMemory", || unsafe { sys::cuDestroyExternalMemory(self.raw) });
+        self.context.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
     }
 }
 
@@ -174,7 +174,7 @@ impl MappedMemory {
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.
         context.check("cuExternalMemoryGetMappedBuffer", unsafe {
-            sys::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
+            api::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
         })?;
         Ok(Self { pointer, size, imported })
     }
@@ -193,7 +193,7 @@ impl MappedMemory {
 impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: mapped above; the stream that used it is idle: whoever drops shared memory waits first.
-        self.imported.context.cleanup("cuMemFree", || unsafe { sys::cuMemFree_v2(self.pointer) });
+        self.imported.context.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }
 

@@ -47,7 +47,7 @@ use cudarc::driver::sys;
 use super::handle::{
     self, ExportType, Operand, SemaphoreExport, SemaphoreHandle, SemaphoreKind, Signal, Wait,
 };
-use crate::cuda::{Context, Stream};
+use crate::cuda::{Context, Stream, api};
 use crate::vulkan::Device;
 use crate::{Error, Result};
 
@@ -117,7 +117,7 @@ impl ImportedSemaphore {
         let mut raw = std::ptr::null_mut();
         context.bind()?;
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
-        let code = unsafe { sys::cuImportExternalSemaphore(&mut raw, &desc) };
+        let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         context.check("cuImportExternalSemaphore", code)?;
         // Had it failed, dropping `handle` would have closed what is ours.
         handle.imported();
@@ -134,7 +134,7 @@ impl ImportedSemaphore {
         let context = stream.context();
         context.bind()?;
         // SAFETY: semaphore and stream are alive and of one device's primary context; the counts match the arrays.
-        let code = unsafe { sys::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
+        let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         context.check("cuWaitExternalSemaphoresAsync", code)
     }
 
@@ -148,7 +148,7 @@ impl ImportedSemaphore {
         let context = stream.context();
         context.bind()?;
         // SAFETY: as in `wait`.
-        let code = unsafe { sys::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
+        let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         context.check("cuSignalExternalSemaphoresAsync", code)
     }
 }
@@ -157,7 +157,7 @@ impl Drop for ImportedSemaphore {
     fn drop(&mut self) {
         // SAFETY: imported above; the stream that used it is idle: whoever drops a shared semaphore waits first.
         self.context
-            .cleanup("cuDestroyExternalSemaphore", || unsafe { sys::cuDestroyExternalSemaphore(self.raw) });
+            .cleanup("cuDestroyExternalSemaphore", || unsafe { api::cuDestroyExternalSemaphore(self.raw) });
     }
 }
 

@@ -43,7 +43,7 @@ impl GpuClock {
                         timestamps.reset(commands, 0);
                         timestamps.mark(commands, 0, 0);
                     })?;
-                    (timestamps.read(0).map_or(0.0, |[mark]| mark), false)
+                    (timestamps.read(0)?.map_or(0.0, |[mark]| mark), false)
                 }
             };
             // The GPU's time was read somewhere between the two: half of that is how far off the middle may be.
@@ -96,7 +96,7 @@ impl CudaClock {
             let mut bytes = [0; size_of::<u64>()];
             memory.read(stream, &mut bytes)?;
             // The stamp lies between the two events: half of their distance is how far off the middle may be.
-            let error_ns = f64::from(base.elapsed_ms(&after)?) * 1e6 / 2.0;
+            let error_ns = f64::from(base.elapsed_ms(&after)?.unwrap_or(0.0)) * 1e6 / 2.0;
             let base_ns = u64::from_ne_bytes(bytes) as f64 - error_ns;
             if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
                 best = Some(Self { base, base_ns, error_ns });
@@ -105,9 +105,10 @@ impl CudaClock {
         best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
     }
 
-    /// When a finished event was, in nanoseconds of the GPU's clock.
-    pub fn time_of(&self, event: &Event) -> Option<f64> {
-        Some(self.base_ns + f64::from(self.base.elapsed_ms(event).ok()?) * 1e6)
+    /// When a finished event was, in nanoseconds of the GPU's clock; `None` while it is not reached.
+    pub fn time_of(&self, event: &Event) -> Result<Option<f64>> {
+        let elapsed = self.base.elapsed_ms(event)?;
+        Ok(elapsed.map(|milliseconds| self.base_ns + f64::from(milliseconds) * 1e6))
     }
 
     /// How far off it may be, in nanoseconds; CUDA gives event times to about half a microsecond besides.

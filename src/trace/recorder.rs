@@ -74,16 +74,29 @@ impl Recorder {
     }
 
     /// Adds a finished frame.
-    pub(crate) fn add(&mut self, producer: &dyn Producer, frame: u64, flight: usize, vulkan: [f64; 3]) {
+    pub(crate) fn add(
+        &mut self,
+        producer: &dyn Producer,
+        frame: u64,
+        flight: usize,
+        vulkan: [f64; 3],
+    ) -> Result<()> {
         if !self.wants() {
-            return;
+            return Ok(());
         }
-        let cuda = producer.fill().zip(self.cuda.as_ref()).and_then(|(fill, clock)| {
-            let (before, after) = fill.events(frame);
-            Some((clock.time_of(before)?, clock.time_of(after)?))
-        });
-        let slices = self.slices.as_ref().and_then(|slices| slices.read(flight));
+        let cuda = match (producer.fill(), &self.cuda) {
+            (Some(fill), Some(clock)) => {
+                let (before, after) = fill.events(frame);
+                clock.time_of(before)?.zip(clock.time_of(after)?)
+            }
+            _ => None,
+        };
+        let slices = match &self.slices {
+            Some(slices) => slices.read(flight)?,
+            None => None,
+        };
         self.frames.push(FrameSpans { frame, vulkan, slices, cuda });
+        Ok(())
     }
 
     /// Everything collected.

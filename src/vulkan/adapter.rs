@@ -1,6 +1,6 @@
 //! A Vulkan physical device: what it is, what it can do, what it can export.
 
-use ash::vk;
+use ash::{ext, vk};
 
 use super::{Device, DeviceDesc, Instance, Queue, Surface};
 use crate::handoff::InlineSupport;
@@ -51,7 +51,9 @@ pub struct AdapterInfo {
     pub timestamp_period: Option<f64>,
     /// Whether `VK_EXT_calibrated_timestamps` reads its clock.
     pub calibrated_timestamps: bool,
-    /// Whether `VK_EXT_memory_budget` says how much of its memory is used.
+    /// Whether it says what went wrong when it is lost (`VK_EXT_device_fault`).
+    pub device_fault: bool,
+    /// Whether it says how much memory is left (`VK_EXT_memory_budget`).
     pub memory_budget: bool,
     /// The most pixels that a picture may have each way.
     pub largest_picture: u32,
@@ -216,12 +218,13 @@ impl AdapterInfo {
             api_version: base.api_version,
             group_size,
             exports: exports(vk, raw, base.api_version, &has),
+            device_fault: has(ext::device_fault::NAME) && reports_faults(vk, raw),
+            memory_budget: has(ext::memory_budget::NAME),
             inline: supports_inline(vk, raw, base.api_version, &has),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
             calibrated_timestamps: has(ash::ext::calibrated_timestamps::NAME),
-            memory_budget: has(ash::ext::memory_budget::NAME),
             compute_family: families
                 .iter()
                 .position(|f| {
@@ -324,6 +327,14 @@ fn exports(
         timeline: semaphore(SemaphoreKind::Timeline),
         binary: semaphore(SemaphoreKind::Binary),
     }
+}
+
+fn reports_faults(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
+    let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut fault);
+    // SAFETY: `raw` was enumerated from this live instance and has the extension; the chain is of local structures.
+    unsafe { vk.get_physical_device_features2(raw, &mut features) };
+    fault.device_fault == vk::TRUE
 }
 
 /// The same usage that the ring's buffers have: the answer may depend on it.

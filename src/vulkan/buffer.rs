@@ -20,6 +20,9 @@ pub struct BufferDesc {
     pub location: MemoryLocation,
 }
 
+/// Bytes from which a buffer is a large one.
+const LARGE: u64 = 1 << 20;
+
 /// A buffer and its memory. Nothing of it is shared with CUDA: see [`crate::interop::SharedBuffer`] for that.
 pub struct Buffer {
     raw: vk::Buffer,
@@ -50,7 +53,11 @@ impl Buffer {
                 requirements,
                 location: desc.location,
                 linear: true,
-                allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+                // A large one has memory of its own: a block for several would leave the rest of itself unused.
+                allocation_scheme: match desc.size {
+                    LARGE.. => AllocationScheme::DedicatedBuffer(raw),
+                    _ => AllocationScheme::GpuAllocatorManaged,
+                },
             })
             .map_err(|source| Error::Allocation {
                 what: desc.label,

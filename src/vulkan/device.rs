@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 
+use super::fault::FaultReport;
 use super::{Adapter, AdapterInfo, Instance};
 use crate::handoff::InlineSupport;
 use crate::interop::handle;
@@ -37,6 +38,7 @@ struct Shared {
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     memory_handles: Option<handle::MemoryFns>,
     semaphore_handles: Option<handle::SemaphoreFns>,
+    fault: Option<FaultReport>,
     adapter: Adapter,
 }
 
@@ -77,6 +79,9 @@ impl Device {
         if let Some(support) = inline {
             extensions.push(support.extension().as_ptr());
         }
+        if info.device_fault {
+            extensions.push(ext::device_fault::NAME.as_ptr());
+        }
         let priorities = [1.0];
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
@@ -87,6 +92,7 @@ impl Device {
             vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
         let mut launches =
             vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
+        let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
         let mut create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
@@ -98,6 +104,9 @@ impl Device {
         }
         if inline == Some(InlineSupport::KernelLaunch) {
             create = create.push_next(&mut launches);
+        }
+        if info.device_fault {
+            create = create.push_next(&mut fault);
         }
         let instance = adapter.instance().raw();
         // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
@@ -135,6 +144,7 @@ impl Device {
                 .then(|| handle::MemoryFns::new(instance, &raw)),
             semaphore_handles: (desc.interop && info.exports.timeline.or(info.exports.binary).is_some())
                 .then(|| handle::SemaphoreFns::new(instance, &raw)),
+            fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             adapter: adapter.clone(),
         }));
@@ -194,28 +204,48 @@ impl Device {
         Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
-    /// For `map_err`: names the call and this device in the error.
+    /// For `map_err`: names the call and this device in the error, and asks a lost device what it was.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
-        move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
+        move |result| {
+            let device = self.info().name.clone();
+            match result {
+                vk::Result::ERROR_DEVICE_LOST => {
+                    let fault = self.0.fault.as_ref().and_then(FaultReport::words);
+                    Error::DeviceLost { call, device, fault }
+                }
+                result => Error::Vulkan { call, device, result },
+            }
+        }
+    }
+
+    /// Bytes of the device's own memory that this process can still have, as the driver estimates; `None` where it does not
+    /// say.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
 
     /// Bytes that this process uses of the device's own memory, by the driver's account; `None` where it keeps none.
     pub fn memory_used(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_usage[heap])
+    }
+
+    /// The sum of `ask` over the heaps of the device's own memory, where `VK_EXT_memory_budget` tells.
+    fn budget(
+        &self,
+        ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
+    ) -> Option<u64> {
         if !self.info().memory_budget {
             return None;
         }
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let mut memory = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
         let (instance, adapter) = (self.instance().raw(), self.adapter().raw());
-        // SAFETY: a live physical device; the chain is of local structures.
+        // SAFETY: a live physical device, which has the extension; the chain is of local structures.
         unsafe { instance.get_physical_device_memory_properties2(adapter, &mut memory) };
         let heaps = memory.memory_properties;
-        let used = heaps.memory_heaps_as_slice().iter().zip(budget.heap_usage);
-        Some(
-            used.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL))
-                .map(|(_, used)| used)
-                .sum(),
-        )
+        let local = |heap: &vk::MemoryHeap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+        let heaps = heaps.memory_heaps_as_slice().iter().enumerate().filter(|(_, heap)| local(heap));
+        Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
     /// The index of a memory type of `allowed` with all of `wanted`.

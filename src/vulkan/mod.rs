@@ -8,6 +8,7 @@ mod adapter;
 mod buffer;
 mod compute;
 mod device;
+mod fault;
 mod image;
 mod instance;
 mod pacer;

@@ -44,6 +44,11 @@ impl Surface {
         })))
     }
 
+    /// A new surface of the same window, for when this one is lost.
+    pub(super) fn remake(&self) -> Result<Self> {
+        Self::new(&self.0.instance, self.0.window.clone())
+    }
+
     /// The window behind it.
     pub fn window(&self) -> &Window {
         &self.0.window

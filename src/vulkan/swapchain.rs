@@ -4,7 +4,7 @@ use ash::vk;
 
 use super::image::create_view;
 use super::{Device, Queue, Surface};
-use crate::Result;
+use crate::{Error, Result};
 
 /// How frames reach the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -59,6 +59,10 @@ pub struct Swapchain {
     format: vk::SurfaceFormatKHR,
     mode: PresentMode,
     stale: bool,
+    /// The surface is lost and must be made anew before anything else.
+    lost: bool,
+    /// Losses since a picture was last shown.
+    losses: u32,
     rebuilds: u64,
     surface: Surface,
     device: Device,
@@ -71,6 +75,9 @@ struct Target {
     rendered: vk::Semaphore,
 }
 
+/// How often the surface may be lost before a picture is shown again. A window that is gone loses every one.
+const MOST_LOSSES: u32 = 4;
+
 /// How long [`Swapchain::acquire`] waits before it says `NotReady`: a hidden window may never get an image, and the
 /// event loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
@@ -79,10 +86,8 @@ impl Swapchain {
     /// Chooses format and present mode; the images come with the first [`Swapchain::acquire`].
     pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
-        // SAFETY: (both) surface and physical device belong to the same instance.
-        let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
-            .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
-        // SAFETY: as above.
+        let format = preferred_format(device, surface)?;
+        // SAFETY: surface and physical device belong to the same instance.
         let modes =
             unsafe { surface.ext().get_physical_device_surface_present_modes(adapter, surface.raw()) }
                 .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
@@ -94,9 +99,11 @@ impl Swapchain {
             raw: vk::SwapchainKHR::null(),
             images: Vec::new(),
             extent: vk::Extent2D::default(),
-            format: choose_format(&formats),
+            format,
             mode,
             stale: true,
+            lost: false,
+            losses: 0,
             rebuilds: 0,
             surface: surface.clone(),
             device: device.clone(),
@@ -162,7 +169,7 @@ impl Swapchain {
                 Ok(Acquired::NotReady)
             }
             Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(Acquired::NotReady),
-            Err(result) => Err(self.device.failed("vkAcquireNextImageKHR")(result)),
+            Err(result) => self.unless_lost("vkAcquireNextImageKHR", result).map(|()| Acquired::NotReady),
         }
     }
 
@@ -175,11 +182,41 @@ impl Swapchain {
             .wait_semaphores(&waits);
         // SAFETY: the image was acquired from this swapchain and a submission signals its semaphore.
         match unsafe { self.device.swapchain()?.queue_present(queue.raw(), &info) } {
-            Ok(suboptimal) => self.stale |= suboptimal,
-            // The wait on `rendered` happens all the same; only the picture is lost.
+            Ok(suboptimal) => {
+                self.stale |= suboptimal;
+                self.losses = 0;
+            }
+            // The wait on `rendered` happens all the same; only the picture is lost. So it is with a lost surface.
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
-            Err(result) => return Err(self.device.failed("vkQueuePresentKHR")(result)),
+            Err(result) => self.unless_lost("vkQueuePresentKHR", result)?,
         }
+        Ok(())
+    }
+
+    /// A lost surface is no error: the next acquire makes another one. Unless that goes on and on.
+    fn unless_lost(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
+        if result != vk::Result::ERROR_SURFACE_LOST_KHR || self.losses == MOST_LOSSES {
+            return Err(self.device.failed(call)(result));
+        }
+        self.losses += 1;
+        (self.lost, self.stale) = (true, true);
+        Ok(())
+    }
+
+    /// A new surface for the same window. The queue must be idle.
+    fn replace_surface(&mut self) -> Result<()> {
+        // A window has one swapchain at most.
+        self.destroy_images();
+        self.surface = self.surface.remake()?;
+        let family = self.device.info().queue_family.unwrap_or(0);
+        let format = preferred_format(&self.device, &self.surface)?;
+        if !self.surface.supported_by(self.device.adapter(), family) || format != self.format {
+            return Err(Error::Window {
+                what: "the window's surface was lost, and the new one is another",
+                reason: format!("{:?} instead of {:?}", format.format, self.format.format),
+            });
+        }
+        self.lost = false;
         Ok(())
     }
 
@@ -190,11 +227,20 @@ impl Swapchain {
         // Presents of the old images are not covered by any semaphore or fence of ours. Waiting comes before asking for
         // the size: the window may change at any time, and the size should still hold when the images are made.
         queue.wait_idle()?;
+        if self.lost {
+            self.replace_surface()?;
+        }
         // SAFETY: surface and physical device belong to the same instance.
         let caps = unsafe {
             self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
-        }
-        .map_err(device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
+        };
+        let caps = match caps {
+            Ok(caps) => caps,
+            Err(result) => {
+                self.unless_lost("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", result)?;
+                return Ok(false);
+            }
+        };
         let window = self.surface.window().inner_size();
         let extent = choose_extent(&caps, vk::Extent2D { width: window.width, height: window.height });
         if extent.width == 0 || extent.height == 0 {
@@ -225,7 +271,13 @@ impl Swapchain {
         // SAFETY: the surface supports this device's queue; the old swapchain is retired by this call.
         let made = unsafe { device.swapchain()?.create_swapchain(&info, None) };
         self.destroy_images();
-        self.raw = made.map_err(device.failed("vkCreateSwapchainKHR"))?;
+        self.raw = match made {
+            Ok(made) => made,
+            Err(result) => {
+                self.unless_lost("vkCreateSwapchainKHR", result)?;
+                return Ok(false);
+            }
+        };
         self.extent = extent;
         // SAFETY: a live swapchain.
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
@@ -269,6 +321,14 @@ impl Drop for Swapchain {
         // Whoever drops a resource waits for the queue first (see the module `vulkan`).
         self.destroy_images();
     }
+}
+
+fn preferred_format(device: &Device, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
+    let adapter = device.adapter().raw();
+    // SAFETY: surface and physical device belong to the same instance.
+    let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
+        .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
+    Ok(choose_format(&formats))
 }
 
 /// The shaders write linear light, so an sRGB format is what makes the picture right.

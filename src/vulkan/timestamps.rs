@@ -41,12 +41,15 @@ impl<const MARKS: usize> Timestamps<MARKS> {
     }
 
     /// A finished frame's marks in nanoseconds; `None` if they are not (yet) known.
-    pub fn read(&self, flight: usize) -> Option<[f64; MARKS]> {
+    pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);
         // SAFETY: a live pool; the array has the size of the range.
-        unsafe { self.device.raw().get_query_pool_results(self.pool, first, &mut ticks, flags) }.ok()?;
-        Some(ticks.map(|ticks| ticks as f64 * self.period))
+        match unsafe { self.device.raw().get_query_pool_results(self.pool, first, &mut ticks, flags) } {
+            Ok(()) => Ok(Some(ticks.map(|ticks| ticks as f64 * self.period))),
+            Err(vk::Result::NOT_READY) => Ok(None),
+            Err(result) => Err(self.device.failed("vkGetQueryPoolResults")(result)),
+        }
     }
 }
 

@@ -78,6 +78,12 @@ impl Display {
         command.env("DISPLAY", self.name()).env_remove("WAYLAND_DISPLAY").env_remove("WAYLAND_SOCKET")
     }
 
+    /// Kills the server, as a crash would.
+    pub fn kill(&self) {
+        let killed = Command::new("sh").args(["-c", &format!("kill -KILL {}", self.server.id())]).status();
+        assert!(killed.expect("sh starts").success());
+    }
+
     fn xdotool_output(&self, arguments: &[&str]) -> Output {
         self.show(Command::new("xdotool").args(arguments)).output().expect("xdotool starts")
     }

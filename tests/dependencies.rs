@@ -1,0 +1,70 @@
+//! What the dependencies ask of this program: their licences, and the Rust that they need. Needs cargo and no network.
+
+mod common;
+
+use std::process::Command;
+
+use serde_json::Value;
+use spdx::{Expression, Licensee, ParseMode};
+
+/// Every package that is compiled here, as cargo describes it; `None`, with a word about it, where there is no cargo.
+fn packages() -> Option<Vec<Value>> {
+    let Ok(cargo) = std::env::var("CARGO") else {
+        common::skip("not run by cargo");
+        return None;
+    };
+    let version = Command::new("rustc").arg("-vV").output().expect("where cargo is there is rustc");
+    let host =
+        common::stdout(&version).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform"]);
+    command.arg(host.expect("rustc knows its host")).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = command.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", common::stderr(&output));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let packages = metadata["packages"].as_array().expect("a list of packages").clone();
+    assert!(packages.len() > 100, "{} packages only", packages.len());
+    Some(packages)
+}
+
+fn name(package: &Value) -> String {
+    format!("{} {}", package["name"].as_str().unwrap_or("?"), package["version"].as_str().unwrap_or("?"))
+}
+
+/// The licences that `deny.toml` allows.
+fn allowed() -> Vec<Licensee> {
+    let list = include_str!("../deny.toml").split_once("allow = [").expect("the list").1;
+    let list = list.split_once(']').expect("the list's end").0;
+    list.split('"').skip(1).step_by(2).map(|name| Licensee::parse(name).expect("a licence")).collect()
+}
+
+#[test]
+fn every_licence_is_allowed() {
+    let Some(packages) = packages() else { return };
+    let allowed = allowed();
+    let refused = packages.iter().filter(|package| {
+        let licence = package["license"].as_str().unwrap_or_default();
+        // Older packages write `MIT/Apache-2.0`.
+        let expression = Expression::parse_mode(licence, ParseMode::LAX);
+        !expression.is_ok_and(|e| e.evaluate(|asked| allowed.iter().any(|licence| licence.satisfies(asked))))
+    });
+    let refused: Vec<_> =
+        refused.map(|package| format!("{}: {}", name(package), package["license"])).collect();
+    assert!(refused.is_empty(), "licences that deny.toml does not allow:\n{}", refused.join("\n"));
+}
+
+/// The stated Rust is enough for every dependency. That it is enough for this program is shown by a build with it.
+#[test]
+fn no_dependency_needs_a_newer_rust() {
+    let Some(packages) = packages() else { return };
+    let number = |text: &str| -> (u32, u32) {
+        let mut parts = text.split('.').map(|part| part.parse().expect("a number"));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    };
+    let ours = number(env!("CARGO_PKG_RUST_VERSION"));
+    let newer =
+        packages.iter().filter(|package| package["rust_version"].as_str().is_some_and(|v| number(v) > ours));
+    let newer: Vec<_> =
+        newer.map(|package| format!("{}: {}", name(package), package["rust_version"])).collect();
+    assert!(newer.is_empty(), "they need a newer Rust than {ours:?}:\n{}", newer.join("\n"));
+}

@@ -1,0 +1,718 @@
+//! `libcuda`: one device, whose streams are threads and whose kernels are loops.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use cudarc::driver::sys::{
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+};
+
+use crate::script::{self, alive};
+use crate::shared::{self, Exported, Semaphore};
+use crate::vulkan::DeviceFns;
+
+const INVALID_VALUE: u32 = 1;
+const OUT_OF_MEMORY: u32 = 2;
+const INVALID_PTX: u32 = 218;
+const NOT_FOUND: u32 = 500;
+const NOT_READY: u32 = 600;
+const ILLEGAL_ADDRESS: u32 = 700;
+const NOT_SUPPORTED: u32 = 801;
+const LAUNCH_FAILED: u32 = 719;
+
+/// The fault that has broken the context: every later call repeats it.
+static FAULT: AtomicU32 = AtomicU32::new(0);
+
+fn is_fault(code: u32) -> bool {
+    matches!(code, ILLEGAL_ADDRESS | LAUNCH_FAILED)
+}
+
+/// Something was not taken back, so that what depends on it cannot be given back in order.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program can still give everything back in the right order.
+pub(crate) fn takes_everything_back() -> bool {
+    FAULT.load(Ordering::SeqCst) == 0 && !REFUSED.load(Ordering::SeqCst)
+}
+
+/// What every function does first.
+fn enter(name: &'static str) -> Result<(), u32> {
+    let answer = allowed(name);
+    if answer.is_err() && (name.contains("Destroy") || name.contains("Free") || name == "cuCtxSetCurrent") {
+        REFUSED.store(true, Ordering::SeqCst);
+    }
+    answer
+}
+
+fn allowed(name: &'static str) -> Result<(), u32> {
+    if let Some(code) = script::call(name) {
+        let code = code as u32;
+        if is_fault(code) {
+            FAULT.store(code, Ordering::SeqCst);
+        }
+        return Err(code);
+    }
+    match FAULT.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        code => Err(code),
+    }
+}
+
+/// Exported C functions that answer with a code.
+macro_rules! exports {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> u32 {
+            let run = || -> Result<(), u32> { enter(stringify!($name))?; $body };
+            run().err().unwrap_or(0)
+        }
+    )*};
+}
+
+type Job = Box<dyn FnOnce() -> Result<(), u32> + Send>;
+
+/// Jobs of all streams that are not done.
+static RUNNING: AtomicU64 = AtomicU64::new(0);
+
+/// A queue of jobs and the thread that does them.
+struct Stream {
+    jobs: mpsc::Sender<Job>,
+    left: Arc<AtomicU64>,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let left = Arc::new(AtomicU64::new(0));
+        let counter = left.clone();
+        std::thread::spawn(move || {
+            for job in todo {
+                // After a fault nothing runs any more.
+                if FAULT.load(Ordering::SeqCst) == 0
+                    && let Err(code) = job()
+                {
+                    FAULT.store(code, Ordering::SeqCst);
+                }
+                counter.fetch_sub(1, Ordering::SeqCst);
+                RUNNING.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+        Self { jobs, left }
+    }
+
+    fn push(&self, job: impl FnOnce() -> Result<(), u32> + Send + 'static) -> Result<(), u32> {
+        self.left.fetch_add(1, Ordering::SeqCst);
+        RUNNING.fetch_add(1, Ordering::SeqCst);
+        self.jobs.send(Box::new(job)).map_err(|_| LAUNCH_FAILED)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Address(u64);
+
+impl Address {
+    fn bytes(self, size: u64) -> &'static mut [u8] {
+        // SAFETY: as on a GPU: whoever names an address and a size has it.
+        unsafe { std::slice::from_raw_parts_mut(self.0 as *mut u8, size as usize) }
+    }
+}
+
+/// What `cuMemFree` has to undo.
+enum Allocation {
+    Own(Vec<u8>),
+    Mapped(DeviceFns, vk::DeviceMemory),
+}
+
+static ALLOCATIONS: LazyLock<Mutex<HashMap<u64, Allocation>>> = LazyLock::new(Default::default);
+
+fn allocations() -> std::sync::MutexGuard<'static, HashMap<u64, Allocation>> {
+    ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Imported<T> {
+    what: T,
+    fd: c_int,
+}
+
+impl<T> Imported<T> {
+    /// The driver closes what it took over.
+    fn close(self) -> T {
+        // SAFETY: the import made it ours.
+        if unsafe { libc::close(self.fd) } != 0 {
+            script::offence(format!("descriptor {} was closed although CUDA owned it", self.fd));
+        }
+        self.what
+    }
+}
+
+type ImportedMemory = Imported<(DeviceFns, vk::DeviceMemory, u64)>;
+type ImportedSemaphore = Imported<(DeviceFns, Arc<Semaphore>)>;
+type Event = Arc<Mutex<Option<Instant>>>;
+
+/// A handle for something of this library's own.
+fn handle<T>(value: T) -> *mut c_void {
+    Box::into_raw(Box::new(value)).cast()
+}
+
+unsafe fn look<'a, T>(handle: *mut c_void) -> Result<&'a T, u32> {
+    handle.cast::<T>().as_ref().ok_or(INVALID_VALUE)
+}
+
+unsafe fn take<T>(handle: *mut c_void) -> Result<T, u32> {
+    if handle.is_null() { Err(INVALID_VALUE) } else { Ok(*Box::from_raw(handle.cast::<T>())) }
+}
+
+exports! {
+    fn cuInit(_flags: c_uint) { Ok(()) }
+    fn cuDriverGetVersion(version: *mut c_int) {
+        *version = script::number("STAND_IN_CUDA_VERSION").unwrap_or(12_000) as c_int;
+        Ok(())
+    }
+    fn cuDeviceGetCount(count: *mut c_int) { *count = 1; Ok(()) }
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
+        *device = ordinal;
+        if ordinal == 0 { Ok(()) } else { Err(101) }
+    }
+    fn cuDeviceGetName(name: *mut c_char, size: c_int, _device: c_int) {
+        let bytes = std::slice::from_raw_parts_mut(name.cast::<u8>(), size as usize);
+        let text = c"Stand-in GPU".to_bytes_with_nul();
+        bytes[..text.len()].copy_from_slice(text);
+        Ok(())
+    }
+    fn cuDeviceGetAttribute(value: *mut c_int, _which: c_int, _device: c_int) { *value = 1; Ok(()) }
+    fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
+    fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
+
+    // As on Linux.
+    fn cuDeviceGetLuid(_luid: *mut [u8; 8], _node_mask: *mut c_uint, _device: c_int) { Err(NOT_SUPPORTED) }
+
+    fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) {
+        *context = std::ptr::dangling_mut::<u64>().cast();
+        alive("primary context", 1);
+        Ok(())
+    }
+    fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { alive("primary context", -1); Ok(()) }
+    fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
+
+    fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) {
+        *stream = handle(Stream::new());
+        alive("stream", 1);
+        Ok(())
+    }
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        (*least, *greatest) = (0, -5);
+        Ok(())
+    }
+    fn cuStreamCreateWithPriority(stream: *mut *mut c_void, _flags: c_uint, _priority: c_int) {
+        *stream = handle(Stream::new());
+        alive("stream", 1);
+        Ok(())
+    }
+    fn cuStreamDestroy_v2(stream: *mut c_void) {
+        take::<Stream>(stream)?;
+        alive("stream", -1);
+        Ok(())
+    }
+    fn cuStreamSynchronize(stream: *mut c_void) {
+        let stream = look::<Stream>(stream)?;
+        while stream.left.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        match FAULT.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
+    fn cuStreamQuery(stream: *mut c_void) {
+        match look::<Stream>(stream)?.left.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            _ => Err(NOT_READY),
+        }
+    }
+
+    fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) {
+        *event = handle(Event::default());
+        alive("event", 1);
+        Ok(())
+    }
+    fn cuEventDestroy_v2(event: *mut c_void) {
+        take::<Event>(event)?;
+        alive("event", -1);
+        Ok(())
+    }
+    fn cuEventRecord(event: *mut c_void, stream: *mut c_void) {
+        let event = look::<Event>(event)?.clone();
+        look::<Stream>(stream)?.push(move || {
+            *event.lock().map_err(|_| LAUNCH_FAILED)? = Some(Instant::now());
+            Ok(())
+        })
+    }
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) {
+        let at = |event: &Event| event.lock().ok().and_then(|time| *time).ok_or(NOT_READY);
+        let (start, end) = (at(look::<Event>(start)?)?, at(look::<Event>(end)?)?);
+        *milliseconds = end.saturating_duration_since(start).as_secs_f32() * 1e3;
+        Ok(())
+    }
+
+    fn cuModuleLoadDataEx(
+        module: *mut *mut c_void, image: *const c_void, _count: c_uint, _options: *mut c_void, _values: *mut c_void
+    ) {
+        let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
+        if !ptx.contains(".version") {
+            return Err(INVALID_PTX);
+        }
+        *module = handle(ptx);
+        alive("module", 1);
+        Ok(())
+    }
+    fn cuModuleUnload(module: *mut c_void) {
+        take::<String>(module)?;
+        alive("module", -1);
+        Ok(())
+    }
+    fn cuModuleGetFunction(function: *mut *mut c_void, module: *mut c_void, name: *const c_char) {
+        let name = CStr::from_ptr(name).to_string_lossy();
+        if !look::<String>(module)?.contains(&format!(".entry {name}(")) {
+            return Err(NOT_FOUND);
+        }
+        // The number of a kernel, not a pointer.
+        *function = match &*name {
+            "stamp" => STAMP,
+            "frame_stamp" => FRAME_STAMP,
+            "flat" => FLAT,
+            "spin" => SPIN,
+            "trap_kernel" => TRAP,
+            "illegal" => ILLEGAL,
+            "wave" => WAVE,
+            _ => NOTHING,
+        } as *mut c_void;
+        Ok(())
+    }
+    fn cuLaunchKernel(
+        function: *mut c_void, _bx: c_uint, _by: c_uint, _bz: c_uint, _tx: c_uint, _ty: c_uint, _tz: c_uint,
+        _shared: c_uint, stream: *mut c_void, arguments: *mut *mut c_void, _extra: *mut c_void
+    ) {
+        if function as usize == NOTHING {
+            return look::<Stream>(stream)?.push(|| Ok(()));
+        }
+        let argument = |index: usize| *arguments.add(index);
+        let out = Address(*argument(0).cast::<u64>());
+        let kernel = function as usize;
+        let arguments = match kernel {
+            STAMP => Arguments::default(),
+            _ => Arguments {
+                cols: *argument(1).cast(),
+                rows: *argument(2).cast(),
+                frame: *argument(3).cast(),
+                time: *argument(4).cast(),
+            },
+        };
+        look::<Stream>(stream)?.push(move || run(kernel, out, arguments))
+    }
+
+    fn cuLinkCreate_v2(_count: c_uint, _options: *mut c_void, _values: *mut c_void, state: *mut *mut c_void) {
+        *state = handle(Vec::<u8>::new());
+        alive("linker", 1);
+        Ok(())
+    }
+    fn cuLinkAddData_v2(
+        _state: *mut c_void, _kind: c_int, _data: *mut c_void, _size: usize, _name: *const c_char, _count: c_uint,
+        _options: *mut c_void, _values: *mut c_void
+    ) { Ok(()) }
+    fn cuLinkComplete(_state: *mut c_void, cubin: *mut *const c_void, size: *mut usize) {
+        let code = b"machine code";
+        (*cubin, *size) = (code.as_ptr().cast(), code.len());
+        Ok(())
+    }
+    fn cuLinkDestroy(state: *mut c_void) {
+        take::<Vec<u8>>(state)?;
+        alive("linker", -1);
+        Ok(())
+    }
+
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        *total = script::memory_size() as usize;
+        *free = *total - script::memory_used() as usize;
+        Ok(())
+    }
+    fn cuMemAlloc_v2(pointer: *mut u64, size: usize) {
+        if !script::take_memory(size as u64) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let memory = vec![0u8; size];
+        *pointer = memory.as_ptr() as u64;
+        allocations().insert(*pointer, Allocation::Own(memory));
+        alive("CUDA memory", 1);
+        Ok(())
+    }
+    fn cuMemFree_v2(pointer: u64) {
+        match allocations().remove(&pointer) {
+            Some(Allocation::Own(memory)) => {
+                // As the real one does, this waits for what still uses it.
+                while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                script::give_memory(memory.len() as u64);
+            }
+            Some(Allocation::Mapped(device, memory)) => device.unmap(memory),
+            None => return Err(INVALID_VALUE),
+        }
+        alive("CUDA memory", -1);
+        Ok(())
+    }
+    fn cuMemsetD32Async(target: u64, value: c_uint, count: usize, stream: *mut c_void) {
+        let target = Address(target);
+        look::<Stream>(stream)?.push(move || {
+            let target = target;
+            target.bytes(count as u64 * 4).chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
+            Ok(())
+        })
+    }
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: *mut c_void) {
+        let (to, from) = (Address(to), Address(from));
+        look::<Stream>(stream)?.push(move || {
+            let (to, from) = (to, from);
+            to.bytes(size as u64).copy_from_slice(from.bytes(size as u64));
+            Ok(())
+        })
+    }
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, size: usize, stream: *mut c_void) {
+        let (to, from) = (Address(to as u64), Address(from));
+        look::<Stream>(stream)?.push(move || {
+            let (to, from) = (to, from);
+            to.bytes(size as u64).copy_from_slice(from.bytes(size as u64));
+            Ok(())
+        })
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, size: usize, stream: *mut c_void) {
+        // Pageable memory is read before the call returns.
+        let bytes = Address(from as u64).bytes(size as u64).to_vec();
+        let to = Address(to);
+        look::<Stream>(stream)?.push(move || {
+            let to = to;
+            to.bytes(bytes.len() as u64).copy_from_slice(&bytes);
+            Ok(())
+        })
+    }
+
+    // Arrays are there and nothing more: no kernel here reads or writes one.
+    fn cuExternalMemoryGetMappedMipmappedArray(mipmap: *mut *mut c_void, memory: *mut c_void, _desc: *const c_void) {
+        look::<ImportedMemory>(memory)?;
+        *mipmap = std::ptr::dangling_mut::<u64>().cast();
+        alive("mipmapped array", 1);
+        Ok(())
+    }
+    fn cuMipmappedArrayGetLevel(array: *mut *mut c_void, mipmap: *mut c_void, _level: c_uint) {
+        *array = mipmap;
+        Ok(())
+    }
+    fn cuMipmappedArrayDestroy(_mipmap: *mut c_void) { alive("mipmapped array", -1); Ok(()) }
+    fn cuSurfObjectCreate(object: *mut u64, _desc: *const c_void) {
+        *object = 1;
+        alive("surface object", 1);
+        Ok(())
+    }
+    fn cuSurfObjectDestroy(_object: u64) { alive("surface object", -1); Ok(()) }
+    fn cuTexObjectCreate(object: *mut u64, _desc: *const c_void, _how: *const c_void, _view: *const c_void) {
+        *object = 1;
+        alive("texture object", 1);
+        Ok(())
+    }
+    fn cuTexObjectDestroy(_object: u64) { alive("texture object", -1); Ok(()) }
+
+    fn cuImportExternalMemory(memory: *mut *mut c_void, desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) {
+        let fd = (*desc).handle.fd;
+        let Some(Exported::Memory(device, raw, size)) = shared::find(fd) else { return Err(INVALID_VALUE) };
+        if (*desc).size != size {
+            script::offence(format!("{} bytes were imported of an allocation of {size}", (*desc).size));
+        }
+        device.imported(raw, 1);
+        *memory = handle(ImportedMemory { what: (device, raw, size), fd });
+        alive("external memory", 1);
+        Ok(())
+    }
+    fn cuExternalMemoryGetMappedBuffer(
+        pointer: *mut u64, memory: *mut c_void, desc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+    ) {
+        let (device, raw, size) = &look::<ImportedMemory>(memory)?.what;
+        if (*desc).offset + (*desc).size > *size {
+            return Err(INVALID_VALUE);
+        }
+        let address = device.map(*raw).ok_or(LAUNCH_FAILED)? + (*desc).offset;
+        allocations().insert(address, Allocation::Mapped(*device, *raw));
+        *pointer = address;
+        alive("CUDA memory", 1);
+        Ok(())
+    }
+    fn cuDestroyExternalMemory(memory: *mut c_void) {
+        let (device, raw, _) = take::<ImportedMemory>(memory)?.close();
+        let mapped = allocations().values().any(|a| matches!(a, Allocation::Mapped(_, memory) if *memory == raw));
+        if mapped && takes_everything_back() {
+            script::offence("external memory was destroyed while it was mapped".into());
+        }
+        device.imported(raw, -1);
+        alive("external memory", -1);
+        Ok(())
+    }
+    fn cuImportExternalSemaphore(semaphore: *mut *mut c_void, desc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) {
+        let fd = (*desc).handle.fd;
+        let Some(Exported::Semaphore(device, what)) = shared::find(fd) else { return Err(INVALID_VALUE) };
+        *semaphore = handle(ImportedSemaphore { what: (device, what), fd });
+        alive("external semaphore", 1);
+        Ok(())
+    }
+    fn cuDestroyExternalSemaphore(semaphore: *mut c_void) {
+        take::<ImportedSemaphore>(semaphore)?.close();
+        alive("external semaphore", -1);
+        Ok(())
+    }
+    fn cuSignalExternalSemaphoresAsync(
+        semaphores: *const *mut c_void, params: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, _count: c_uint,
+        stream: *mut c_void
+    ) {
+        let (device, semaphore) = look::<ImportedSemaphore>(*semaphores)?.what.clone();
+        let value = semaphore.signal((*params).params.fence.value);
+        look::<Stream>(stream)?.push(move || {
+            device.signal(semaphore.raw, value);
+            Ok(())
+        })
+    }
+    fn cuWaitExternalSemaphoresAsync(
+        semaphores: *const *mut c_void, params: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, _count: c_uint,
+        stream: *mut c_void
+    ) {
+        let (device, semaphore) = look::<ImportedSemaphore>(*semaphores)?.what.clone();
+        let value = semaphore.wait((*params).params.fence.value);
+        look::<Stream>(stream)?.push(move || {
+            while !device.wait(semaphore.raw, value) && FAULT.load(Ordering::SeqCst) == 0 {}
+            Ok(())
+        })
+    }
+}
+
+/// One step of a graph.
+#[derive(Clone)]
+enum Node {
+    Launch(usize, Address),
+    Signal(DeviceFns, Arc<Semaphore>, u64),
+    Wait(DeviceFns, Arc<Semaphore>, u64),
+}
+
+impl Node {
+    unsafe fn launch(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
+        Self::Launch((*params).func as usize, Address(*(*(*params).kernelParams).cast::<u64>()))
+    }
+
+    unsafe fn signal(params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) -> Result<Self, u32> {
+        let (device, semaphore) = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
+        Ok(Self::Signal(device, semaphore, (*(*params).paramsArray).params.fence.value))
+    }
+
+    unsafe fn wait(params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS) -> Result<Self, u32> {
+        let (device, semaphore) = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
+        Ok(Self::Wait(device, semaphore, (*(*params).paramsArray).params.fence.value))
+    }
+
+    fn run(self) -> Result<(), u32> {
+        match self {
+            Self::Launch(kernel, out) => return run(kernel, out, Arguments::default()),
+            Self::Signal(device, semaphore, value) => device.signal(semaphore.raw, value),
+            Self::Wait(device, semaphore, value) => {
+                while !device.wait(semaphore.raw, value) && FAULT.load(Ordering::SeqCst) == 0 {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The steps of a graph, which are done in the order in which they were added.
+type Graph = Mutex<Vec<Node>>;
+
+/// Adds a step; a node is known by its number, from 1.
+unsafe fn add(node: *mut *mut c_void, graph: *mut c_void, step: Node) -> Result<(), u32> {
+    let mut steps = look::<Graph>(graph)?.lock().map_err(|_| LAUNCH_FAILED)?;
+    steps.push(step);
+    *node = steps.len() as *mut c_void;
+    Ok(())
+}
+
+unsafe fn replace(exec: *mut c_void, node: *mut c_void, step: Node) -> Result<(), u32> {
+    let mut steps = look::<Graph>(exec)?.lock().map_err(|_| LAUNCH_FAILED)?;
+    let place = (node as usize).checked_sub(1).and_then(|index| steps.get_mut(index));
+    *place.ok_or(INVALID_VALUE)? = step;
+    Ok(())
+}
+
+exports! {
+    fn cuGraphCreate(graph: *mut *mut c_void, _flags: c_uint) {
+        *graph = handle(Graph::default());
+        alive("graph", 1);
+        Ok(())
+    }
+    fn cuGraphAddKernelNode_v2(
+        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS
+    ) { add(node, graph, Node::launch(params)) }
+    fn cuGraphAddExternalSemaphoresSignalNode(
+        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
+        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) { add(node, graph, Node::signal(params)?) }
+    fn cuGraphAddExternalSemaphoresWaitNode(
+        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
+        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) { add(node, graph, Node::wait(params)?) }
+    fn cuGraphInstantiateWithFlags(exec: *mut *mut c_void, graph: *mut c_void, _flags: u64) {
+        let steps = look::<Graph>(graph)?.lock().map_err(|_| LAUNCH_FAILED)?.clone();
+        *exec = handle(Graph::new(steps));
+        alive("graph", 1);
+        Ok(())
+    }
+    fn cuGraphExecKernelNodeSetParams_v2(
+        exec: *mut c_void, node: *mut c_void, params: *const CUDA_KERNEL_NODE_PARAMS
+    ) { replace(exec, node, Node::launch(params)) }
+    fn cuGraphExecExternalSemaphoresSignalNodeSetParams(
+        exec: *mut c_void, node: *mut c_void, params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) { replace(exec, node, Node::signal(params)?) }
+    fn cuGraphExecExternalSemaphoresWaitNodeSetParams(
+        exec: *mut c_void, node: *mut c_void, params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) { replace(exec, node, Node::wait(params)?) }
+    fn cuGraphLaunch(exec: *mut c_void, stream: *mut c_void) {
+        let steps = look::<Graph>(exec)?.lock().map_err(|_| LAUNCH_FAILED)?.clone();
+        look::<Stream>(stream)?.push(move || steps.into_iter().try_for_each(Node::run))
+    }
+    fn cuGraphExecDestroy(exec: *mut c_void) {
+        take::<Graph>(exec)?;
+        alive("graph", -1);
+        Ok(())
+    }
+    fn cuGraphDestroy(graph: *mut c_void) {
+        take::<Graph>(graph)?;
+        alive("graph", -1);
+        Ok(())
+    }
+}
+
+/// These two answer after a fault too.
+macro_rules! texts {
+    ($(fn $name:ident = $text:expr;)*) => {$(
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(code: u32, text: *mut *const c_char) -> u32 {
+            let known: Option<(&CStr, &CStr)> = words(code);
+            let (Some(known), None) = (known, script::call(stringify!($name))) else {
+                *text = std::ptr::null();
+                return INVALID_VALUE;
+            };
+            let pick: fn((&'static CStr, &'static CStr)) -> &'static CStr = $text;
+            *text = pick(known).as_ptr();
+            0
+        }
+    )*};
+}
+
+texts! {
+    fn cuGetErrorName = |(name, _)| name;
+    fn cuGetErrorString = |(_, text)| text;
+}
+
+fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
+    Some(match code {
+        1 => (c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
+        2 => (c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
+        3 => (c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error"),
+        100 => (c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"),
+        101 => (c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+        218 => (c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed"),
+        222 => (
+            c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            c"the provided PTX was compiled with an unsupported toolchain.",
+        ),
+        304 => (c"CUDA_ERROR_OPERATING_SYSTEM", c"OS call failed or operation not supported on this OS"),
+        500 => (c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+        600 => (c"CUDA_ERROR_NOT_READY", c"device not ready"),
+        700 => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
+        719 => (c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
+        801 => (c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
+        802 => (c"CUDA_ERROR_SYSTEM_NOT_READY", c"system not yet initialized"),
+        999 => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
+        _ => return None,
+    })
+}
+
+/// A kernel that is not known here. It does nothing; its signature is not known either.
+const NOTHING: usize = 0;
+const WAVE: usize = 1;
+const STAMP: usize = 2;
+const FLAT: usize = 3;
+const SPIN: usize = 4;
+const TRAP: usize = 5;
+const ILLEGAL: usize = 6;
+const FRAME_STAMP: usize = 7;
+
+/// The arguments of every kernel but [`STAMP`].
+#[derive(Clone, Copy, Default)]
+struct Arguments {
+    cols: u32,
+    rows: u32,
+    frame: u64,
+    time: f64,
+}
+
+/// What the kernels of `kernels/` do, and those of `kernels/test/`.
+fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
+    let Arguments { cols, rows, frame, time } = arguments;
+    if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+    match kernel {
+        SPIN => loop {
+            std::thread::sleep(Duration::from_millis(10));
+        },
+        TRAP => return Err(LAUNCH_FAILED),
+        ILLEGAL => return Err(ILLEGAL_ADDRESS),
+        STAMP => {
+            static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+            let now = START.elapsed().as_nanos() as u64;
+            out.bytes(8).copy_from_slice(&now.to_ne_bytes());
+            return Ok(());
+        }
+        _ => {}
+    }
+    let vertices = out.bytes(u64::from(cols) * u64::from(rows) * 16);
+    for (index, vertex) in vertices.chunks_exact_mut(16).enumerate() {
+        let (col, row) = (index as u32 % cols, index as u32 / cols);
+        if kernel == FRAME_STAMP {
+            let w: [u8; 4] = [vertex[12], vertex[13], vertex[14], vertex[15]];
+            let w = u32::from_ne_bytes(w) & !0xfff | (frame + 1) as u32 & 0xfff;
+            vertex[12..].copy_from_slice(&w.to_ne_bytes());
+            continue;
+        }
+        let (x, z) = (
+            2.0 * f64::from(col) / f64::from(cols - 1) - 1.0,
+            2.0 * f64::from(row) / f64::from(rows - 1) - 1.0,
+        );
+        let sum = if kernel == FLAT { 0.0 } else { wave(x, z, time) };
+        for (bytes, value) in vertex.chunks_exact_mut(4).zip([x, 0.3 * sum, z, 0.5 + 0.5 * sum]) {
+            bytes.copy_from_slice(&(value as f32).to_ne_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The formula of `kernels/wave.cu`.
+fn wave(x: f64, z: f64, time: f64) -> f64 {
+    let turn = (time / 20.0).rem_euclid(1.0);
+    let sine = |turns: f64| (std::f64::consts::TAU * turns).sin();
+    0.46 * sine(0.55 * x + 0.30 * z - 3.0 * turn)
+        + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
+        + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
+        + 0.14 * sine(2.25 * x.hypot(z) - 8.0 * turn)
+}

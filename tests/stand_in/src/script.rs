@@ -1,0 +1,130 @@
+//! Which call is to fail, and what is written down about all of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
+
+/// One entry of `STAND_IN_FAIL`.
+struct Order {
+    call: String,
+    code: i32,
+    first: u64,
+    last: u64,
+}
+
+static ORDERS: LazyLock<Vec<Order>> = LazyLock::new(|| {
+    let text = std::env::var("STAND_IN_FAIL").unwrap_or_default();
+    let orders = text.split(',').filter(|text| !text.is_empty());
+    orders
+        .map(|text| {
+            let mut parts = text.split(':');
+            let call = parts.next().unwrap_or_default().to_owned();
+            let mut number = || parts.next().and_then(|text| text.parse::<i64>().ok());
+            let (code, first, times) = (number(), number().unwrap_or(1), number().unwrap_or(1));
+            let code = code.unwrap_or_else(|| fail(&format!("STAND_IN_FAIL: no code in `{text}`")));
+            Order { call, code: code as i32, first: first as u64, last: (first + times - 1) as u64 }
+        })
+        .collect()
+});
+
+/// Ends the process: the test asked for nonsense.
+fn fail(problem: &str) -> ! {
+    eprintln!("stand-in: {problem}");
+    std::process::abort()
+}
+
+/// Everything that is written down.
+#[derive(Default)]
+struct Journal {
+    /// How often each call was made.
+    calls: BTreeMap<&'static str, u64>,
+    /// Objects of each kind that are alive.
+    alive: BTreeMap<&'static str, i64>,
+    /// What the program did against the rules.
+    offences: Vec<String>,
+}
+
+static JOURNAL: Mutex<Journal> =
+    Mutex::new(Journal { calls: BTreeMap::new(), alive: BTreeMap::new(), offences: Vec::new() });
+
+fn journal() -> MutexGuard<'static, Journal> {
+    JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes a call; the code that it is to answer, if it is to fail.
+pub(crate) fn call(name: &'static str) -> Option<i32> {
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        if std::env::var_os("STAND_IN_REPORT").is_some() {
+            // SAFETY: a function without arguments, in a library that stays loaded.
+            unsafe { libc::atexit(report) };
+        }
+    });
+    let mut journal = journal();
+    let count = journal.calls.entry(name).or_default();
+    *count += 1;
+    let order = ORDERS.iter().find(|order| order.call == name && (order.first..=order.last).contains(count));
+    order.map(|order| order.code)
+}
+
+/// An object was made, or with -1 given back.
+pub(crate) fn alive(kind: &'static str, change: i64) {
+    *journal().alive.entry(kind).or_default() += change;
+}
+
+/// The program broke a rule.
+pub(crate) fn offence(what: String) {
+    journal().offences.push(what);
+}
+
+/// Bytes of device memory that are in use, by both APIs.
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of device memory in all.
+pub(crate) fn memory_size() -> u64 {
+    number("STAND_IN_MEMORY").unwrap_or(1 << 36)
+}
+
+/// Bytes of device memory that are in use.
+pub(crate) fn memory_used() -> u64 {
+    USED.load(Ordering::SeqCst)
+}
+
+/// Takes `bytes` of it, if so much is left.
+pub(crate) fn take_memory(bytes: u64) -> bool {
+    let take = |used: u64| used.checked_add(bytes).filter(|used| *used <= memory_size());
+    USED.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+}
+
+/// Gives them back.
+pub(crate) fn give_memory(bytes: u64) {
+    USED.fetch_sub(bytes, Ordering::SeqCst);
+}
+
+/// A number in the environment.
+pub(crate) fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Writes down, one a line: `call NAME COUNT`, `left KIND COUNT` for what was not given back, `descriptor FD` for each
+/// handle that is still open, `offence WHAT`, and `end` when all is written.
+extern "C" fn report() {
+    let journal = journal();
+    let mut text = String::new();
+    for (name, count) in &journal.calls {
+        text += &format!("call {name} {count}\n");
+    }
+    for (kind, count) in journal.alive.iter().filter(|(_, count)| **count != 0) {
+        text += &format!("left {kind} {count}\n");
+    }
+    for descriptor in crate::shared::open_descriptors() {
+        text += &format!("descriptor {descriptor}\n");
+    }
+    for offence in &journal.offences {
+        text += &format!("offence {offence}\n");
+    }
+    text += "end\n";
+    if let Some(path) = std::env::var_os("STAND_IN_REPORT") {
+        let _ = std::fs::write(path, text);
+    }
+}

@@ -1,0 +1,849 @@
+//! A Vulkan layer: passes calls on to the driver below, counts them, lets them fail, and adds what a software device
+//! lacks for sharing with CUDA.
+//!
+//! How a layer and the loader speak is written in the loader's `docs/LoaderLayerInterface.md`.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::transmute_copy;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use ash::vk::{self, Handle};
+
+use crate::script::{self, alive};
+use crate::shared::{self, Exported, Semaphore};
+
+/// Device extensions that the layer can pretend to have. The manifest must list those that it is asked for
+/// (`STAND_IN_PRETEND`), because the loader looks there, too.
+pub const PRETENDED: [&CStr; 4] = [
+    // Timeline and binary semaphores as descriptors.
+    ash::khr::external_semaphore_fd::NAME,
+    // What a lost device has to say.
+    ash::ext::device_fault::NAME,
+    // How much of `STAND_IN_MEMORY` is left.
+    ash::ext::memory_budget::NAME,
+    // CUDA kernels in command buffers; the launch does nothing.
+    ash::nvx::binary_import::NAME,
+];
+
+fn pretends(name: &CStr) -> bool {
+    static NAMES: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_PRETEND").unwrap_or_default());
+    NAMES.split(',').any(|wanted| wanted.as_bytes() == name.to_bytes())
+}
+
+/// The functions below this layer. They are looked up while the instance is made: later the loader would answer with the
+/// topmost layer's.
+#[derive(Clone)]
+struct InstanceFns {
+    raw: vk::Instance,
+    find: vk::PFN_vkGetInstanceProcAddr,
+    found: Arc<HashMap<&'static str, vk::PFN_vkVoidFunction>>,
+}
+
+impl InstanceFns {
+    unsafe fn new(raw: vk::Instance, find: vk::PFN_vkGetInstanceProcAddr) -> Self {
+        let names = OWN.iter().chain(FORWARDED).chain(DESTROYING).chain(&["vkGetPhysicalDeviceProperties2"]);
+        let found = names.map(|name| (*name, find(raw, CString::new(*name).unwrap_or_default().as_ptr())));
+        Self { raw, find, found: Arc::new(found.collect()) }
+    }
+}
+
+/// The functions of a device below this layer.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceFns {
+    raw: vk::Device,
+    find: vk::PFN_vkGetDeviceProcAddr,
+}
+
+/// Finds the function below, as the type that it has.
+trait Below {
+    unsafe fn find(&self, name: &CStr) -> vk::PFN_vkVoidFunction;
+
+    unsafe fn get<F: Copy>(&self, name: &CStr) -> F {
+        let Some(found) = self.find(name) else { panic!("stand-in: the driver has no {name:?}") };
+        transmute_copy(&found)
+    }
+}
+
+impl Below for InstanceFns {
+    unsafe fn find(&self, name: &CStr) -> vk::PFN_vkVoidFunction {
+        *self.found.get(name.to_str().ok()?)?
+    }
+}
+
+impl Below for DeviceFns {
+    unsafe fn find(&self, name: &CStr) -> vk::PFN_vkVoidFunction {
+        (self.find)(self.raw, name.as_ptr())
+    }
+}
+
+/// Objects that are known by a number.
+type Map<T> = LazyLock<Mutex<HashMap<u64, T>>>;
+
+fn lock<T>(map: &Map<T>) -> MutexGuard<'_, HashMap<u64, T>> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static INSTANCES: Map<InstanceFns> = LazyLock::new(Default::default);
+static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
+/// Bytes, and how often CUDA has it imported.
+static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
+static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
+static UUID: Mutex<[u8; 16]> = Mutex::new([0; 16]);
+
+/// The identity of the first Vulkan device.
+pub(crate) fn first_uuid() -> [u8; 16] {
+    *UUID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A dispatchable handle begins with the address of the loader's table: the same for an instance and its physical
+/// devices, and for a device, its queues and its command buffers.
+fn key<T: Handle>(handle: T) -> u64 {
+    // SAFETY: a dispatchable handle points to that address.
+    unsafe { *(handle.as_raw() as *const u64) }
+}
+
+fn instance_of<T: Handle>(handle: T) -> InstanceFns {
+    lock(&INSTANCES)[&key(handle)].clone()
+}
+
+fn device_of<T: Handle>(handle: T) -> DeviceFns {
+    lock(&DEVICES)[&key(handle)]
+}
+
+// What the CUDA half does with Vulkan's objects: straight to the driver, neither counted nor made to fail.
+impl DeviceFns {
+    pub(crate) fn map(&self, memory: vk::DeviceMemory) -> Option<u64> {
+        let mut pointer = std::ptr::null_mut();
+        // SAFETY: a software device's memory can be mapped, and the program itself does not map what it exported.
+        let result = unsafe {
+            let map: vk::PFN_vkMapMemory = self.get(c"vkMapMemory");
+            map(self.raw, memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty(), &mut pointer)
+        };
+        (result == vk::Result::SUCCESS).then_some(pointer as u64)
+    }
+
+    pub(crate) fn unmap(&self, memory: vk::DeviceMemory) {
+        // SAFETY: mapped above.
+        unsafe {
+            let unmap: vk::PFN_vkUnmapMemory = self.get(c"vkUnmapMemory");
+            unmap(self.raw, memory);
+        }
+    }
+
+    pub(crate) fn imported(&self, memory: vk::DeviceMemory, change: i64) {
+        // What is not known any more was freed too early, and `vkFreeMemory` has said so.
+        if let Some((_, imports)) = lock(&MEMORY).get_mut(&memory.as_raw()) {
+            *imports += change;
+        }
+    }
+
+    pub(crate) fn signal(&self, semaphore: vk::Semaphore, value: u64) {
+        let info = vk::SemaphoreSignalInfo::default().semaphore(semaphore).value(value);
+        // SAFETY: the program destroys a semaphore only when CUDA has let go of it. A value that is not above the
+        // counter's is refused, as after `abandon`.
+        unsafe {
+            let signal: vk::PFN_vkSignalSemaphore = self.get(c"vkSignalSemaphore");
+            let _ = signal(self.raw, &info);
+        }
+    }
+
+    /// Whether the value was reached within a tenth of a second.
+    pub(crate) fn wait(&self, semaphore: vk::Semaphore, value: u64) -> bool {
+        let (semaphores, values) = ([semaphore], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: as for `signal`.
+        let result = unsafe {
+            let wait: vk::PFN_vkWaitSemaphores = self.get(c"vkWaitSemaphores");
+            wait(self.raw, &info, 100_000_000)
+        };
+        result == vk::Result::SUCCESS
+    }
+
+    fn wait_idle(&self) {
+        // SAFETY: the program is within a call, on its only Vulkan thread.
+        unsafe {
+            let wait: vk::PFN_vkDeviceWaitIdle = self.get(c"vkDeviceWaitIdle");
+            let _ = wait(self.raw);
+        }
+    }
+}
+
+/// The device is lost: from then on it does nothing.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// The calls that say so.
+const TELL_OF_LOSS: [&str; 9] = [
+    "vkQueueSubmit2",
+    "vkQueueWaitIdle",
+    "vkDeviceWaitIdle",
+    "vkWaitSemaphores",
+    "vkWaitForFences",
+    "vkGetSemaphoreCounterValue",
+    "vkGetQueryPoolResults",
+    "vkAcquireNextImageKHR",
+    "vkQueuePresentKHR",
+];
+
+/// What a call is to answer instead of being made, if anything.
+fn fault<T: Handle>(name: &'static str, handle: T) -> Option<vk::Result> {
+    let order = script::call(name).map(vk::Result::from_raw);
+    if order == Some(vk::Result::ERROR_DEVICE_LOST) {
+        // A lost device works at nothing any more; this one must first come to that.
+        if let Some(device) = lock(&DEVICES).get(&key(handle)).copied() {
+            device.wait_idle();
+        }
+        LOST.store(true, Ordering::SeqCst);
+    }
+    match order {
+        None if LOST.load(Ordering::SeqCst) && TELL_OF_LOSS.contains(&name) => {
+            Some(vk::Result::ERROR_DEVICE_LOST)
+        }
+        order => order,
+    }
+}
+
+/// Commands that are passed on as they are. `makes` and `ends` count objects.
+macro_rules! forward {
+    (@next instance $first:ident) => { instance_of($first) };
+    (@next device $first:ident) => { device_of($first) };
+    (@count makes $kind:literal) => { alive($kind, 1) };
+    ($($level:ident $name:ident($first:ident: $handle:ty $(, $argument:ident: $type:ty)*) $(makes $kind:literal)?;)*) => {
+        $(
+            #[allow(non_snake_case)]
+            unsafe extern "system" fn $name($first: $handle $(, $argument: $type)*) -> vk::Result {
+                let name = stringify!($name);
+                let order = fault(name, $first);
+                // The only answers that come beside the call's effect.
+                let beside = |answer| match name {
+                    "vkAcquireNextImageKHR" => answer == vk::Result::SUBOPTIMAL_KHR,
+                    // The waits of a present happen even where the picture is not shown.
+                    "vkQueuePresentKHR" => matches!(
+                        answer,
+                        vk::Result::SUBOPTIMAL_KHR | vk::Result::ERROR_OUT_OF_DATE_KHR | vk::Result::ERROR_SURFACE_LOST_KHR
+                    ),
+                    _ => false,
+                };
+                if let Some(answer) = order && !beside(answer) {
+                    return answer;
+                }
+                let next: unsafe extern "system" fn($handle $(, $type)*) -> vk::Result =
+                    forward!(@next $level $first).get(terminated(concat!(stringify!($name), "\0")));
+                let result = next($first $(, $argument)*);
+                $(if result == vk::Result::SUCCESS { alive($kind, 1); })?
+                match order {
+                    Some(answer) if result == vk::Result::SUCCESS => answer,
+                    _ => result,
+                }
+            }
+        )*
+
+        const FORWARDED: &[&str] = &[$(stringify!($name)),*];
+
+        fn forwarded(name: &CStr) -> vk::PFN_vkVoidFunction {
+            $(if name.to_bytes() == stringify!($name).as_bytes() {
+                return pointer($name as *const c_void);
+            })*
+            None
+        }
+    };
+}
+
+/// Commands that destroy.
+macro_rules! destroy {
+    ($($level:ident $name:ident($handle:ty, $object:ty) ends $kind:literal;)*) => {
+        $(
+            #[allow(non_snake_case)]
+            unsafe extern "system" fn $name(first: $handle, object: $object, allocator: *const c_void) {
+                script::call(stringify!($name));
+                let next: unsafe extern "system" fn($handle, $object, *const c_void) =
+                    forward!(@next $level first).get(terminated(concat!(stringify!($name), "\0")));
+                next(first, object, allocator);
+                if !object.is_null() {
+                    alive($kind, -1);
+                }
+            }
+        )*
+
+        const DESTROYING: &[&str] = &[$(stringify!($name)),*];
+
+        fn destroying(name: &CStr) -> vk::PFN_vkVoidFunction {
+            $(if name.to_bytes() == stringify!($name).as_bytes() {
+                return pointer($name as *const c_void);
+            })*
+            None
+        }
+    };
+}
+
+fn terminated(name: &'static str) -> &'static CStr {
+    CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default()
+}
+
+fn pointer(function: *const c_void) -> vk::PFN_vkVoidFunction {
+    // SAFETY: the address of a function; whoever calls it knows its type by its name.
+    unsafe { transmute_copy(&function) }
+}
+
+type Allocator = *const c_void;
+
+forward! {
+    instance vkEnumeratePhysicalDevices(instance: vk::Instance, count: *mut u32, devices: *mut c_void);
+    instance vkEnumeratePhysicalDeviceGroups(instance: vk::Instance, count: *mut u32, groups: *mut c_void);
+    instance vkCreateXlibSurfaceKHR(instance: vk::Instance, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "surface";
+    instance vkCreateXcbSurfaceKHR(instance: vk::Instance, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "surface";
+    instance vkGetPhysicalDeviceSurfaceSupportKHR(device: vk::PhysicalDevice, family: u32, surface: vk::SurfaceKHR, out: *mut vk::Bool32);
+    instance vkGetPhysicalDeviceSurfaceCapabilitiesKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, out: *mut c_void);
+    instance vkGetPhysicalDeviceSurfaceFormatsKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, count: *mut u32, out: *mut c_void);
+    instance vkGetPhysicalDeviceSurfacePresentModesKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, count: *mut u32, out: *mut c_void);
+    device vkCreateBuffer(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "buffer";
+    device vkCreateImage(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "image";
+    device vkCreateImageView(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "image view";
+    device vkCreateFence(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "fence";
+    device vkCreateQueryPool(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "query pool";
+    device vkCreateSampler(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "sampler";
+    device vkCreateShaderModule(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "shader module";
+    device vkCreateDescriptorSetLayout(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "descriptor set layout";
+    device vkCreateDescriptorPool(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "descriptor pool";
+    device vkCreatePipelineLayout(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "pipeline layout";
+    device vkCreateGraphicsPipelines(device: vk::Device, cache: vk::PipelineCache, count: u32, infos: *const c_void, allocator: Allocator, out: *mut c_void) makes "pipeline";
+    device vkCreateComputePipelines(device: vk::Device, cache: vk::PipelineCache, count: u32, infos: *const c_void, allocator: Allocator, out: *mut c_void) makes "pipeline";
+    device vkCreateCommandPool(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "command pool";
+    device vkAllocateCommandBuffers(device: vk::Device, info: *const c_void, out: *mut c_void);
+    device vkAllocateDescriptorSets(device: vk::Device, info: *const c_void, out: *mut c_void);
+    device vkBindBufferMemory(device: vk::Device, buffer: vk::Buffer, memory: vk::DeviceMemory, offset: u64);
+    device vkBindImageMemory(device: vk::Device, image: vk::Image, memory: vk::DeviceMemory, offset: u64);
+    device vkMapMemory(device: vk::Device, memory: vk::DeviceMemory, offset: u64, size: u64, flags: u32, out: *mut c_void);
+    device vkResetCommandPool(device: vk::Device, pool: vk::CommandPool, flags: u32);
+    device vkBeginCommandBuffer(commands: vk::CommandBuffer, info: *const c_void);
+    device vkEndCommandBuffer(commands: vk::CommandBuffer);
+    device vkGetQueryPoolResults(device: vk::Device, pool: vk::QueryPool, first: u32, count: u32, size: usize, out: *mut c_void, stride: u64, flags: u32);
+    device vkGetSemaphoreCounterValue(device: vk::Device, semaphore: vk::Semaphore, out: *mut u64);
+    device vkSignalSemaphore(device: vk::Device, info: *const c_void);
+    device vkWaitSemaphores(device: vk::Device, info: *const c_void, timeout: u64);
+    device vkWaitForFences(device: vk::Device, count: u32, fences: *const vk::Fence, all: vk::Bool32, timeout: u64);
+    device vkQueueWaitIdle(queue: vk::Queue);
+    device vkDeviceWaitIdle(device: vk::Device);
+    device vkCreateSwapchainKHR(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "swapchain";
+    device vkGetSwapchainImagesKHR(device: vk::Device, swapchain: vk::SwapchainKHR, count: *mut u32, out: *mut c_void);
+    device vkAcquireNextImageKHR(device: vk::Device, swapchain: vk::SwapchainKHR, timeout: u64, semaphore: vk::Semaphore, fence: vk::Fence, out: *mut u32);
+    device vkQueuePresentKHR(queue: vk::Queue, info: *const c_void);
+}
+
+destroy! {
+    instance vkDestroySurfaceKHR(vk::Instance, vk::SurfaceKHR) ends "surface";
+    device vkDestroyBuffer(vk::Device, vk::Buffer) ends "buffer";
+    device vkDestroyImage(vk::Device, vk::Image) ends "image";
+    device vkDestroyImageView(vk::Device, vk::ImageView) ends "image view";
+    device vkDestroyFence(vk::Device, vk::Fence) ends "fence";
+    device vkDestroyQueryPool(vk::Device, vk::QueryPool) ends "query pool";
+    device vkDestroySampler(vk::Device, vk::Sampler) ends "sampler";
+    device vkDestroyShaderModule(vk::Device, vk::ShaderModule) ends "shader module";
+    device vkDestroyDescriptorSetLayout(vk::Device, vk::DescriptorSetLayout) ends "descriptor set layout";
+    device vkDestroyDescriptorPool(vk::Device, vk::DescriptorPool) ends "descriptor pool";
+    device vkDestroyPipelineLayout(vk::Device, vk::PipelineLayout) ends "pipeline layout";
+    device vkDestroyPipeline(vk::Device, vk::Pipeline) ends "pipeline";
+    device vkDestroyCommandPool(vk::Device, vk::CommandPool) ends "command pool";
+    device vkDestroySwapchainKHR(vk::Device, vk::SwapchainKHR) ends "swapchain";
+}
+
+/// Commands that this layer has something of its own to do for.
+macro_rules! own {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block)*) => {
+        $(
+            #[allow(non_snake_case)]
+            unsafe extern "system" fn $name($($argument: $type),*) $(-> $result)? $body
+        )*
+
+        const OWN: &[&str] = &[$(stringify!($name)),*];
+
+        fn own(name: &CStr) -> vk::PFN_vkVoidFunction {
+            $(if name.to_bytes() == stringify!($name).as_bytes() {
+                return pointer($name as *const c_void);
+            })*
+            None
+        }
+    };
+}
+
+/// Leaves the function with what the script wants.
+macro_rules! may_fail {
+    ($name:literal, $handle:expr) => {
+        if let Some(answer) = fault($name, $handle) {
+            return answer;
+        }
+    };
+}
+
+own! {
+    fn vkCreateInstance(
+        info: *const vk::InstanceCreateInfo<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::Instance
+    ) -> vk::Result {
+        if let Some(answer) = script::call("vkCreateInstance") {
+            return vk::Result::from_raw(answer);
+        }
+        let Some(link) = next_link::<InstanceLink>((*info).p_next, vk::StructureType::LOADER_INSTANCE_CREATE_INFO)
+        else {
+            return vk::Result::ERROR_INITIALIZATION_FAILED;
+        };
+        let find = link.find_instance;
+        let create: vk::PFN_vkCreateInstance = transmute_copy(&find(vk::Instance::null(), c"vkCreateInstance".as_ptr()));
+        let result = create(info, allocator, out);
+        if result == vk::Result::SUCCESS {
+            let made = InstanceFns::new(*out, find);
+            learn_uuid(&made);
+            lock(&INSTANCES).insert(key(*out), made);
+        }
+        result
+    }
+
+    fn vkDestroyInstance(instance: vk::Instance, allocator: *const vk::AllocationCallbacks<'_>) {
+        script::call("vkDestroyInstance");
+        let Some(below) = lock(&INSTANCES).remove(&key(instance)) else { return };
+        let destroy: vk::PFN_vkDestroyInstance = below.get(c"vkDestroyInstance");
+        destroy(instance, allocator);
+    }
+
+    fn vkCreateDevice(
+        physical: vk::PhysicalDevice, info: *const vk::DeviceCreateInfo<'_>,
+        allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::Device
+    ) -> vk::Result {
+        may_fail!("vkCreateDevice", physical);
+        let Some(link) = next_link::<DeviceLink>((*info).p_next, vk::StructureType::LOADER_DEVICE_CREATE_INFO) else {
+            return vk::Result::ERROR_INITIALIZATION_FAILED;
+        };
+        let (find_instance, find) = (link.find_instance, link.find_device);
+        // The driver does not know what is only pretended.
+        let info = *info;
+        let names = match info.enabled_extension_count {
+            0 => &[][..],
+            count => std::slice::from_raw_parts(info.pp_enabled_extension_names, count as usize),
+        };
+        let names: Vec<*const c_char> = names
+            .iter()
+            .copied()
+            .filter(|&name| !pretends(CStr::from_ptr(name)))
+            .collect();
+        let info = vk::DeviceCreateInfo {
+            enabled_extension_count: names.len() as u32,
+            pp_enabled_extension_names: names.as_ptr(),
+            ..info
+        };
+        let instance = instance_of(physical).raw;
+        let create: vk::PFN_vkCreateDevice = transmute_copy(&find_instance(instance, c"vkCreateDevice".as_ptr()));
+        let fault = find_in_chain(info.p_next.cast_mut(), vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT);
+        let fault = fault.cast::<vk::PhysicalDeviceFaultFeaturesEXT<'_>>().as_mut();
+        let wanted = fault.map(|fault| (std::mem::replace(&mut fault.device_fault, vk::FALSE), fault));
+        let result = create(physical, &info, allocator, out);
+        if let Some((was, fault)) = wanted {
+            fault.device_fault = was;
+        }
+        if result == vk::Result::SUCCESS {
+            lock(&DEVICES).insert(key(*out), DeviceFns { raw: *out, find });
+            alive("device", 1);
+        }
+        result
+    }
+
+    fn vkDestroyDevice(device: vk::Device, allocator: *const vk::AllocationCallbacks<'_>) {
+        script::call("vkDestroyDevice");
+        let Some(below) = lock(&DEVICES).remove(&key(device)) else { return };
+        let destroy: vk::PFN_vkDestroyDevice = below.get(c"vkDestroyDevice");
+        destroy(device, allocator);
+        alive("device", -1);
+    }
+
+    fn vkEnumerateDeviceExtensionProperties(
+        physical: vk::PhysicalDevice, layer: *const c_char, count: *mut u32, out: *mut vk::ExtensionProperties
+    ) -> vk::Result {
+        may_fail!("vkEnumerateDeviceExtensionProperties", physical);
+        let enumerate: vk::PFN_vkEnumerateDeviceExtensionProperties =
+            instance_of(physical).get(c"vkEnumerateDeviceExtensionProperties");
+        let mut below = 0;
+        let result = enumerate(physical, layer, &mut below, std::ptr::null_mut());
+        if result != vk::Result::SUCCESS {
+            return result;
+        }
+        let mut all = vec![vk::ExtensionProperties::default(); below as usize];
+        let result = enumerate(physical, layer, &mut below, all.as_mut_ptr());
+        if result != vk::Result::SUCCESS {
+            return result;
+        }
+        for name in PRETENDED.into_iter().filter(|name| pretends(name)) {
+            let has = all.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name));
+            if !has && let Ok(extension) = vk::ExtensionProperties::default().spec_version(1).extension_name(name) {
+                all.push(extension);
+            }
+        }
+        if out.is_null() {
+            *count = all.len() as u32;
+            return vk::Result::SUCCESS;
+        }
+        let room = (*count as usize).min(all.len());
+        std::slice::from_raw_parts_mut(out, room).copy_from_slice(&all[..room]);
+        *count = room as u32;
+        if room < all.len() { vk::Result::INCOMPLETE } else { vk::Result::SUCCESS }
+    }
+
+    fn vkGetPhysicalDeviceFeatures2(physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceFeatures2<'_>) {
+        let get: vk::PFN_vkGetPhysicalDeviceFeatures2 = instance_of(physical).get(c"vkGetPhysicalDeviceFeatures2");
+        get(physical, out);
+        if pretends(ash::ext::device_fault::NAME) {
+            let asked = find_in_chain(out.cast(), vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT);
+            if let Some(asked) = asked.cast::<vk::PhysicalDeviceFaultFeaturesEXT<'_>>().as_mut() {
+                asked.device_fault = vk::TRUE;
+            }
+        }
+    }
+
+    fn vkGetPhysicalDeviceMemoryProperties2(
+        physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceMemoryProperties2<'_>
+    ) {
+        let get: vk::PFN_vkGetPhysicalDeviceMemoryProperties2 =
+            instance_of(physical).get(c"vkGetPhysicalDeviceMemoryProperties2");
+        get(physical, out);
+        if pretends(ash::ext::memory_budget::NAME) {
+            let kind = vk::StructureType::PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+            let asked = find_in_chain(out.cast(), kind);
+            if let Some(asked) = asked.cast::<vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>>().as_mut() {
+                asked.heap_budget = [script::memory_size(); vk::MAX_MEMORY_HEAPS];
+                asked.heap_usage = [script::memory_used(); vk::MAX_MEMORY_HEAPS];
+            }
+        }
+    }
+
+    fn vkGetPhysicalDeviceExternalSemaphoreProperties(
+        physical: vk::PhysicalDevice, info: *const vk::PhysicalDeviceExternalSemaphoreInfo<'_>,
+        out: *mut vk::ExternalSemaphoreProperties<'_>
+    ) {
+        let get: vk::PFN_vkGetPhysicalDeviceExternalSemaphoreProperties =
+            instance_of(physical).get(c"vkGetPhysicalDeviceExternalSemaphoreProperties");
+        get(physical, info, out);
+        if pretends(ash::khr::external_semaphore_fd::NAME) {
+            (*out).external_semaphore_features |=
+                vk::ExternalSemaphoreFeatureFlags::EXPORTABLE | vk::ExternalSemaphoreFeatureFlags::IMPORTABLE;
+        }
+    }
+
+    fn vkAllocateMemory(
+        device: vk::Device, info: *const vk::MemoryAllocateInfo<'_>, allocator: *const vk::AllocationCallbacks<'_>,
+        out: *mut vk::DeviceMemory
+    ) -> vk::Result {
+        may_fail!("vkAllocateMemory", device);
+        let size = (*info).allocation_size;
+        if !script::take_memory(size) {
+            return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+        }
+        let allocate: vk::PFN_vkAllocateMemory = device_of(device).get(c"vkAllocateMemory");
+        let result = allocate(device, info, allocator, out);
+        match result {
+            vk::Result::SUCCESS => {
+                lock(&MEMORY).insert((*out).as_raw(), (size, 0));
+                alive("memory", 1);
+            }
+            _ => script::give_memory(size),
+        }
+        result
+    }
+
+    fn vkFreeMemory(device: vk::Device, memory: vk::DeviceMemory, allocator: *const vk::AllocationCallbacks<'_>) {
+        script::call("vkFreeMemory");
+        if let Some((size, imports)) = lock(&MEMORY).remove(&memory.as_raw()) {
+            script::give_memory(size);
+            alive("memory", -1);
+            if imports > 0 && crate::cuda::takes_everything_back() {
+                script::offence("memory was freed in Vulkan before CUDA let go of it".into());
+            }
+        }
+        let free: vk::PFN_vkFreeMemory = device_of(device).get(c"vkFreeMemory");
+        free(device, memory, allocator);
+    }
+
+    fn vkGetMemoryFdKHR(device: vk::Device, info: *const vk::MemoryGetFdInfoKHR<'_>, out: *mut c_int) -> vk::Result {
+        may_fail!("vkGetMemoryFdKHR", device);
+        let below = device_of(device);
+        let get: vk::PFN_vkGetMemoryFdKHR = below.get(c"vkGetMemoryFdKHR");
+        // The driver shall say whether this memory can be exported; the descriptor that travels is the stand-in's own.
+        let result = get(device, info, out);
+        if result != vk::Result::SUCCESS {
+            return result;
+        }
+        libc::close(*out);
+        let memory = (*info).memory;
+        let size = lock(&MEMORY).get(&memory.as_raw()).map_or(0, |(size, _)| *size);
+        hand_out(Exported::Memory(below, memory, size), out)
+    }
+
+    fn vkCreateSemaphore(
+        device: vk::Device, info: *const vk::SemaphoreCreateInfo<'_>, allocator: *const vk::AllocationCallbacks<'_>,
+        out: *mut vk::Semaphore
+    ) -> vk::Result {
+        may_fail!("vkCreateSemaphore", device);
+        let create: vk::PFN_vkCreateSemaphore = device_of(device).get(c"vkCreateSemaphore");
+        let chain = (*info).p_next.cast_mut();
+        let exported = !find_in_chain(chain, vk::StructureType::EXPORT_SEMAPHORE_CREATE_INFO).is_null();
+        if !(exported && pretends(ash::khr::external_semaphore_fd::NAME)) {
+            let result = create(device, info, allocator, out);
+            if result == vk::Result::SUCCESS {
+                alive("semaphore", 1);
+            }
+            return result;
+        }
+        // The driver below makes a timeline that it need not export.
+        let kind = find_in_chain(chain, vk::StructureType::SEMAPHORE_TYPE_CREATE_INFO);
+        let kind = kind.cast::<vk::SemaphoreTypeCreateInfo<'_>>().as_ref();
+        let binary = kind.is_none_or(|kind| kind.semaphore_type == vk::SemaphoreType::BINARY);
+        let mut timeline = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut timeline);
+        let result = create(device, &info, allocator, out);
+        if result == vk::Result::SUCCESS {
+            alive("semaphore", 1);
+            let semaphore = Semaphore { raw: *out, binary, counts: Mutex::default() };
+            lock(&SEMAPHORES).insert((*out).as_raw(), Arc::new(semaphore));
+        }
+        result
+    }
+
+    fn vkDestroySemaphore(
+        device: vk::Device, semaphore: vk::Semaphore, allocator: *const vk::AllocationCallbacks<'_>
+    ) {
+        script::call("vkDestroySemaphore");
+        lock(&SEMAPHORES).remove(&semaphore.as_raw());
+        if !semaphore.is_null() {
+            alive("semaphore", -1);
+        }
+        let destroy: vk::PFN_vkDestroySemaphore = device_of(device).get(c"vkDestroySemaphore");
+        destroy(device, semaphore, allocator);
+    }
+
+    fn vkGetSemaphoreFdKHR(
+        device: vk::Device, info: *const vk::SemaphoreGetFdInfoKHR<'_>, out: *mut c_int
+    ) -> vk::Result {
+        may_fail!("vkGetSemaphoreFdKHR", device);
+        let exported = lock(&SEMAPHORES).get(&(*info).semaphore.as_raw()).cloned();
+        match exported {
+            Some(semaphore) => hand_out(Exported::Semaphore(device_of(device), semaphore), out),
+            None => vk::Result::ERROR_INVALID_EXTERNAL_HANDLE,
+        }
+    }
+
+    fn vkQueueSubmit2(
+        queue: vk::Queue, count: u32, batches: *const vk::SubmitInfo2<'_>, fence: vk::Fence
+    ) -> vk::Result {
+        may_fail!("vkQueueSubmit2", queue);
+        let submit: vk::PFN_vkQueueSubmit2 = device_of(queue).get(c"vkQueueSubmit2");
+        let batches = std::slice::from_raw_parts(batches, count as usize);
+        for batch in batches {
+            // Exported semaphores are timelines below: see `Semaphore`.
+            let rewritten = |infos: *const vk::SemaphoreSubmitInfo<'static>, count: u32, value: fn(&Semaphore, u64) -> u64| {
+                let infos = if count == 0 { &[][..] } else { std::slice::from_raw_parts(infos, count as usize) };
+                let shared = lock(&SEMAPHORES);
+                let rewrite = |info: &vk::SemaphoreSubmitInfo<'static>| match shared.get(&info.semaphore.as_raw()) {
+                    Some(semaphore) => info.value(value(semaphore, info.value)),
+                    None => *info,
+                };
+                infos.iter().map(rewrite).collect::<Vec<_>>()
+            };
+            let waits =
+                rewritten(batch.p_wait_semaphore_infos.cast(), batch.wait_semaphore_info_count, Semaphore::wait);
+            let signals =
+                rewritten(batch.p_signal_semaphore_infos.cast(), batch.signal_semaphore_info_count, Semaphore::signal);
+            let batch = vk::SubmitInfo2 {
+                p_wait_semaphore_infos: waits.as_ptr(),
+                p_signal_semaphore_infos: signals.as_ptr(),
+                ..*batch
+            };
+            let result = submit(queue, 1, &batch, fence);
+            if result != vk::Result::SUCCESS {
+                return result;
+            }
+        }
+        vk::Result::SUCCESS
+    }
+
+    fn vkGetDeviceFaultInfoEXT(
+        device: vk::Device, counts: *mut vk::DeviceFaultCountsEXT<'_>, info: *mut vk::DeviceFaultInfoEXT<'_>
+    ) -> vk::Result {
+        may_fail!("vkGetDeviceFaultInfoEXT", device);
+        if !LOST.load(Ordering::SeqCst) {
+            script::offence("the fault was asked for before the device was lost".into());
+        }
+        let Some(info) = info.as_mut() else {
+            (*counts).address_info_count = 1;
+            (*counts).vendor_info_count = 1;
+            return vk::Result::SUCCESS;
+        };
+        info.description = text(c"the stand-in was told to fail");
+        if let Some(address) = info.p_address_infos.as_mut() {
+            address.address_type = vk::DeviceFaultAddressTypeEXT::READ_INVALID;
+            address.reported_address = 0xdead_0000;
+            address.address_precision = 0x1000;
+        }
+        if let Some(vendor) = info.p_vendor_infos.as_mut() {
+            vendor.description = text(c"engine reset");
+            (vendor.vendor_fault_code, vendor.vendor_fault_data) = (7, 8);
+        }
+        vk::Result::SUCCESS
+    }
+
+    fn vkCreateCuModuleNVX(
+        device: vk::Device, _info: *const c_void, _allocator: Allocator, out: *mut u64
+    ) -> vk::Result {
+        may_fail!("vkCreateCuModuleNVX", device);
+        *out = 1;
+        alive("CUDA module in Vulkan", 1);
+        vk::Result::SUCCESS
+    }
+    fn vkCreateCuFunctionNVX(
+        device: vk::Device, _info: *const c_void, _allocator: Allocator, out: *mut u64
+    ) -> vk::Result {
+        may_fail!("vkCreateCuFunctionNVX", device);
+        *out = 1;
+        alive("CUDA function in Vulkan", 1);
+        vk::Result::SUCCESS
+    }
+    fn vkDestroyCuModuleNVX(_device: vk::Device, _module: u64, _allocator: Allocator) {
+        script::call("vkDestroyCuModuleNVX");
+        alive("CUDA module in Vulkan", -1);
+    }
+    fn vkDestroyCuFunctionNVX(_device: vk::Device, _function: u64, _allocator: Allocator) {
+        script::call("vkDestroyCuFunctionNVX");
+        alive("CUDA function in Vulkan", -1);
+    }
+    fn vkCmdCuLaunchKernelNVX(_commands: vk::CommandBuffer, _info: *const c_void) {
+        script::call("vkCmdCuLaunchKernelNVX");
+    }
+
+    fn vkGetDeviceProcAddr(device: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {
+        let below = device_of(device);
+        known(CStr::from_ptr(name), |name| below.find(name).is_some()).or_else(|| below.find(CStr::from_ptr(name)))
+    }
+
+    fn vkGetInstanceProcAddr(instance: vk::Instance, name: *const c_char) -> vk::PFN_vkVoidFunction {
+        let name = CStr::from_ptr(name);
+        // Before there is an instance the loader asks for the function that makes it.
+        let made = if instance.is_null() { None } else { lock(&INSTANCES).get(&key(instance)).cloned() };
+        let Some(below) = made else { return known(name, |_| true) };
+        known(name, |name| below.find(name).is_some()).or_else(|| (below.find)(instance, name.as_ptr()))
+    }
+}
+
+/// This layer's function of that name, if the driver has one too or the layer brings it.
+unsafe fn known(name: &CStr, below_has: impl Fn(&CStr) -> bool) -> vk::PFN_vkVoidFunction {
+    own(name).or_else(|| forwarded(name).or_else(|| destroying(name)).filter(|_| below_has(name)))
+}
+
+fn hand_out(what: Exported, out: *mut c_int) -> vk::Result {
+    match shared::export(what) {
+        Some(fd) => {
+            // SAFETY: the caller's place for the descriptor.
+            unsafe { *out = fd };
+            vk::Result::SUCCESS
+        }
+        None => vk::Result::ERROR_TOO_MANY_OBJECTS,
+    }
+}
+
+fn text<const SIZE: usize>(text: &CStr) -> [c_char; SIZE] {
+    let mut array = [0; SIZE];
+    for (to, from) in array.iter_mut().zip(text.to_bytes()) {
+        *to = *from as c_char;
+    }
+    array
+}
+
+/// The first structure of a kind in a chain, or null.
+unsafe fn find_in_chain(chain: *mut c_void, kind: vk::StructureType) -> *mut c_void {
+    let mut at = chain.cast::<vk::BaseOutStructure<'_>>();
+    while let Some(structure) = at.as_ref() {
+        if structure.s_type == kind {
+            return at.cast();
+        }
+        at = structure.p_next.cast();
+    }
+    std::ptr::null_mut()
+}
+
+/// `VkLayerInstanceLink`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct InstanceLink {
+    next: *mut InstanceLink,
+    find_instance: vk::PFN_vkGetInstanceProcAddr,
+    find_physical_device: *const c_void,
+}
+
+/// `VkLayerDeviceLink`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DeviceLink {
+    next: *mut DeviceLink,
+    find_instance: vk::PFN_vkGetInstanceProcAddr,
+    find_device: vk::PFN_vkGetDeviceProcAddr,
+}
+
+/// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which differ in the link only.
+#[repr(C)]
+struct LayerCreateInfo<Link> {
+    s_type: vk::StructureType,
+    p_next: *const c_void,
+    /// 0 is `VK_LAYER_LINK_INFO`.
+    function: c_int,
+    link: *mut Link,
+}
+
+/// Takes this layer's link from the chain, so that the layer below finds its own.
+unsafe fn next_link<Link: Copy>(chain: *const c_void, kind: vk::StructureType) -> Option<Link> {
+    let mut at = chain.cast_mut();
+    loop {
+        at = find_in_chain(at, kind);
+        let info = at.cast::<LayerCreateInfo<Link>>().as_mut()?;
+        if info.function == 0 {
+            let link = *info.link.as_ref()?;
+            // Both kinds of link begin with the pointer to the next.
+            info.link = *info.link.cast::<*mut Link>();
+            return Some(link);
+        }
+        at = info.p_next.cast_mut();
+    }
+}
+
+/// Asks the driver for its first device, whose UUID the CUDA half then has.
+unsafe fn learn_uuid(below: &InstanceFns) {
+    let Some(properties) = below.find(c"vkGetPhysicalDeviceProperties2") else { return };
+    let properties: vk::PFN_vkGetPhysicalDeviceProperties2 = transmute_copy(&properties);
+    let enumerate: vk::PFN_vkEnumeratePhysicalDevices = below.get(c"vkEnumeratePhysicalDevices");
+    let (mut count, mut device) = (1, vk::PhysicalDevice::null());
+    let _ = enumerate(below.raw, &mut count, &mut device);
+    if device.is_null() {
+        return;
+    }
+    let mut id = vk::PhysicalDeviceIDProperties::default();
+    let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
+    properties(device, &mut all);
+    *UUID.lock().unwrap_or_else(PoisonError::into_inner) = id.device_uuid;
+}
+
+/// `VkNegotiateLayerInterface`.
+#[repr(C)]
+pub struct Negotiation {
+    s_type: c_int,
+    p_next: *const c_void,
+    version: u32,
+    find_instance: Option<vk::PFN_vkGetInstanceProcAddr>,
+    find_device: Option<vk::PFN_vkGetDeviceProcAddr>,
+    find_physical_device: *const c_void,
+}
+
+/// The loader's first call.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vkNegotiateLoaderLayerInterfaceVersion(negotiation: *mut Negotiation) -> vk::Result {
+    let negotiation = &mut *negotiation;
+    negotiation.version = negotiation.version.min(2);
+    negotiation.find_instance = Some(vkGetInstanceProcAddr);
+    negotiation.find_device = Some(vkGetDeviceProcAddr);
+    negotiation.find_physical_device = std::ptr::null();
+    vk::Result::SUCCESS
+}
