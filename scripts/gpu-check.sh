@@ -100,7 +100,7 @@ for part in ready free barrier; do
 done
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
+for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images serve; do
   suite "$name"
 done
 

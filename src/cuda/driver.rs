@@ -12,7 +12,7 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 
 /// Every function that this crate calls. cudarc looks each up at its first use and panics where it is missing, so all
 /// are looked up once, here, where a missing one can be an error.
-const SYMBOLS: [&str; 49] = [
+const SYMBOLS: [&str; 50] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuGetErrorName",
@@ -34,6 +34,7 @@ const SYMBOLS: [&str; 49] = [
     "cuEventDestroy_v2",
     "cuEventRecord",
     "cuEventElapsedTime",
+    "cuEventQuery",
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuModuleGetFunction",

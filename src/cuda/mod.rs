@@ -15,7 +15,7 @@ pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
-pub(crate) use kernel::{BLOCK, blocks};
+pub(crate) use kernel::{BLOCK, blocks, entries};
 pub use kernel::{Kernel, KernelSource};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
