@@ -374,6 +374,7 @@ impl Engine {
     /// # Errors
     /// The old producer failed, or nothing came to rest: then both are where they were. (Where a kernel never ends,
     /// nothing of CUDA may be dropped: that would wait for it.)
+    #[cfg(target_os = "linux")]
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.finish()?;
         match incoming.take() {
@@ -383,11 +384,13 @@ impl Engine {
     }
 
     /// The same after the producer has failed: it lets go first. `None` where nothing comes to rest.
+    #[cfg(target_os = "linux")]
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| self.put(incoming))
     }
 
     /// Nothing is in flight: the old producer can be exchanged.
+    #[cfg(target_os = "linux")]
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = submitted - self.first;
@@ -400,6 +403,7 @@ impl Engine {
     }
 
     /// Frames that the GPU has finished drawing.
+    #[cfg(target_os = "linux")]
     pub(crate) fn frames_finished(&self) -> Result<u64> {
         self.pacer.finished()
     }
@@ -564,11 +568,13 @@ impl Engine {
 }
 
 /// A producer, and the number of its next frame: each counts its own frames without gaps, whoever drew in between.
+#[cfg(target_os = "linux")]
 pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     pub(crate) next: u64,
 }
 
+#[cfg(target_os = "linux")]
 impl Installed {
     /// A producer that has not produced yet.
     pub(crate) fn new(producer: Box<dyn Producer>) -> Self {

@@ -70,6 +70,7 @@ pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) ->
 }
 
 /// Somebody who is invited once the device is chosen, and works on the engine between two frames from then on.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
 pub(crate) struct Guest<'a> {
     /// Makes it.
     pub(crate) invite: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
