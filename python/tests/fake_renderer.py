@@ -64,7 +64,6 @@ class Session:
             self.renderer.received.append(message)
             kind = message["type"]
             if kind == "bye":
-                self.renderer.farewell.set()
                 return
             answer: Answer = self.renderer.answers.get(kind) or getattr(Session, f"on_{kind}")
             answer(self, message, files)
@@ -200,6 +199,7 @@ class FakeRenderer:
         self.released: list[int] = []
         self.kernels: list[tuple[str, str]] = []
         self.farewell = threading.Event()
+        """Set when a client has gone."""
         self.session: Session | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
@@ -225,6 +225,7 @@ class FakeRenderer:
                 for file in {*self.session.slot_files, *self.session.allocations.values()}:
                     os.close(file)
                 self.session.slot_files, self.session.allocations = [], {}
+                self.farewell.set()
 
     def draw(self, driver: FakeDriver) -> int:
         """Draw what is ready, as the renderer does: each frame lets go of the one before. Return how many."""

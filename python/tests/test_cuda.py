@@ -57,15 +57,9 @@ class DlpackArray:
         return _dlpack.make(self.array.ctypes.data, self.device, self.array.shape, strides, self, bool(max_version))
 
 
-def number(stream: wavefield.Stream | None) -> int:
-    assert stream is not None
-    return stream.handle
-
-
 def write(frame: wavefield.Vertices, driver: FakeDriver, value: float) -> None:
     """Enqueue what a kernel would do."""
     address, size, stream = frame.pointer, frame.nbytes, frame.stream
-    assert stream is not None
 
     def step() -> bool:
         memory = np.ctypeslib.as_array((ctypes.c_float * (size // 4)).from_address(address))
@@ -88,7 +82,7 @@ def test_the_interface_of_a_frame(field: wavefield.Field) -> None:
         assert interface["typestr"] == "<f4"
         assert interface["data"] == (frame.pointer, False)
         assert interface["strides"] is None
-        assert interface["stream"] == number(frame.stream) > 2
+        assert interface["stream"] == int(frame.stream) > 2
         with pytest.raises(TypeError, match=r"cupy\.asarray"):
             np.asarray(frame)
 
@@ -155,7 +149,7 @@ def test_the_cpu_is_not_more_than_a_ring_ahead(
     frames = field.frames()
     for _ in range(3):
         write(next(frames), driver, 1)
-    driver.streams[number(field.stream)].insert(0, lambda: renderer_goes_on.is_set())
+    driver.streams[int(field.stream)].insert(0, lambda: renderer_goes_on.is_set())
     renderer_goes_on = threading.Event()
     write(next(frames), driver, 1)  # hands the third over, whose end the stream has not reached
     write(next(frames), driver, 1)
@@ -236,7 +230,7 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
     frames = iter(field)
     for _ in range(4):
         write(next(frames), driver, 1)  # the fourth waits for `free`, which nobody will signal
-    stream = number(field.stream)
+    stream = int(field.stream)
     assert driver.streams[stream]
     renderer.hang_up()
     with pytest.raises(wavefield.RendererGone):
@@ -253,7 +247,7 @@ def test_a_gpu_that_is_stuck_is_left_alone(
     monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 0.05)
     field = wavefield.connect(renderer.path)
     with field.frame() as frame:
-        driver.enqueue(number(frame.stream), lambda: False)
+        driver.enqueue(int(frame.stream), lambda: False)
     field.close()
     del frame, field
     gc.collect()
@@ -263,7 +257,7 @@ def test_a_gpu_that_is_stuck_is_left_alone(
 
 def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     own = field.stream
-    assert number(own) in driver.blocking, "ordered with the default stream"
+    assert int(own) in driver.blocking, "ordered with the default stream"
     # CuPy's current one, asked for the renderer's device.
     asked = []
 
@@ -291,7 +285,7 @@ def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, mon
     with pytest.raises(wavefield.WavefieldError, match="CuPy and PyTorch differ"):
         next(iter(field))
     field.stream = 2
-    assert number(field.stream) == 2
+    assert int(field.stream) == 2
     with field.frame() as frame:
         assert frame.__cuda_array_interface__["stream"] == 2
     monkeypatch.delitem(sys.modules, "cupy")
@@ -392,7 +386,7 @@ def test_a_jax_like_source_waits_on_our_stream_and_lives_until_it_was_read(
     alive = weakref.ref(source)
     with field.frame() as frame:
         frame.copy_from(source)
-        assert source.streams == [number(frame.stream)]
+        assert source.streams == [int(frame.stream)]
     del source
     gc.collect()
     assert alive() is not None

@@ -15,7 +15,7 @@ from fake_renderer import FakeRenderer, Session
 def test_what_a_field_says_of_itself(host: wavefield.Field, renderer: FakeRenderer) -> None:
     assert host.grid == (5, 3)
     assert host.shape == (3, 5, 4)
-    assert (host.ring, host.memory, host.device, host.stream) == (3, "host", None, None)
+    assert (host.ring, host.memory, host.device) == (3, "host", None)
     assert (host.device_name, host.server, host.frame_seconds) == ("a fake", "fake 1.0", 0.5)
     assert host.socket == renderer.path
     hello = renderer.received[0]
@@ -210,7 +210,7 @@ def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: Fa
         session.send({"type": "state", "frames_drawn": 1, "frame_shown": shown, "producer": "x"})
 
     renderer.answers["status"] = late
-    for _ in host.frames(2):
+    for _ in host.frames(1):
         pass
     host.snapshot()
     assert len(asked) == 3
@@ -253,3 +253,7 @@ def test_time_follows_the_speed_without_a_step(host: wavefield.Field) -> None:
 def test_streams_are_not_for_host_memory(host: wavefield.Field, renderer: FakeRenderer) -> None:
     with pytest.raises(ValueError, match="no streams"):
         host.stream = 1
+    with pytest.raises(ValueError, match="no streams"):
+        _ = host.stream
+    with host.frame() as frame, pytest.raises(ValueError, match="no streams"):
+        _ = frame.stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS = 5.0
 """How long closing waits for the GPU."""
+
+SEEN_SECONDS = 1.0
+"""How long closing waits for the last frame to be drawn, in host memory."""
 
 
 class Ring(ABC):
@@ -68,6 +72,7 @@ class HostRing(Ring):
         self._slots = welcome.slots
         # How many frames the renderer has let go of.
         self._free = 0
+        self._ready = 0
         used = welcome.slots[0].fd
         close_all(file for index, file in enumerate(files) if index != used)
         if any(slot.fd != used for slot in welcome.slots):
@@ -87,6 +92,7 @@ class HostRing(Ring):
     def finish(self, frame: Frame) -> None:
         """Say that the frame is written."""
         self.connection.send({"type": "ready", "frame": frame.index})
+        self._ready += 1
 
     def wait_until_free(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the message."""
@@ -104,7 +110,11 @@ class HostRing(Ring):
         self._free += 1
 
     def close(self) -> None:
-        """Close the connection; arrays keep the memory mapped."""
+        """Close the connection, once the last frame has been seen; arrays keep the memory mapped."""
+        end = time.monotonic() + SEEN_SECONDS
+        with contextlib.suppress(WavefieldError):
+            while self._free < self._ready and (left := end - time.monotonic()) > 0:
+                self.connection.pump(timeout=left)
         self.connection.close()
 
     def _wait(self, value: int) -> None:

@@ -72,8 +72,10 @@ class Vertices:
         return self._layout.bytes
 
     @property
-    def stream(self) -> Stream | None:
-        """Return the CUDA stream on which it is written; None in host memory."""
+    def stream(self) -> Stream:
+        """Return the CUDA stream on which it is written; there is none in host memory."""
+        if self._stream is None:
+            raise ValueError('there are no streams in memory="host"')
         return self._stream
 
     @property

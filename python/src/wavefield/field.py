@@ -202,14 +202,17 @@ class Field:
         return self._closed
 
     @property
-    def stream(self) -> Stream | None:
-        """Return the CUDA stream that the next frame is written on; None in host memory.
+    def stream(self) -> Stream:
+        """Return the CUDA stream that the next frame is written on; there is none in host memory.
 
         The one that was set; else the stream that CuPy or PyTorch has as its current one, where one of them is
         imported; else one of the field's own, which is ordered with the default stream (that of Numba's launches, too).
         Set it to a handle or to a stream object of these libraries or of cuda.core, or to None for that rule.
         """
-        return self._ring.stream()[0]
+        stream = self._ring.stream()[0]
+        if stream is None:
+            raise ValueError('there are no streams in memory="host"')
+        return stream
 
     @stream.setter
     def stream(self, stream: Any) -> None:
@@ -463,7 +466,7 @@ class Field:
         if isinstance(self._ring, CudaRing):
             self._ring.synchronize()
         end = time.monotonic() + SNAPSHOT_SECONDS
-        while (self.status().frame_shown or 0) < self._next - 1:
+        while (shown := self.status().frame_shown) is None or shown < self._next - 1:
             if time.monotonic() >= end:
                 raise WavefieldError(
                     f"frame {self._next - 1} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden, or the "
