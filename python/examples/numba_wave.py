@@ -13,10 +13,10 @@ from _cli import show
 TAU = np.float32(2 * math.pi)
 
 
-@cuda.jit(device=True)
+@cuda.jit(device=True, fastmath=True)
 def sine(turns):
     # The hardware's quick sine is accurate near zero, so whole turns are taken off first.
-    return math.sin(TAU * math.fmod(turns, float32(1)))
+    return math.sin(TAU * (turns - float32(math.floor(turns))))
 
 
 # The signature of every kernel of wavefield: `vertices` is x, y, z, w of vertex after vertex.
@@ -28,7 +28,7 @@ def wave(vertices, cols, rows, frame, time):
     # float32(…) keeps it in single precision: Numba makes a float64 of an integer and a float32.
     x = float32(2) * float32(i % cols) / float32(cols - 1) - float32(1)
     z = float32(2) * float32(i // cols) / float32(rows - 1) - float32(1)
-    turn = float32(math.fmod(time / 20.0, 1.0))  # how far into the loop of 20 s
+    turn = float32(time / 20.0 - math.floor(time / 20.0))  # how far into the loop of 20 s
     y = float32(0.46) * sine(float32(0.55) * x + float32(0.30) * z - float32(3) * turn)
     y += float32(0.26) * sine(float32(-0.40) * x + float32(0.75) * z - float32(4) * turn)
     y += float32(0.14) * sine(float32(1.10) * x + float32(0.90) * z - float32(7) * turn)

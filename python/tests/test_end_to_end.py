@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -165,3 +166,15 @@ def test_the_ocean_with_numpy_in_cupys_place(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert picture.stat().st_size > 1000
+
+
+def test_the_notebook_from_top_to_bottom(tmp_path: Path) -> None:
+    """Without Jupyter: its cells as one program, with NumPy."""
+    pytest.importorskip("PIL")
+    book = json.loads((EXAMPLES / "notebook.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    code = "import sys; sys.modules['cupy'] = None\n" + "\n".join(cells)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Shown.WITHOUT_COPY" in done.stdout
+    assert "Shown.COPIED" in done.stdout

@@ -172,10 +172,6 @@ class Vertices:
                 event.hold(consumer.handle)
             self._consumers.add(consumer)
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self._layout.rows
-
 
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], is_float32: bool) -> int:
     """Check another array against the field's vertices; `strides` counts bytes. Return its bytes from row to row."""

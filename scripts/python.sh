@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# The checks of the Python package: ruff, mypy and the tests, in a virtual environment under target/, with what they need
+# from PyPI. Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
+#
+# Without python3 3.10 or newer, venv or pip it says `skipped: …`; with WAVEFIELD_REQUIRE_TOOLS=1 that is a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+venv=$PWD/target/python
+
+skip() {
+    echo "skipped: the Python package: $1"
+    [[ ${WAVEFIELD_REQUIRE_TOOLS:-} != 1 ]] || exit 1
+    exit 0
+}
+
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || skip "there is no $python"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
+# venv alone is there without the package that gives it a pip.
+"$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
+
+# Made again when what it is to hold has changed.
+wanted=$(cat python/pyproject.toml scripts/python.sh; "$python" --version)
+if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    # Numba's compiler makes PTX without a GPU; 13.0 is the oldest of its kind.
+    "$venv/bin/pip" install --quiet --disable-pip-version-check \
+        ruff mypy pytest pillow numpy 'numba-cuda[cu13]==0.30.4' ||
+        skip 'pip could not fetch what the checks need'
+    echo "$wanted" >"$venv/wanted"
+fi
+# The package itself, as a user would install it; its dependencies are there by now.
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps ./python
+
+cd python
+"$venv/bin/ruff" format --check .
+"$venv/bin/ruff" check .
+"$venv/bin/mypy"
+exec "$venv/bin/pytest" -ra "$@"
