@@ -219,6 +219,19 @@ def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer)
         host.status()
 
 
+def test_the_last_words_are_read_behind_a_reset(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    """A renderer that closes while something of ours is unread resets the connection; its words are still there."""
+
+    def drop(session: Session, *_: Any) -> None:
+        host._connection._socket.send(b'{"type":"nobody reads this"}')
+        session.send({"type": "error", "code": "slow", "reason": "read what is sent"})
+        session.socket.close()
+
+    renderer.answers["status"] = drop
+    with pytest.raises(wavefield.Refused, match="read what is sent"):
+        host.status()
+
+
 def test_a_renderer_that_goes_away(host: wavefield.Field, renderer: FakeRenderer) -> None:
     with host.frame() as frame:
         np.asarray(frame)[...] = 0

@@ -13,8 +13,8 @@ from . import _protocol
 from ._protocol import Message
 from .errors import NoRenderer, ProtocolError, RendererGone, WrongUser, refusal
 
-ANSWER_SECONDS = 10.0
-"""How long a request waits. Compiling a large kernel has its own limit."""
+ANSWER_SECONDS = 30.0
+"""How long a request waits: some are done one a drawn frame, and a software device draws slowly."""
 
 
 def default_socket() -> Path:
@@ -182,16 +182,24 @@ class Connection:
         except (OSError, ProtocolError):
             return
 
+    def _read(self) -> tuple[bytes, list[int], int]:
+        # One byte more than is allowed tells a message that is too long.
+        packet, files, flags, _ = socket.recv_fds(
+            self._socket, _protocol.MAX_BYTES + 1, _protocol.MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        return packet, files, flags
+
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
         """Return the next message, or None when none has come in time. `error` and `refused` are raised."""
         self._check()
         # 0 would mean a non-blocking socket, which is what a timeout of 0 asks for.
         self._socket.settimeout(timeout)
         try:
-            # One byte more than is allowed tells a message that is too long.
-            packet, files, flags, _ = socket.recv_fds(
-                self._socket, _protocol.MAX_BYTES + 1, _protocol.MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
+            try:
+                packet, files, flags = self._read()
+            except ConnectionResetError:
+                # It left something of ours unread; its last words come after that.
+                packet, files, flags = self._read()
         except (BlockingIOError, TimeoutError):
             return None
         except OSError as error:

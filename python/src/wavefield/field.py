@@ -411,8 +411,6 @@ class Field:
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
-        self._kernel = entry
-        self._kernel_failure = None
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
@@ -427,6 +425,7 @@ class Field:
         finally:
             os.close(descriptor)
         close_all(files)
+        self._kernel = entry
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
@@ -605,7 +604,7 @@ def connect(
     ring: int | None = None,
     stream: Any = None,
     client: str | None = None,
-    timeout: float = 10.0,
+    timeout: float = 30.0,
 ) -> Field:
     """Connect to a renderer that `wavefield serve` started, and return its field.
 
