@@ -24,9 +24,9 @@ wanted=$(cat python/pyproject.toml scripts/python.sh; "$python" --version)
 if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    # Numba's compiler makes PTX without a GPU; 13.0 is the oldest of its kind.
+    # Numba's compiler makes PTX without a GPU. This one needs a NumPy before 2.5.
     "$venv/bin/pip" install --quiet --disable-pip-version-check \
-        ruff mypy pytest pillow numpy 'numba-cuda[cu13]==0.30.4' ||
+        ruff mypy pytest pillow 'numpy<2.5' 'numba-cuda[cu13]==0.30.4' ||
         skip 'pip could not fetch what the checks need'
     echo "$wanted" >"$venv/wanted"
 fi
