@@ -20,7 +20,7 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
 # Made again when what it is to hold has changed.
-wanted=$(cat python/pyproject.toml scripts/python.sh; "$python" --version)
+wanted=$(cat scripts/python.sh; "$python" --version)
 if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"

@@ -13,7 +13,7 @@ from typing import Any
 from numba import cuda
 
 from . import _cuda
-from .errors import Refused, WavefieldError
+from .errors import Refused
 from .field import current_cuda_field
 
 
@@ -76,8 +76,8 @@ class _Ordinary:
         self.pointer = int(pointer)
 
     def __del__(self) -> None:
-        # Without the context the memory is gone, too.
-        with suppress(WavefieldError):
+        # Without the context the memory is gone, too; and at the interpreter's end everything else may be.
+        with suppress(Exception):
             _driver_call("cuMemFree", self.pointer)
 
 
