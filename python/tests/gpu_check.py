@@ -171,7 +171,7 @@ def jax(out: Path) -> str:
 @check("notebook", 300)
 def notebook(out: Path) -> str:
     need("nbconvert", "ipykernel", "PIL")
-    command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "--execute", "--output-dir", str(out)]
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", "--output-dir", str(out)]
     subprocess.run([*command, str(EXAMPLES / "notebook.ipynb")], check=True)
     return str(out / "notebook.html")
 
@@ -576,7 +576,9 @@ def run_all(out: Path, names: list[str]) -> int:
             result, verdict = "skipped", text.rpartition("skipped: ")[2]
         else:
             failed += 1
-            result, verdict = "FAILED", why or (text.strip().splitlines() or ["nothing said"])[-1]
+            said = text.strip().splitlines() or ["nothing said"]
+            words = [line for line in said if line.startswith("error: ")] or said
+            result, verdict = "FAILED", why or words[-1]
             print(text[-3000:])
         table.append(f"{name:16} {result:8} {time.monotonic() - start:5.0f} s  {verdict.strip()}")
         print(table[-1], flush=True)
