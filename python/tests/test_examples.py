@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import compilers
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -36,7 +38,7 @@ def run(code: str, **environment: str) -> str:
 
 def test_numbas_wave_is_the_renderers_wave() -> None:
     """In Numba's simulator, against the formula of kernels/wave.cu in double precision."""
-    pytest.importorskip("numba.cuda")
+    compilers.numba_cuda()
     out = run(
         "import json, numpy as np; from numba_wave import wave\n"
         "v = np.zeros(9 * 7 * 4, np.float32)\n"
@@ -61,7 +63,7 @@ def test_numbas_wave_is_the_renderers_wave() -> None:
 
 
 def test_numbas_wave_compiles_as_it_is_sent() -> None:
-    pytest.importorskip("numba.cuda")
+    compilers.numba_cuda()
     # Numba asks the GPU for its version when a kernel calls a function.
     out = run(
         "from types import SimpleNamespace; from numba.cuda import dispatcher\n"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import compilers
 import wavefield
 from fake_renderer import FakeRenderer
 from wavefield import _kernel
@@ -98,7 +99,7 @@ def test_without_numba(host: wavefield.Field, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    numba_cuda = pytest.importorskip("numba.cuda")
+    numba_cuda = compilers.numba_cuda()
 
     def wave(vertices: Any, cols: Any, rows: Any, frame: Any, time: Any) -> None:
         i = numba_cuda.grid(1)
@@ -120,7 +121,7 @@ def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer
 
 
 def test_numba_says_what_it_does_not_compile(host: wavefield.Field) -> None:
-    pytest.importorskip("numba.cuda")
+    compilers.numba_cuda()
 
     def too_few(vertices: Any, cols: Any) -> None:
         pass

@@ -6,13 +6,12 @@ import gc
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
+import compilers
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 
-pytest.importorskip("numba.cuda")
+compilers.numba_cuda()
 
 
 def manager(device: int = 1) -> Any:
