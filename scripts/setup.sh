@@ -50,6 +50,7 @@ has_program xdotool  | xdotool                 | xdotool                  | xdot
 has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
 has_program clang-14 | clang-14                |                          |
 has_pip              | python3 python3-pip     | python3-pip              | python-pip
+has_venv             | python3-venv            | python3                  | python
 END
 }
 
@@ -88,6 +89,9 @@ has_validation_layer() {
     [[ -z ${VK_LAYER_PATH:-}${VK_ADD_LAYER_PATH:-} ]] || return 0
     [[ -n $(vulkan_files 'explicit_layer.d/VkLayer_khronos_validation.json') ]]
 }
+
+# Debian's venv lacks the pip that goes into it without a package of its own.
+has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
 
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 

@@ -67,6 +67,8 @@ component_step clippy clippy --locked --workspace --all-targets -- -D warnings
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || windows
 step tests cargo test --locked "$@"
+# Also against the program that these tests have built.
+step 'Python package' env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
 
 say "passed: $passed"
 for reason in ${skipped[@]+"${skipped[@]}"}; do say "skipped: $reason"; done

@@ -14,6 +14,7 @@
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
 //! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
+//! | `serve` | a client in another process writes the vertices (Linux only) |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`texture`] | the animated texture, and its float64 reference |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
@@ -34,6 +35,8 @@ pub mod interop;
 pub mod producer;
 pub mod render;
 pub mod report;
+#[cfg(target_os = "linux")]
+pub mod serve;
 pub mod texture;
 pub mod trace;
 pub mod verify;

@@ -184,6 +184,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
         name: "answer.ptx".into(),
         ptx: include_str!("../kernels/test/answer.ptx").into(),
         entry: "answer".into(),
+        cubin: None,
     };
     let kernel = Kernel::load(&gpu.context, &source)?;
     let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;

@@ -9,12 +9,11 @@ use tracing::trace_span;
 use super::scene::texture_producer;
 use super::{Choice, Config, ProducerKind, Scene, Summary};
 use crate::cuda::{Context, KernelSource};
-use crate::handoff::Handoff;
 use crate::producer::{
     Blocked, CHECK_READS, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer, Producer,
     StillProducer, level_regions,
 };
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
 use crate::texture::{self, Texel};
 use crate::trace::{Recorder, Track};
 use crate::verify::{Check, Pass};
@@ -37,6 +36,8 @@ pub struct Engine {
     /// What is in each flight's command buffer, where it may be submitted again.
     recorded: Vec<Option<Recorded>>,
     finished: Option<FrameTiming>,
+    /// The number of the frame that was, or would have been, this producer's frame 0.
+    first: u64,
     grid: Grid,
     scene: Scene,
     timeout: Duration,
@@ -62,7 +63,7 @@ struct Begun {
 /// frames differ in nothing else than this. The camera is in a uniform buffer, the values to wait for are in the submission.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Recorded {
-    slot: usize,
+    source: Source,
     image: vk::Image,
     view: vk::ImageView,
     extent: vk::Extent2D,
@@ -111,7 +112,18 @@ pub struct PresentSync {
 
 impl Engine {
     /// Makes the producer that `config` asks for, and a renderer for pictures of `format`.
-    pub fn new(mut queue: Queue, choice: &Choice, config: &Config, format: vk::Format) -> Result<Self> {
+    pub fn new(queue: Queue, choice: &Choice, config: &Config, format: vk::Format) -> Result<Self> {
+        Self::with_flights(queue, choice, config, format, 1)
+    }
+
+    /// The same with resources for `flights` frames in flight at least, for producers that come later.
+    pub(crate) fn with_flights(
+        mut queue: Queue,
+        choice: &Choice,
+        config: &Config,
+        format: vk::Format,
+        flights: usize,
+    ) -> Result<Self> {
         if config.kernel.is_some()
             && (choice.cuda.is_none()
                 || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
@@ -126,7 +138,8 @@ impl Engine {
         if let Some(broken) = config.broken {
             producer.break_sync(broken)?;
         }
-        let pacer = Pacer::new(&queue, producer.max_in_flight(), config.spin)?;
+        let mut pacer = Pacer::new(&queue, producer.max_in_flight().max(flights), config.spin)?;
+        pacer.set_limit(producer.max_in_flight());
         let check = config
             .verify
             .then(|| Check::new(&mut queue, &mut *producer, choice, config, pacer.depth()))
@@ -136,7 +149,7 @@ impl Engine {
             &FieldRendererDesc {
                 format,
                 flights: pacer.depth(),
-                slots: config.scene.slots(&*producer),
+                surface: config.scene.surface(),
                 grid: config.grid,
                 color_map: config.color_map,
                 samples: config.samples,
@@ -153,6 +166,7 @@ impl Engine {
             timestamps,
             queue,
             finished: None,
+            first: 0,
             grid: config.grid,
             scene: config.scene,
             timeout: config.timeout,
@@ -262,7 +276,7 @@ impl Engine {
     ) -> Result<()> {
         let (began, blocked) = (Instant::now(), self.producer.blocked());
         let frame = Frame {
-            index: self.pacer.submitted(),
+            index: self.pacer.submitted() - self.first,
             time: moment.time,
             step: moment.step,
             reads: match (self.scene, &self.check) {
@@ -300,8 +314,13 @@ impl Engine {
             .wait_semaphore_infos(waits.as_slice())
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(signals.as_slice());
+        // A batch without commands: its signal comes when everything that was submitted before is done.
+        let before = sync.signal_before.map(|signal| [signal]);
+        let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
+        let both = [before.unwrap_or_default(), batch];
+        let batches = if before.is_some() { &both[..] } else { &both[1..] };
         // SAFETY: recorded just now and not pending; `Drop` waits before anything that it names goes away.
-        trace_span!("submit", frame = frame.index).in_scope(|| unsafe { self.queue.submit(&batch) })?;
+        trace_span!("submit", frame = frame.index).in_scope(|| unsafe { self.queue.submit_all(batches) })?;
         self.producer.submitted();
         self.pacer.end();
         if let Some(check) = &mut self.check {
@@ -315,10 +334,10 @@ impl Engine {
 
     /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
     fn record(&mut self, flight: &Flight, frame: &Frame, picture: &Picture) -> Result<()> {
-        let slot = self.producer.slot_of(frame.index);
+        let source = self.scene.source(&*self.producer, frame.index);
         let recorder = self.recorder.as_ref().filter(|recorder| recorder.wants());
         let Picture { image, view, extent, .. } = *picture;
-        let this = Recorded { slot, image, view, extent, traced: recorder.is_some() };
+        let this = Recorded { source, image, view, extent, traced: recorder.is_some() };
         if self.recorded[flight.index] == Some(this) {
             return Ok(());
         }
@@ -348,7 +367,7 @@ impl Engine {
             if let Some(check) = &self.check {
                 // SAFETY: recording, outside a render pass; the pacer says that the flight is free; the producer has
                 // made the slot readable for the check too, as `Frame::reads` asks.
-                unsafe { check.record(commands, flight.index, slot, pass) };
+                unsafe { check.record(commands, flight.index, self.producer.slot_of(frame.index), pass) };
             }
         };
         look(Pass::BeforeDraw);
@@ -362,9 +381,9 @@ impl Engine {
             }
         };
         let between = recorder.map(|_| &mark_slice as &dyn Fn(usize));
-        // SAFETY: recording; the pacer says that the flight is free; the producer has made the slot readable; the
+        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
         // picture is the caller's to draw on.
-        unsafe { self.renderer.record(commands, flight.index, slot, picture, between) }?;
+        unsafe { self.renderer.record(commands, flight.index, source, picture, between) }?;
         mark(END);
         look(Pass::AfterDraw);
         self.producer.record_after_draw(commands, frame);
@@ -372,6 +391,45 @@ impl Engine {
         unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
         self.recorded[flight.index] = repeats.then_some(this);
         Ok(())
+    }
+
+    /// Another producer from the next frame on; gives the old one back, with nothing of it in use. Waits for both sides.
+    ///
+    /// # Errors
+    /// The old producer failed, or nothing came to rest: then both are where they were. (Where a kernel never ends,
+    /// nothing of CUDA may be dropped: that would wait for it.)
+    #[cfg(target_os = "linux")]
+    pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
+        self.finish()?;
+        match incoming.take() {
+            Some(incoming) => Ok(self.put(incoming)),
+            None => Err(Error::Unsupported("there is no producer to exchange".into())),
+        }
+    }
+
+    /// The same after the producer has failed: it lets go first. `None` where nothing comes to rest.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
+        self.quiesce().then(|| self.put(incoming))
+    }
+
+    /// Nothing is in flight: the old producer can be exchanged.
+    #[cfg(target_os = "linux")]
+    fn put(&mut self, incoming: Installed) -> Installed {
+        let submitted = self.pacer.submitted();
+        let next = submitted - self.first;
+        // The times of its last frames are asked of nobody.
+        self.begun.fill(None);
+        self.recorded.fill(None);
+        self.pacer.set_limit(incoming.producer.max_in_flight());
+        self.first = submitted - incoming.next;
+        Installed { producer: std::mem::replace(&mut self.producer, incoming.producer), next }
+    }
+
+    /// Frames that the GPU has finished drawing.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn frames_finished(&self) -> Result<u64> {
+        self.pacer.finished()
     }
 
     /// Waits until every frame is drawn and the producer is idle.
@@ -402,8 +460,8 @@ impl Engine {
         Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, self.grid, &*self.producer)))
     }
 
-    /// Forgets recorded commands: the pictures that they draw on may be gone, and others may have the same handles.
-    pub(crate) fn forget_pictures(&mut self) {
+    /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
+    pub(crate) fn forget_recorded(&mut self) {
         self.recorded.fill(None);
     }
 
@@ -543,6 +601,21 @@ impl Engine {
     }
 }
 
+/// A producer, and the number of its next frame: each counts its own frames without gaps, whoever drew in between.
+#[cfg(target_os = "linux")]
+pub(crate) struct Installed {
+    pub(crate) producer: Box<dyn Producer>,
+    pub(crate) next: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Installed {
+    /// A producer that has not produced yet.
+    pub(crate) fn new(producer: Box<dyn Producer>) -> Self {
+        Self { producer, next: 0 }
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
         // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
@@ -593,24 +666,21 @@ impl Watchdog<'_> {
     }
 }
 
-fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
+pub(crate) fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
     let device = queue.device();
     Ok(match (config.producer, &choice.cuda) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
             let context = Context::new(*driver, info)?;
             let built_in = KernelSource::built_in();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = match config.handoff {
-                Handoff::Inline if device.info().inline.is_none() => {
-                    crate::note!(
-                        "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
-                         falls back to timeline",
-                        device.info().name
-                    );
-                    Handoff::Timeline
-                }
-                handoff => handoff,
-            };
+            let handoff = config.handoff.on(device);
+            if handoff != config.handoff {
+                crate::note!(
+                    "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
+                     falls back to timeline",
+                    device.info().name
+                );
+            }
             handoff.make(queue, &context, kernel, config.grid, config.ring, config.timeout)?
         }
         (ProducerKind::Cuda, None) => {

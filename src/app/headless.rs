@@ -108,9 +108,22 @@ impl Headless {
 
     /// The same without a word about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
+        let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
+        Self::make(choice, config, interop, 1)
+    }
+
+    /// For clients in other processes: shares memory where the device can, whoever fills the field here, and has resources
+    /// for `flights` frames in flight at least.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
+        announce(choice);
+        Self::make(choice, config, choice.can_export(), flights)
+    }
+
+    fn make(choice: &Choice, config: &Config, interop: bool, flights: usize) -> Result<Self> {
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: false,
-            interop: choice.cuda.is_some() || config.producer == ProducerKind::StillShared,
+            interop,
             inline: config.handoff == Handoff::Inline,
             ..DeviceDesc::default()
         })?;
@@ -124,14 +137,19 @@ impl Headless {
             )));
         }
         let target = OffscreenTarget::new(&device, config.size)?;
-        let engine = Engine::new(queue, choice, config, OffscreenTarget::FORMAT)?;
+        let engine = Engine::with_flights(queue, choice, config, OffscreenTarget::FORMAT, flights)?;
         Ok(Self { engine, target, camera: config.scene.camera() })
     }
 
     /// Draws the next frame; `step` is how many seconds of the field lie between two.
     pub fn frame(&mut self, step: f64) -> Result<()> {
-        let flight = self.engine.begin()?;
         let time = self.engine.next_frame() as f64 * step;
+        self.frame_at(Moment { time, step })
+    }
+
+    /// Draws the next frame at a moment of the caller's.
+    pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
+        let flight = self.engine.begin()?;
         let image = self.target.image();
         let picture = Picture {
             image: image.raw(),
@@ -139,7 +157,7 @@ impl Headless {
             extent: image.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         };
-        self.engine.draw(&flight, Moment { time, step }, &self.camera, &picture, None)
+        self.engine.draw(&flight, moment, &self.camera, &picture, None)
     }
 
     /// The engine, for reading slots.
@@ -150,6 +168,11 @@ impl Headless {
     /// The picture of the last frame: sRGB, four bytes a pixel.
     pub fn pixels(&mut self) -> Result<Vec<u8>> {
         read_image(self.engine.queue(), self.target.image())
+    }
+
+    /// The picture's size in pixels.
+    pub fn extent(&self) -> vk::Extent2D {
+        self.target.image().extent()
     }
 
     /// Writes it to a PNG file.

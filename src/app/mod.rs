@@ -1,5 +1,6 @@
 //! The application: choose a device, make an engine, run its frames in a window or without one.
 
+mod companion;
 mod engine;
 mod headless;
 mod picture_file;
@@ -23,7 +24,11 @@ use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
+pub(crate) use companion::Companion;
+pub use companion::Parameters;
 pub use engine::{Engine, FrameTiming, Moment, left_running};
+#[cfg(target_os = "linux")]
+pub(crate) use engine::{Installed, make_producer};
 pub(crate) use engine::{leave_running, retire};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{read_png, write_png};
@@ -31,6 +36,8 @@ pub use scene::Scene;
 pub use select::{Choice, DeviceTable};
 pub use summary::{FrameTimes, Summary};
 pub use windowed::{EventLoop, run_windowed};
+#[cfg(target_os = "linux")]
+pub(crate) use windowed::{Guest, run_with};
 
 /// Who is to fill the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::{Handoff, TextureHandoff};
 use crate::producer::{Producer, StillProducer, TextureComputeProducer, TextureHostProducer};
-use crate::render::{Camera, Slots};
+use crate::render::{Camera, Source, Surface};
 use crate::texture;
 use crate::vulkan::Queue;
 use crate::wave::Grid;
@@ -45,11 +45,19 @@ impl Scene {
         }
     }
 
-    /// What the renderer reads of a producer.
-    pub(super) fn slots(self, producer: &dyn Producer) -> Slots<'_> {
+    /// What is drawn.
+    pub(super) fn surface(self) -> Surface {
         match self {
-            Self::Field => Slots::Vertices(producer.slots()),
-            Self::Texture => Slots::Textures(producer.images()),
+            Self::Field => Surface::Field,
+            Self::Texture => Surface::Plane,
+        }
+    }
+
+    /// What a frame is drawn from.
+    pub(super) fn source(self, producer: &dyn Producer, frame: u64) -> Source {
+        match self {
+            Self::Field => Source::Vertices(producer.vertices_of(frame)),
+            Self::Texture => Source::Texture(producer.images()[producer.slot_of(frame)]),
         }
     }
 }

@@ -44,6 +44,14 @@ pub struct Choice {
     pub fallback: Option<String>,
 }
 
+impl Choice {
+    /// Whether its memory and timelines can be handed to other processes.
+    pub(crate) fn can_export(&self) -> bool {
+        let exports = self.adapter.info().exports;
+        exports.buffer.is_some() && exports.timeline.is_some()
+    }
+}
+
 impl DeviceTable {
     /// Asks both APIs. A missing CUDA driver is no error here: it becomes every row's reason.
     pub fn query(instance: &Instance, surface: Option<&Surface>) -> Result<Self> {

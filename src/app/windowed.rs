@@ -19,10 +19,12 @@ use winit::window::{Window, WindowId};
 use super::engine::{Engine, Moment, PresentSync, retire};
 use super::headless::announce;
 use super::traced::Traced;
-use super::{Config, DeviceTable, FrameTimes, Scene, Stop, Summary};
+use super::{Choice, Companion, Config, DeviceTable, FrameTimes, Parameters, Scene, Stop, Summary};
 use crate::handoff::Handoff;
-use crate::render::{Camera, ColorMap, Picture};
-use crate::vulkan::{Acquired, DeviceDesc, Flight, Instance, InstanceDesc, Swapchain, SwapchainImage};
+use crate::render::{Camera, ColorMap, OffscreenTarget, Picture};
+use crate::vulkan::{
+    Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage, read_image,
+};
 use crate::{Error, Result};
 
 /// The connection to the window system. A process can have one only, but may open one window after another with it.
@@ -64,10 +66,38 @@ fn words(error: &EventLoopError) -> String {
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included.
 pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
+    run_with(event_loop, config, stop, None)
+}
+
+/// Somebody who is invited once the device is chosen, and works on the engine between two frames from then on.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
+pub(crate) struct Guest<'a> {
+    /// Makes it.
+    pub(crate) invite: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
+    /// Frames in flight that it may need resources for.
+    pub(crate) flights: usize,
+}
+
+/// [`run_windowed`], with a guest perhaps.
+pub(crate) fn run_with(
+    event_loop: &mut EventLoop,
+    config: &Config,
+    stop: &Stop,
+    guest: Option<Guest<'_>>,
+) -> Result<Summary> {
     let traced = Traced::begin(config)?;
-    let mut app = App { config, stop, traced, state: None, outcome: None };
+    let mut app = App { config, stop, guest, traced, state: None, outcome: None };
     let ran = event_loop.0.run_app_on_demand(&mut app);
-    let outcome = app.outcome.take();
+    let mut outcome = app.outcome.take();
+    if let Some(State { engine, companion: Some(companion), .. }) = &mut app.state {
+        let reason = match &outcome {
+            Some(Err(error)) => error.to_string(),
+            _ => "the renderer was ended".into(),
+        };
+        if let (Err(error), Some(Ok(_))) = (companion.close(engine, &reason), &outcome) {
+            outcome = Some(Err(error));
+        }
+    }
     // Destroys everything; what the layer had to say of that counts too.
     let log = app.state.take().map(|state| {
         let log = state.instance.validation_log().clone();
@@ -95,6 +125,7 @@ struct App<'a> {
     config: &'a Config,
     stop: &'a Stop,
     traced: Option<Traced>,
+    guest: Option<Guest<'a>>,
     state: Option<State>,
     outcome: Option<Result<Summary>>,
 }
@@ -138,7 +169,7 @@ impl ApplicationHandler for App<'_> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.state.is_none() {
             self.attempt(event_loop, |app| {
-                let mut state = State::new(event_loop, app.config)?;
+                let mut state = State::new(event_loop, app.config, app.guest.take())?;
                 if let Some(traced) = &app.traced {
                     traced.follow(&mut state.engine)?;
                 }
@@ -180,6 +211,11 @@ impl ApplicationHandler for App<'_> {
         if self.is_done() {
             return self.leave(event_loop);
         }
+        self.attempt(event_loop, |app| match &mut app.state {
+            // Nothing is drawn, but whoever asks is answered.
+            Some(state) if !state.visible => state.consult().and_then(|()| state.hand_out_picture()),
+            _ => Ok(()),
+        });
         let Some(state) = &self.state else { return };
         let now = Instant::now();
         // A hidden window only looks whether it is to stop.
@@ -201,6 +237,11 @@ const IDLE: Duration = Duration::from_millis(50);
 struct State {
     // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
     engine: Engine,
+    companion: Option<Box<dyn Companion>>,
+    /// For pictures that the companion asks for.
+    aside: Option<OffscreenTarget>,
+    /// Whether presenting sets the pace.
+    paced: bool,
     swapchain: Swapchain,
     window: Arc<Window>,
     instance: Instance,
@@ -221,7 +262,7 @@ struct State {
 }
 
 impl State {
-    fn new(event_loop: &ActiveEventLoop, config: &Config) -> Result<Self> {
+    fn new(event_loop: &ActiveEventLoop, config: &Config, guest: Option<Guest<'_>>) -> Result<Self> {
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
             reason: error.to_string(),
@@ -241,14 +282,18 @@ impl State {
         announce(&choice);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            interop: choice.cuda.is_some(),
+            interop: choice.cuda.is_some() || (guest.is_some() && choice.can_export()),
             inline: config.handoff == Handoff::Inline,
             ..DeviceDesc::default()
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
-        let engine = Engine::new(queue, &choice, config, swapchain.format())?;
+        let flights = guest.as_ref().map_or(1, |guest| guest.flights);
+        let engine = Engine::with_flights(queue, &choice, config, swapchain.format(), flights)?;
         Ok(Self {
             title: Title::new(&engine, config),
+            companion: guest.map(|guest| (guest.invite)(choice)).transpose()?,
+            aside: None,
+            paced: swapchain.mode() == PresentMode::Fifo,
             engine,
             swapchain,
             window,
@@ -269,7 +314,14 @@ impl State {
 
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     fn redraw(&mut self) -> Result<()> {
-        let flight = self.engine.begin()?;
+        self.consult()?;
+        let flight = match (self.engine.begin(), &mut self.companion) {
+            (Err(error), Some(companion)) => {
+                companion.rescue(&mut self.engine, error)?;
+                self.engine.begin()?
+            }
+            (begun, _) => begun?,
+        };
         let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
             self.retry = Some(Instant::now() + IDLE);
             self.skipped += 1;
@@ -289,10 +341,78 @@ impl State {
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
-        self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, Some(present))?;
+        let moment = self.clock.moment();
+        let drawn = self.engine.draw(&flight, moment, &self.camera, &picture, Some(present));
+        match (drawn, &mut self.companion) {
+            (Err(error), Some(companion)) => {
+                // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
+                companion.rescue(&mut self.engine, error)?;
+                let flight = self.engine.begin()?;
+                self.engine.draw(&flight, moment, &self.camera, &picture, Some(present))?;
+            }
+            (drawn, _) => drawn?,
+        }
+        if let Some(companion) = &mut self.companion {
+            companion.drawn(&self.engine)?;
+        }
         self.window.pre_present_notify();
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
         self.title.frame(&self.window, now);
+        self.hand_out_picture()
+    }
+
+    /// Lets the companion do what it has to do between two frames.
+    fn consult(&mut self) -> Result<()> {
+        let Some(companion) = &mut self.companion else { return Ok(()) };
+        let Clock { speed, paused, .. } = self.clock;
+        let mut parameters = Parameters { speed, colormap: self.color_map, paused };
+        match self.paced || !self.visible {
+            true => companion.turn(&mut self.engine, &mut parameters)?,
+            false => companion.wait(&mut self.engine, &mut parameters)?,
+        }
+        (self.clock.speed, self.clock.paused) = (parameters.speed, parameters.paused);
+        self.color_map = parameters.colormap;
+        Ok(())
+    }
+
+    /// What was presented cannot be read back, so the same is drawn once more, aside.
+    fn hand_out_picture(&mut self) -> Result<()> {
+        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
+            return Ok(());
+        };
+        let (extent, format) = (self.swapchain.extent(), self.swapchain.format());
+        if extent.width == 0 || extent.height == 0 {
+            let reason = "the window has no size, so there is no picture".into();
+            companion.send_picture(extent, Err(Error::Unsupported(reason)));
+            return Ok(());
+        }
+        let target = match self.aside.take().filter(|target| target.image().extent() == extent) {
+            Some(target) => target,
+            None => {
+                self.engine.forget_recorded();
+                OffscreenTarget::with_format(self.engine.device(), extent, format)?
+            }
+        };
+        let target = self.aside.insert(target);
+        let image = target.image();
+        let picture = Picture {
+            image: image.raw(),
+            view: image.view(),
+            extent,
+            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+        };
+        let flight = self.engine.begin()?;
+        let drawn = self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, None);
+        if let Err(error) = drawn.and_then(|()| self.engine.drain()) {
+            // Nothing was drawn aside; the next frame tries again.
+            return companion.rescue(&mut self.engine, error);
+        }
+        companion.drawn(&self.engine)?;
+        let mut pixels = read_image(self.engine.queue(), target.image());
+        if matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
+            pixels.iter_mut().flat_map(|bytes| bytes.chunks_exact_mut(4)).for_each(|pixel| pixel.swap(0, 2));
+        }
+        companion.send_picture(extent, pixels);
         Ok(())
     }
 
@@ -302,7 +422,7 @@ impl State {
             if self.swapchain.is_stale() {
                 // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
                 self.engine.drain()?;
-                self.engine.forget_pictures();
+                self.engine.forget_recorded();
             }
             match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
                 Acquired::Image(image) => return Ok(Some(image)),

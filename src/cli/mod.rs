@@ -2,6 +2,8 @@
 
 mod bench;
 mod devices;
+#[cfg(target_os = "linux")]
+mod serve;
 mod verify;
 
 use std::path::PathBuf;
@@ -38,6 +40,9 @@ enum Command {
     Run(RunArgs),
     /// List every device of both APIs, and which one would be used.
     Devices(devices::DevicesArgs),
+    /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
+    #[cfg(target_os = "linux")]
+    Serve(serve::ServeArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
     /// Look at every vertex of every frame: is any stale, torn or missing?
@@ -131,6 +136,8 @@ impl Cli {
             None => run(self.run, stop),
             Some(Command::Run(args)) => run(args, stop),
             Some(Command::Devices(args)) => devices::execute(args, stop),
+            #[cfg(target_os = "linux")]
+            Some(Command::Serve(args)) => serve::execute(args, stop),
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, stop),
         }

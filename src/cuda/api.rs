@@ -131,6 +131,7 @@ functions! {
     cuEventCreate(event: *mut CUevent, flags: c_uint) = ["cuEventCreate"];
     cuEventDestroy(event: CUevent) = ["cuEventDestroy_v2"];
     cuEventRecord(event: CUevent, stream: CUstream) = ["cuEventRecord"];
+    cuEventQuery(event: CUevent) = ["cuEventQuery"];
     cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) = ["cuEventElapsedTime"];
     cuModuleLoadDataEx(
         module: *mut CUmodule,

@@ -62,8 +62,9 @@ impl Context {
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.raw) })
     }
 
-    /// Whether a kernel faulted: then every call from now on fails, and nothing more can be learnt from this context.
-    pub fn faulted(&self) -> bool {
+    /// Whether a kernel has faulted in it, as far as any call has shown: then every call from now on fails, and nothing more
+    /// can be learnt from this context.
+    pub fn has_faulted(&self) -> bool {
         self.faulted.load(Ordering::Relaxed)
     }
 
@@ -218,6 +219,16 @@ impl Event {
         self.context.bind()?;
         // SAFETY: event and stream are alive and of one context.
         self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })
+    }
+
+    /// Whether everything before the mark is done (also if it was never recorded); does not wait.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context.bind()?;
+        // SAFETY: a live event of the current context.
+        match unsafe { api::cuEventQuery(self.raw) } {
+            Code::NOT_READY => Ok(false),
+            code => self.context.check("cuEventQuery", code).map(|()| true),
+        }
     }
 
     /// Milliseconds from `self` to `end`, both recorded; `None` while one of them is not reached.

@@ -19,6 +19,8 @@ pub struct KernelSource {
     pub ptx: String,
     /// The `.entry` to run.
     pub entry: String,
+    /// Machine code that [`super::cubin::link`] made of it for this very GPU, to spare the compiler.
+    pub cubin: Option<Arc<[u8]>>,
 }
 
 impl KernelSource {
@@ -28,6 +30,7 @@ impl KernelSource {
             name: "the built-in wave".into(),
             ptx: include_str!("../../kernels/wave.ptx").into(),
             entry: "wave".into(),
+            cubin: None,
         }
     }
 
@@ -37,6 +40,7 @@ impl KernelSource {
             name: "the built-in frame stamp".into(),
             ptx: include_str!("../../kernels/frame_stamp.ptx").into(),
             entry: "frame_stamp".into(),
+            cubin: None,
         }
     }
 
@@ -46,6 +50,7 @@ impl KernelSource {
             name: "the built-in clock".into(),
             ptx: include_str!("../../kernels/stamp.ptx").into(),
             entry: "stamp".into(),
+            cubin: None,
         }
     }
 
@@ -55,6 +60,7 @@ impl KernelSource {
             name: format!("the built-in {entry}"),
             ptx: include_str!("../../kernels/image.ptx").into(),
             entry: entry.into(),
+            cubin: None,
         }
     }
 
@@ -69,6 +75,7 @@ impl KernelSource {
             name: "the built-in mip chain".into(),
             ptx: include_str!("../../kernels/texture.ptx").into(),
             entry: "reduce".into(),
+            cubin: None,
         }
     }
 
@@ -98,7 +105,7 @@ impl KernelSource {
                 return Err(problem(format!("it has several entries, name one as FILE.ptx:ENTRY: {listed}")));
             }
         };
-        Ok(Self { name, ptx, entry })
+        Ok(Self { name, ptx, entry, cubin: None })
     }
 }
 
@@ -113,7 +120,7 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
 }
 
 /// The names after `.entry`, outside comments.
-fn entries(ptx: &str) -> Vec<String> {
+pub(crate) fn entries(ptx: &str) -> Vec<String> {
     ptx.lines()
         .map(|line| line.split("//").next().unwrap_or_default())
         .flat_map(|line| line.split(".entry").skip(1))
@@ -159,17 +166,21 @@ impl Kernel {
         let entry =
             CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
 
+        // Either is recognised by how it begins.
+        let image =
+            source.cubin.as_deref().map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.as_ptr().cast());
+
         let mut log = vec![0u8; 16 * 1024];
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
         // The API passes integers in the pointers' place.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated; options and values have the length that is given; `log` outlives the call.
+        // SAFETY: the text is terminated, machine code says its own length; options and values have the length that is given; `log` outlives the call.
         let code = unsafe {
             api::cuModuleLoadDataEx(
                 &mut module,
-                ptx.as_ptr().cast(),
+                image,
                 options.len() as u32,
                 options.as_mut_ptr(),
                 values.as_mut_ptr(),

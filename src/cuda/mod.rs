@@ -16,6 +16,8 @@ pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
+#[cfg(target_os = "linux")]
+pub(crate) use kernel::entries;
 pub(crate) use kernel::{BLOCK, blocks};
 pub use kernel::{Kernel, KernelSource};
 pub use memory::DeviceMemory;

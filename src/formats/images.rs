@@ -160,7 +160,7 @@ fn outcome(compared: Result<(), String>) -> Outcome {
 /// A driver's "no" is an answer; a fault, after which nothing works any more, is an error.
 pub(super) fn refused(context: &Context, error: Error) -> Result<Outcome> {
     match &error {
-        Error::Cuda { code, .. } if *code == OUT_OF_MEMORY || context.faulted() => Err(error),
+        Error::Cuda { code, .. } if *code == OUT_OF_MEMORY || context.has_faulted() => Err(error),
         Error::Cuda { .. } => Ok(Outcome::Refused(error.to_string())),
         _ => Err(error),
     }

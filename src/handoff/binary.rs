@@ -102,7 +102,7 @@ impl Producer for BinaryHandoff {
         let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
         let (wait, ready) = written.vulkan_wait(frame.reads.stage);
         self.submitting = Some((ready, free));
-        Ok(FrameSync { wait: Some(wait), signal: Some(signal) })
+        Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
     }
 
     fn submitted(&mut self) {

@@ -180,7 +180,10 @@ impl Module {
                 Self::load_nv(device, nv::cuda_kernel_launch::Device::new(instance, raw), &ptx, &entry)?
             }
             InlineSupport::BinaryImport => {
-                let cubin = cubin::link(context, source)?;
+                let cubin = match &source.cubin {
+                    Some(cubin) => cubin.clone(),
+                    None => cubin::link(context, source)?.into(),
+                };
                 Self::load_nvx(device, nvx::binary_import::Device::new(instance, raw), &cubin, &entry)?
             }
         };

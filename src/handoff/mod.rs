@@ -31,7 +31,7 @@ use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::Ring;
 use crate::producer::Producer;
-use crate::vulkan::Queue;
+use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
 pub use binary::BinaryHandoff;
@@ -74,6 +74,14 @@ impl Handoff {
             Self::CpuSync => "cpu-sync",
             Self::DeviceCopy => "device-copy",
             Self::HostCopy => "host-copy",
+        }
+    }
+
+    /// This one, or what stands in for it on `device`.
+    pub fn on(self, device: &Device) -> Self {
+        match self {
+            Self::Inline if device.info().inline.is_none() => Self::Timeline,
+            handoff => handoff,
         }
     }
 

@@ -184,6 +184,7 @@ impl Timelines {
     /// Vulkan: what the turn's submission, whose stages `reads` read the slot, waits for and signals.
     pub(super) fn vulkan(&self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
         Ok(FrameSync {
+            signal_before: None,
             // Only what reads waits; what comes before it (and the frame before) goes on.
             wait: Some(self.ready.vulkan_wait(turn.wait_ready, reads)),
             // All commands, because the release barrier must be done too.

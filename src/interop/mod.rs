@@ -43,6 +43,7 @@ pub use image::{ExportedImage, ImageRequest, MappedImage, share_image};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use ring::{Ring, Turn};
 pub use semaphore::{
-    BinarySignal, ImportedSemaphore, SharedBinary, SharedTimeline, SignalToSubmit, WaitToSubmit,
+    BinarySignal, ExportedTimeline, ImportedSemaphore, SharedBinary, SharedTimeline, SignalToSubmit,
+    WaitToSubmit,
 };
 pub use shape::{Shape, ViewType};

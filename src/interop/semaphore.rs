@@ -77,6 +77,24 @@ impl Exported {
         handle::export_semaphore(&self.device, self.raw, self.handle_type, self.kind)
     }
 
+    /// A timeline's counter as it is now; does not wait.
+    fn value(&self) -> Result<u64> {
+        // SAFETY: a live timeline semaphore of this device.
+        unsafe { self.device.raw().get_semaphore_counter_value(self.raw) }
+            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
+    }
+
+    /// Sets a timeline's counter from the CPU, where it is not there yet.
+    fn signal_from_host(&self, value: u64) -> Result<()> {
+        if self.value()? >= value {
+            return Ok(());
+        }
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
+        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and its other signaller
+        // has failed, or is gone.
+        unsafe { self.device.raw().signal_semaphore(&info) }.map_err(self.device.failed("vkSignalSemaphore"))
+    }
+
     fn info(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default().semaphore(self.raw).value(value).stage_mask(stage)
     }
@@ -242,14 +260,7 @@ impl SharedTimeline {
     /// Sets the counter from the CPU; does nothing where it is there already. For giving up: when CUDA has failed and will
     /// never signal, this lets go what waits in Vulkan.
     pub(crate) fn signal_from_host(&self, value: u64) -> Result<()> {
-        let device = &self.exported.device;
-        if self.value()? >= value {
-            return Ok(());
-        }
-        let info = vk::SemaphoreSignalInfo::default().semaphore(self.exported.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and CUDA, its only other
-        // signaller, has failed.
-        unsafe { device.raw().signal_semaphore(&info) }.map_err(device.failed("vkSignalSemaphore"))
+        self.exported.signal_from_host(value)
     }
 
     /// Blocks the CPU until the counter has `value`; false after a second without it.
@@ -267,10 +278,47 @@ impl SharedTimeline {
 
     /// The counter as it is now; does not wait.
     pub fn value(&self) -> Result<u64> {
-        let device = &self.exported.device;
-        // SAFETY: a live timeline semaphore of this device.
-        unsafe { device.raw().get_semaphore_counter_value(self.exported.raw) }
-            .map_err(device.failed("vkGetSemaphoreCounterValue"))
+        self.exported.value()
+    }
+}
+
+/// A timeline of Vulkan's for another process, which imports it by [`ImportedSemaphore`] or by whatever it has.
+///
+/// What the other process signals cannot be checked here: its values may go down, or never come. So a wait for them belongs
+/// behind a look at [`ExportedTimeline::value`]: see `wavefield::serve`.
+///
+/// Before it is dropped, the Vulkan queue must be done with it.
+pub struct ExportedTimeline(Exported);
+
+impl ExportedTimeline {
+    /// Its counter starts at 0.
+    ///
+    /// # Errors
+    /// A device that cannot export timelines.
+    pub fn new(device: &Device) -> Result<Self> {
+        Exported::new(device, SemaphoreKind::Timeline).map(Self)
+    }
+
+    /// A new handle to it; it keeps the semaphore's payload alive by itself.
+    pub fn export(&self) -> Result<SemaphoreHandle> {
+        self.0.export()
+    }
+
+    /// For a Vulkan submission: as a wait, `stage` is the first stage that must wait; as a signal, the last stage whose
+    /// work must be done.
+    pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
+        self.0.info(value, stage)
+    }
+
+    /// The counter as it is now; does not wait.
+    pub fn value(&self) -> Result<u64> {
+        self.0.value()
+    }
+
+    /// Sets the counter from the CPU; does nothing where it is there already. For giving up on whoever should have.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn signal_from_host(&self, value: u64) -> Result<()> {
+        self.0.signal_from_host(value)
     }
 }
 

@@ -68,10 +68,21 @@ impl Blocked {
 /// What a frame's submission waits for and signals on the producer's behalf.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameSync {
+    /// Ahead of this frame's commands, once all that was submitted before is done.
+    pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
     /// Before the slot is read.
     pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
     /// After it was read.
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+/// Where a frame's vertices lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vertices {
+    /// In this buffer.
+    pub buffer: vk::Buffer,
+    /// From this byte on.
+    pub offset: u64,
 }
 
 /// How the draw reads a slot: as a storage buffer in the vertex shader.
@@ -91,7 +102,7 @@ pub const DRAW_SAMPLES: Access =
     Access { stage: vk::PipelineStageFlags2::FRAGMENT_SHADER, access: vk::AccessFlags2::SHADER_SAMPLED_READ };
 
 /// A slot of a scene whose slots are images with mip chains.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSlot {
     /// The image.
     pub image: vk::Image,
@@ -131,6 +142,11 @@ pub trait Producer {
     /// The slot of a frame.
     fn slot_of(&self, frame: u64) -> usize {
         (frame % self.slot_count() as u64) as usize
+    }
+
+    /// Where a frame's vertices lie, once it is produced: usually at the begin of its slot. Not for slots that are images.
+    fn vertices_of(&self, frame: u64) -> Vertices {
+        Vertices { buffer: self.slots()[self.slot_of(frame)], offset: 0 }
     }
 
     /// How many frames the CPU may have in flight with it.

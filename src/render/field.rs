@@ -8,7 +8,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::targets::{Attachments, DEPTH_FORMAT, Samples};
 use super::{Camera, ColorMap, mesh};
-use crate::producer::ImageSlot;
+use crate::producer::{ImageSlot, Vertices};
 use crate::trace::SLICES;
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
@@ -17,14 +17,14 @@ use crate::wave::Grid;
 use crate::{Error, Result};
 
 /// How to make a [`FieldRenderer`].
-pub struct FieldRendererDesc<'a> {
+pub struct FieldRendererDesc {
     /// The pictures' format.
     pub format: vk::Format,
     /// Frames in flight: each has uniforms of its own.
     pub flights: usize,
-    /// The ring's slots.
-    pub slots: Slots<'a>,
-    /// What a slot holds.
+    /// What is drawn.
+    pub surface: Surface,
+    /// What a frame holds: vertices, or texels.
     pub grid: Grid,
     /// The colours.
     pub color_map: ColorMap,
@@ -32,22 +32,22 @@ pub struct FieldRendererDesc<'a> {
     pub samples: Samples,
 }
 
-/// What a ring's slots are, and so what is drawn.
-#[derive(Clone, Copy, Debug)]
-pub enum Slots<'a> {
-    /// Vertices of a field: `shaders/field.wgsl`.
-    Vertices(&'a [vk::Buffer]),
-    /// Textures of a plane: `shaders/plane.wgsl`.
-    Textures(&'a [ImageSlot]),
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// A field of vertices: `shaders/field.wgsl`.
+    Field,
+    /// A plane with a texture: `shaders/plane.wgsl`.
+    Plane,
 }
 
-impl Slots<'_> {
-    fn count(self) -> usize {
-        match self {
-            Self::Vertices(buffers) => buffers.len(),
-            Self::Textures(images) => images.len(),
-        }
-    }
+/// What a frame is drawn from: of the kind that the renderer's [`Surface`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// For [`Surface::Field`].
+    Vertices(Vertices),
+    /// For [`Surface::Plane`].
+    Texture(ImageSlot),
 }
 
 /// What to draw on.
@@ -83,8 +83,7 @@ pub struct FieldRenderer {
     format: vk::Format,
     samples: Samples,
     grid: Grid,
-    /// A plane is drawn, and not a field.
-    plane: bool,
+    surface: Surface,
     device: Device,
 }
 
@@ -95,7 +94,7 @@ const PALETTE_TEXELS: u32 = 256;
 
 impl FieldRenderer {
     /// Makes pipelines and buffers, and uploads the colour map; waits for the queue.
-    pub fn new(queue: &mut Queue, desc: &FieldRendererDesc<'_>) -> Result<Self> {
+    pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
         let uniforms = (0..desc.flights)
@@ -137,7 +136,7 @@ impl FieldRenderer {
             format: desc.format,
             samples: desc.samples,
             grid: desc.grid,
-            plane: matches!(desc.slots, Slots::Textures(_)),
+            surface: desc.surface,
             device,
         };
         renderer.set_color_map(queue, desc.color_map)?;
@@ -208,21 +207,22 @@ impl FieldRenderer {
         }
     }
 
-    /// Records the draw of `slot` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
+    /// Records the draw of `source` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
     /// call of `between` (in the render pass) after each.
     ///
     /// # Errors
-    /// [`FieldRenderer::resize`] was not called for this size.
+    /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other surface's kind.
     ///
     /// # Safety
-    /// `commands` is recording; the flight's previous frame is done; the slot is readable for
-    /// [`crate::producer::DRAW_READS`] (an image: [`crate::producer::DRAW_SAMPLES`]); the picture is of the renderer's format, alive, and its previous contents and
+    /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the grid, alive until the
+    /// frame is done, and readable: vertices for [`crate::producer::DRAW_READS`], at an offset that a storage buffer may have, an
+    /// image for [`crate::producer::DRAW_SAMPLES`]; the picture is of the renderer's format, alive, and its previous contents and
     /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
         flight: usize,
-        slot: usize,
+        source: Source,
         picture: &Picture,
         between: Option<&dyn Fn(usize)>,
     ) -> Result<()> {
@@ -309,7 +309,17 @@ impl FieldRenderer {
             max_depth: 1.0,
             ..Default::default()
         };
-        let sets = [self.pipelines.frame_sets[flight], self.pipelines.slot_sets[slot]];
+        match (self.surface, source) {
+            (Surface::Field, Source::Vertices(vertices)) => {
+                self.pipelines.point_at_vertices(flight, vertices, self.grid.bytes());
+            }
+            (Surface::Plane, Source::Texture(slot)) => self.pipelines.point_at_texture(flight, slot),
+            (surface, _) => {
+                return Err(Error::Unsupported(format!("{surface:?} is not drawn from {source:?}")));
+            }
+        }
+        let plane = self.surface == Surface::Plane;
+        let sets = [self.pipelines.frame_sets[flight], self.pipelines.source_sets[flight]];
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
         unsafe {
@@ -331,9 +341,9 @@ impl FieldRenderer {
             let slices = if between.is_some() { SLICES } else { 1 };
             for slice in 0..slices {
                 let (first, end) = (part(all, slice, slices), part(all, slice + 1, slices));
-                if self.plane && slice == 0 {
+                if plane && slice == 0 {
                     vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0);
-                } else if !self.plane && first < end {
+                } else if !plane && first < end {
                     vk.cmd_draw_indexed(commands, self.index_count, end - first, 0, 0, first);
                 }
                 if let Some(between) = between {
@@ -378,24 +388,21 @@ struct Pipelines {
     background: vk::Pipeline,
     field: vk::Pipeline,
     layout: vk::PipelineLayout,
-    /// Uniforms, colour map, sampler; and one slot.
+    /// Uniforms, colour map, sampler; and what the frame is drawn from.
     set_layouts: [vk::DescriptorSetLayout; 2],
     sampler: vk::Sampler,
     /// Repeats, and goes between the levels of a mip chain.
     texture_sampler: vk::Sampler,
     pool: vk::DescriptorPool,
     frame_sets: Vec<vk::DescriptorSet>,
-    slot_sets: Vec<vk::DescriptorSet>,
+    /// One for each frame in flight, pointed at that frame's source when it is recorded: a producer may have any slots, and
+    /// another producer others.
+    source_sets: Vec<vk::DescriptorSet>,
     device: Device,
 }
 
 impl Pipelines {
-    fn new(
-        device: &Device,
-        desc: &FieldRendererDesc<'_>,
-        uniforms: &[Buffer],
-        palette: &Image,
-    ) -> Result<Self> {
+    fn new(device: &Device, desc: &FieldRendererDesc, uniforms: &[Buffer], palette: &Image) -> Result<Self> {
         // Null handles are skipped by Drop, so each step can simply fail.
         let mut made = Self {
             background: vk::Pipeline::null(),
@@ -406,22 +413,22 @@ impl Pipelines {
             texture_sampler: vk::Sampler::null(),
             pool: vk::DescriptorPool::null(),
             frame_sets: Vec::new(),
-            slot_sets: Vec::new(),
+            source_sets: Vec::new(),
             device: device.clone(),
         };
-        made.make_layouts(desc.slots)?;
-        made.make_sets(desc.slots, uniforms, palette)?;
+        made.make_layouts(desc.surface)?;
+        made.make_sets(desc.surface, uniforms, palette)?;
         let background = include_bytes!(concat!(env!("OUT_DIR"), "/background.spv"));
-        let field = match desc.slots {
-            Slots::Vertices(_) => &include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"))[..],
-            Slots::Textures(_) => &include_bytes!(concat!(env!("OUT_DIR"), "/plane.spv"))[..],
+        let field = match desc.surface {
+            Surface::Field => &include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"))[..],
+            Surface::Plane => &include_bytes!(concat!(env!("OUT_DIR"), "/plane.spv"))[..],
         };
         made.background = made.make_pipeline(background, desc, vk::CompareOp::GREATER_OR_EQUAL)?;
         made.field = made.make_pipeline(field, desc, vk::CompareOp::GREATER)?;
         Ok(made)
     }
 
-    fn make_layouts(&mut self, slots: Slots<'_>) -> Result<()> {
+    fn make_layouts(&mut self, surface: Surface) -> Result<()> {
         let device = &self.device;
         let vk = device.raw();
         let binding = |index, kind, stages| {
@@ -442,9 +449,9 @@ impl Pipelines {
             binding(0, vk::DescriptorType::SAMPLED_IMAGE, fragment),
             binding(1, vk::DescriptorType::SAMPLER, fragment),
         ];
-        let slot = match slots {
-            Slots::Vertices(_) => &vertices[..],
-            Slots::Textures(_) => &texture[..],
+        let slot = match surface {
+            Surface::Field => &vertices[..],
+            Surface::Plane => &texture[..],
         };
         for (made, bindings) in self.set_layouts.iter_mut().zip([&frame[..], slot]) {
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(bindings);
@@ -476,18 +483,27 @@ impl Pipelines {
         Ok(())
     }
 
-    fn make_sets(&mut self, slots: Slots<'_>, uniforms: &[Buffer], palette: &Image) -> Result<()> {
+    fn make_sets(&mut self, surface: Surface, uniforms: &[Buffer], palette: &Image) -> Result<()> {
         let device = &self.device;
         let vk = device.raw();
-        let (frames, slot_count) = (uniforms.len() as u32, slots.count() as u32);
-        let size = |kind, count| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count);
+        let frames = uniforms.len() as u32;
+        let (buffers, images) = match surface {
+            Surface::Field => (frames, 0),
+            Surface::Plane => (0, frames),
+        };
         let sizes = [
-            size(vk::DescriptorType::UNIFORM_BUFFER, frames),
-            size(vk::DescriptorType::SAMPLED_IMAGE, frames + slot_count),
-            size(vk::DescriptorType::SAMPLER, frames + slot_count),
-            size(vk::DescriptorType::STORAGE_BUFFER, slot_count),
+            (vk::DescriptorType::UNIFORM_BUFFER, frames),
+            (vk::DescriptorType::SAMPLED_IMAGE, frames + images),
+            (vk::DescriptorType::SAMPLER, frames + images),
+            (vk::DescriptorType::STORAGE_BUFFER, buffers),
         ];
-        let info = vk::DescriptorPoolCreateInfo::default().max_sets(frames + slot_count).pool_sizes(&sizes);
+        // A pool size of 0 is not valid.
+        let sizes: Vec<_> = sizes
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(kind, count)| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count))
+            .collect();
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(2 * frames).pool_sizes(&sizes);
         // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
         self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
             .map_err(device.failed("vkCreateDescriptorPool"))?;
@@ -499,7 +515,7 @@ impl Pipelines {
             unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
         };
         self.frame_sets = allocate(self.set_layouts[0], uniforms.len())?;
-        self.slot_sets = allocate(self.set_layouts[1], slots.count())?;
+        self.source_sets = allocate(self.set_layouts[1], uniforms.len())?;
 
         let whole = |buffer| [vk::DescriptorBufferInfo::default().buffer(buffer).range(vk::WHOLE_SIZE)];
         let image = [vk::DescriptorImageInfo::default()
@@ -519,39 +535,39 @@ impl Pipelines {
             // SAFETY: as above; no set is in use yet.
             unsafe { vk.update_descriptor_sets(&writes, &[]) };
         }
-        match slots {
-            Slots::Vertices(buffers) => {
-                for (&set, &slot) in self.slot_sets.iter().zip(buffers) {
-                    let buffer = whole(slot);
-                    let write = [vk::WriteDescriptorSet::default()
-                        .dst_set(set)
-                        .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                        .buffer_info(&buffer)];
-                    // SAFETY: as above.
-                    unsafe { vk.update_descriptor_sets(&write, &[]) };
-                }
-            }
-            Slots::Textures(images) => {
-                let sampler = [vk::DescriptorImageInfo::default().sampler(self.texture_sampler)];
-                for (&set, slot) in self.slot_sets.iter().zip(images) {
-                    let image =
-                        [vk::DescriptorImageInfo::default().image_view(slot.view).image_layout(slot.layout)];
-                    let write = |index, kind| {
-                        vk::WriteDescriptorSet::default()
-                            .dst_set(set)
-                            .dst_binding(index)
-                            .descriptor_type(kind)
-                    };
-                    let writes = [
-                        write(0, vk::DescriptorType::SAMPLED_IMAGE).image_info(&image),
-                        write(1, vk::DescriptorType::SAMPLER).image_info(&sampler),
-                    ];
-                    // SAFETY: as above.
-                    unsafe { vk.update_descriptor_sets(&writes, &[]) };
-                }
-            }
-        }
         Ok(())
+    }
+
+    /// Points a flight's set at its frame's vertices. The flight's previous frame is done, so the set is not in use.
+    fn point_at_vertices(&self, flight: usize, vertices: Vertices, bytes: u64) {
+        let buffer = [vk::DescriptorBufferInfo::default()
+            .buffer(vertices.buffer)
+            .offset(vertices.offset)
+            .range(bytes)];
+        let write = [vk::WriteDescriptorSet::default()
+            .dst_set(self.source_sets[flight])
+            .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+            .buffer_info(&buffer)];
+        // SAFETY: a live device and set, no submitted frame uses it, and the description points to locals.
+        unsafe { self.device.raw().update_descriptor_sets(&write, &[]) };
+    }
+
+    /// The same with its texture.
+    fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
+        let sampler = [vk::DescriptorImageInfo::default().sampler(self.texture_sampler)];
+        let image = [vk::DescriptorImageInfo::default().image_view(slot.view).image_layout(slot.layout)];
+        let write = |index, kind| {
+            vk::WriteDescriptorSet::default()
+                .dst_set(self.source_sets[flight])
+                .dst_binding(index)
+                .descriptor_type(kind)
+        };
+        let writes = [
+            write(0, vk::DescriptorType::SAMPLED_IMAGE).image_info(&image),
+            write(1, vk::DescriptorType::SAMPLER).image_info(&sampler),
+        ];
+        // SAFETY: as above.
+        unsafe { self.device.raw().update_descriptor_sets(&writes, &[]) };
     }
 
     /// Depth is reversed: what is nearer is `GREATER`. The background lies at the farthest depth, which is what the depth is
@@ -559,7 +575,7 @@ impl Pipelines {
     fn make_pipeline(
         &self,
         spirv: &[u8],
-        desc: &FieldRendererDesc<'_>,
+        desc: &FieldRendererDesc,
         nearer: vk::CompareOp,
     ) -> Result<vk::Pipeline> {
         let device = &self.device;

@@ -1,7 +1,10 @@
 //! Perceptual colour maps, as a strip of texels.
 
 /// Which colours stand for w = 0 to 1. All of them are even to the eye, and readable when printed grey.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum ColorMap {
     /// Violet, green, yellow.
     #[default]

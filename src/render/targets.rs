@@ -99,13 +99,18 @@ impl OffscreenTarget {
     /// # Errors
     /// A size beyond the device's `maxImageDimension2D`, or out of memory.
     pub fn new(device: &Device, extent: vk::Extent2D) -> Result<Self> {
+        Self::with_format(device, extent, Self::FORMAT)
+    }
+
+    /// The same with another format.
+    pub(crate) fn with_format(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
         Ok(Self {
             image: Image::new(
                 device,
                 &ImageDesc {
                     label: "the picture",
                     extent,
-                    format: Self::FORMAT,
+                    format,
                     levels: 1,
                     samples: vk::SampleCountFlags::TYPE_1,
                     usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC,

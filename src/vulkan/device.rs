@@ -248,6 +248,14 @@ impl Device {
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
+    /// What the offset of a storage buffer must be a multiple of (`minStorageBufferOffsetAlignment`).
+    pub fn storage_alignment(&self) -> u64 {
+        // SAFETY: a live physical device.
+        let properties =
+            unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
+        properties.limits.min_storage_buffer_offset_alignment
+    }
+
     /// The index of a memory type of `allowed` with all of `wanted`.
     pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
         // SAFETY: a live physical device.
@@ -302,8 +310,17 @@ impl Queue {
     /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
     /// or the semaphores name lives until the GPU is done with it.
     pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_all(std::slice::from_ref(batch)) }
+    }
+
+    /// Submits several batches in one call, in order.
+    ///
+    /// # Safety
+    /// As [`Queue::submit`], for each.
+    pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
         // SAFETY: the caller's promise; `&mut self` is the external synchronization.
-        unsafe { self.device.raw().queue_submit2(self.raw, std::slice::from_ref(batch), vk::Fence::null()) }
+        unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
             .map_err(self.device.failed("vkQueueSubmit2"))
     }
 

@@ -34,6 +34,8 @@ pub struct Pacer {
     done: vk::Semaphore,
     submitted: u64,
     spin: bool,
+    /// Frames that may be in flight: at most as many as there are slots.
+    limit: u64,
     blocking_waits: u64,
 }
 
@@ -48,7 +50,15 @@ impl Pacer {
         let done = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
         // From here on Drop cleans up what was made.
-        let mut pacer = Self { device, slots: Vec::new(), done, submitted: 0, spin, blocking_waits: 0 };
+        let mut pacer = Self {
+            device,
+            slots: Vec::new(),
+            done,
+            submitted: 0,
+            spin,
+            limit: depth.max(1) as u64,
+            blocking_waits: 0,
+        };
         for _ in 0..depth.max(1) {
             pacer.add_slot(queue.family())?;
         }
@@ -82,9 +92,14 @@ impl Pacer {
         Ok(())
     }
 
-    /// Frames that may be in flight.
+    /// Frames that have resources of their own.
     pub fn depth(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Allows only `frames` in flight from now on, 1 at least and no more than [`Pacer::depth`].
+    pub fn set_limit(&mut self, frames: usize) {
+        self.limit = frames.clamp(1, self.slots.len()) as u64;
     }
 
     /// Frames submitted so far.
@@ -102,12 +117,11 @@ impl Pacer {
     /// While it waits, it calls `alive` ten times a second with the time since a frame was last finished (or the wait
     /// began); an error of `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
-        let depth = self.slots.len() as u64;
-        // The frame that used this flight before was number `submitted - depth`, which signals that number plus 1.
-        if self.submitted >= depth {
-            self.wait_for(self.submitted - depth + 1, alive)?;
+        // Frame number `submitted - limit` signals that number plus 1. The one that used this flight before is not later.
+        if self.submitted >= self.limit {
+            self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
-        let index = (self.submitted % depth) as usize;
+        let index = (self.submitted % self.slots.len() as u64) as usize;
         let slot = &self.slots[index];
         Ok(Flight { index, commands: slot.commands, acquired: slot.acquired })
     }

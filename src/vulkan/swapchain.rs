@@ -115,6 +115,11 @@ impl Swapchain {
         self.format.format
     }
 
+    /// The images' size, once there are any.
+    pub fn extent(&self) -> vk::Extent2D {
+        self.extent
+    }
+
     /// How frames reach the screen.
     pub fn mode(&self) -> PresentMode {
         self.mode

@@ -254,6 +254,9 @@ exports! {
             Ok(())
         })
     }
+    fn cuEventQuery(event: *mut c_void) {
+        look::<Event>(event)?.lock().ok().and_then(|time| *time).map(drop).ok_or(NOT_READY)
+    }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) {
         let at = |event: &Event| event.lock().ok().and_then(|time| *time).ok_or(NOT_READY);
         let (start, end) = (at(look::<Event>(start)?)?, at(look::<Event>(end)?)?);

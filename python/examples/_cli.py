@@ -1,0 +1,43 @@
+"""What the examples share: their options, the field, and the picture at the end."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import wavefield
+
+
+@contextmanager
+def show(description: str | None, send: bool = False) -> Iterator[tuple[wavefield.Field, argparse.Namespace]]:
+    """Give a field as the command line wants it; write its picture at the end."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, metavar="N", help="stop after N frames; without it, Ctrl-C stops")
+    parser.add_argument("--output", metavar="FILE.png", help="write the last frame's picture here")
+    parser.add_argument("--socket", metavar="PATH", help="the renderer's socket, if it is not the usual one")
+    parser.add_argument("--headless", action="store_true", help="start a renderer without a window")
+    parser.add_argument("--grid", default="1024x1024", metavar="CxR", help="its vertices [1024x1024]")
+    parser.add_argument("--host", action="store_true", help="frames in host memory, without CUDA")
+    if send:
+        parser.add_argument("--send", action="store_true", help="send the kernel instead of its result")
+    options = parser.parse_args()
+    memory = "host" if options.host else "cuda"
+    try:
+        if options.headless:
+            cols, rows = (int(side) for side in options.grid.split("x"))
+            field = wavefield.launch(grid=(cols, rows), memory=memory)  # type: ignore[arg-type]
+        else:
+            field = wavefield.connect(options.socket, memory=memory)  # type: ignore[arg-type]
+    except wavefield.WavefieldError as error:
+        raise SystemExit(f"error: {error}") from None
+    with field:
+        try:
+            yield field, options
+        except KeyboardInterrupt:
+            print()
+        if options.output:
+            from PIL import Image
+
+            Image.fromarray(field.snapshot()).convert("RGB").save(options.output)
+            print(f"{options.output}: {field.status().producer}, {field.grid[0]}x{field.grid[1]} vertices")

@@ -1,0 +1,81 @@
+"""Write the vertices that a Vulkan renderer draws, from another process, without a copy.
+
+    import cupy as cp, wavefield
+
+    with wavefield.connect() as field:           # to a running `wavefield serve`; launch() starts one
+        for frame in field:                      # waits, on the GPU, until a slot is free
+            v = cp.asarray(frame)                # (rows, cols, 4) float32: x, y, z, w: the renderer's own memory
+            ...                                  # going on to the next frame hands this one over, on the stream
+
+Importing this imports neither CUDA nor any array library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._launch import launch
+from ._streams import Stream
+from ._vertices import Vertices
+from .errors import (
+    ArrayMismatch,
+    Busy,
+    CudaError,
+    CudaMissing,
+    DeviceMismatch,
+    FieldClosed,
+    FrameHandedOver,
+    KernelError,
+    NoRenderer,
+    ProtocolError,
+    Refused,
+    RendererGone,
+    StillShown,
+    VersionMismatch,
+    WavefieldError,
+    WrongUser,
+)
+from .field import Field, Shown, Status, connect
+from .frame import Frame
+
+if TYPE_CHECKING:
+    from .numba_memory import NumbaMemoryManager
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArrayMismatch",
+    "Busy",
+    "CudaError",
+    "CudaMissing",
+    "DeviceMismatch",
+    "Field",
+    "FieldClosed",
+    "Frame",
+    "FrameHandedOver",
+    "KernelError",
+    "NoRenderer",
+    "NumbaMemoryManager",
+    "ProtocolError",
+    "Refused",
+    "RendererGone",
+    "Shown",
+    "Status",
+    "StillShown",
+    "Stream",
+    "VersionMismatch",
+    "Vertices",
+    "WavefieldError",
+    "WrongUser",
+    "connect",
+    "launch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # It is a subclass of a class of Numba's. The second name is what NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for.
+    if name in ("NumbaMemoryManager", "_numba_memory_manager"):
+        from .numba_memory import NumbaMemoryManager
+
+        return NumbaMemoryManager
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

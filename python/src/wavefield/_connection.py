@@ -1,0 +1,224 @@
+"""The socket: whole messages and their descriptors, one request at a time."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from . import _protocol
+from ._protocol import Message
+from .errors import NoRenderer, ProtocolError, RendererGone, WrongUser, refusal
+
+ANSWER_SECONDS = 30.0
+"""How long a request waits: some are done one a drawn frame, and a software device draws slowly."""
+
+
+def default_socket() -> Path:
+    """Return where `wavefield serve` listens when it is not told otherwise."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(folder or f"/tmp/wavefield-{os.getuid()}") / "wavefield.sock"
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close file descriptors."""
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+class Connection:
+    """A connected socket. Not more than one thread at a time is inside a request."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.unasked: Callable[[Message], None] = lambda _message: None
+        """Called with each message that nobody asked for."""
+        self._lock = threading.RLock()
+        # Written to by finalizers, which can run inside any line here: they only append.
+        self._farewells: list[Message] = []
+        self._gone: str | None = None
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.settimeout(ANSWER_SECONDS)
+            self._socket.connect(str(path))
+        except FileNotFoundError:
+            self._socket.close()
+            raise NoRenderer(
+                f"no renderer: there is no socket {path}. Start one with `wavefield serve`, or from here with "
+                f"wavefield.launch()"
+            ) from None
+        except ConnectionRefusedError:
+            self._socket.close()
+            raise NoRenderer(
+                f"no renderer: {path} was left by one that has ended. Start another with `wavefield serve`, or from "
+                f"here with wavefield.launch()"
+            ) from None
+        except PermissionError:
+            self._socket.close()
+            raise WrongUser(
+                "user", f"{path} belongs to another user. Run the renderer and this program as the same user"
+            ) from None
+        except OSError as error:
+            self._socket.close()
+            raise NoRenderer(f"cannot connect to {path}: {error.strerror or error}") from None
+
+    @property
+    def closed(self) -> bool:
+        """Return whether it was closed here."""
+        return self._socket.fileno() < 0
+
+    @property
+    def gone(self) -> bool:
+        """Return whether the renderer has ended it, and that was said."""
+        return self._gone is not None
+
+    def close(self) -> None:
+        """Say goodbye, and close. Does nothing the second time."""
+        with self._lock:
+            if self.closed:
+                return
+            if self._gone is None:
+                try:
+                    self._send_farewells()
+                    self._socket.send(_protocol.encode({"type": "bye"}))
+                except OSError:
+                    pass  # it has gone before us
+            self._socket.close()
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send a message. The descriptors stay the caller's."""
+        packet = _protocol.encode(message)
+        with self._lock:
+            self._check()
+            try:
+                self._send_farewells()
+                # send_fds of no descriptors would send an empty list of them.
+                if descriptors:
+                    socket.send_fds(self._socket, [packet], descriptors)
+                else:
+                    self._socket.send(packet)
+            except TimeoutError:
+                self._lost(f"it has not read from {self.path} for {ANSWER_SECONDS:g} s: it hangs, or is stopped")
+            except OSError as error:
+                # Its last words say more than a broken pipe.
+                self._read_all()
+                self._lost(f"the connection broke: {error.strerror or error}")
+
+    def send_later(self, message: Message) -> None:
+        """Send a message ahead of the next one. For finalizers: never blocks and never fails."""
+        self._farewells.append(message)
+
+    def request(
+        self,
+        message: Message,
+        answer: str,
+        descriptors: Sequence[int] = (),
+        timeout: float = ANSWER_SECONDS,
+        error: Callable[[str], Exception] | None = None,
+    ) -> tuple[Message, list[int]]:
+        """Send a message and return the answer of type `answer`, with its descriptors, which are the caller's.
+
+        `failed` for this request is raised, as what `error` makes of the reason.
+        """
+        with self._lock:
+            self.send(message, descriptors)
+            return self.wait_for(answer, str(message["type"]), timeout, error)
+
+    def wait_for(
+        self,
+        answer: str,
+        request: str,
+        timeout: float,
+        error: Callable[[str], Exception] | None = None,
+    ) -> tuple[Message, list[int]]:
+        """Return the next message of type `answer`; others on the way are handled."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            while True:
+                received = self._receive(max(0.0, end - time.monotonic()))
+                if received is None:
+                    raise RendererGone(
+                        f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped"
+                    )
+                got, files = received
+                if got["type"] == answer:
+                    return got, files
+                close_all(files)
+                if got["type"] == "failed" and got.get("request", request) == request:
+                    reason = _protocol.text(got, "reason", "the renderer gave no reason")
+                    raise (error(reason) if error else refusal("failed", f"the renderer could not {request}: {reason}"))
+                self.unasked(got)
+
+    def pump(self, timeout: float = 0.0) -> None:
+        """Handle what has come; with nothing there, wait up to `timeout` seconds for one message."""
+        with self._lock:
+            self._check()
+            while (received := self._receive(timeout)) is not None:
+                message, files = received
+                close_all(files)
+                self.unasked(message)
+                timeout = 0.0
+
+    def _check(self) -> None:
+        if self._gone is not None:
+            raise RendererGone(self._gone)
+        if self.closed:
+            raise RendererGone("the connection is closed")
+
+    def _send_farewells(self) -> None:
+        while self._farewells:
+            self._socket.send(_protocol.encode(self._farewells.pop(0)))
+
+    def _lost(self, why: str) -> None:
+        self._gone = f"the renderer is gone: {why}. What was enqueued is let go; start it again and connect anew"
+        raise RendererGone(self._gone)
+
+    def _read_all(self) -> None:
+        try:
+            self.pump()
+        except (OSError, ProtocolError):
+            return
+
+    def _read(self) -> tuple[bytes, list[int], int]:
+        # One byte more than is allowed tells a message that is too long.
+        packet, files, flags, _ = socket.recv_fds(
+            self._socket, _protocol.MAX_BYTES + 1, _protocol.MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+        )
+        return packet, files, flags
+
+    def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
+        """Return the next message, or None when none has come in time. `error` and `refused` are raised."""
+        self._check()
+        # 0 would mean a non-blocking socket, which is what a timeout of 0 asks for.
+        self._socket.settimeout(timeout)
+        try:
+            try:
+                packet, files, flags = self._read()
+            except ConnectionResetError:
+                # It left something of ours unread; its last words come after that.
+                packet, files, flags = self._read()
+        except (BlockingIOError, TimeoutError):
+            return None
+        except OSError as error:
+            self._lost(f"the connection broke: {error.strerror or error}")
+            raise
+        finally:
+            if not self.closed:
+                self._socket.settimeout(ANSWER_SECONDS)
+        try:
+            if not packet:
+                self._lost("it closed the connection")
+            if flags & socket.MSG_CTRUNC:
+                raise ProtocolError(f"the renderer sent more than {_protocol.MAX_DESCRIPTORS} descriptors")
+            message = _protocol.decode(packet)
+            if message["type"] in ("error", "refused"):
+                reason = _protocol.text(message, "reason", "the renderer gave no reason")
+                self._gone = f"the renderer has ended this connection: {reason}"
+                raise refusal(_protocol.text(message, "code", ""), reason)
+        except BaseException:
+            close_all(files)
+            raise
+        return message, files

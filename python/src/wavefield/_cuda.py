@@ -1,0 +1,275 @@
+"""The CUDA driver, by `cuda.bindings`: only what a client needs, with errors in words.
+
+Handles are owned by objects here. Nothing is imported from `cuda.bindings` before a field in CUDA memory is connected.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import CudaError, CudaMissing, DeviceMismatch
+
+LEGACY_STREAM = 1
+"""`CU_STREAM_LEGACY`, by which protocols name the default stream; the driver takes it in the place of 0."""
+
+_contexts: dict[int, Context] = {}
+
+
+def driver() -> Any:
+    """Return `cuda.bindings.driver`, with the driver initialised."""
+    try:
+        from cuda.bindings import driver as module
+    except ImportError as error:
+        raise CudaMissing(
+            f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings. Without CUDA, "
+            'wavefield.connect(memory="host") gives NumPy arrays'
+        ) from None
+    try:
+        (result,) = module.cuInit(0)
+    except RuntimeError as error:
+        # What cuda.bindings raises where there is no libcuda.
+        raise CudaMissing(
+            f"no CUDA driver: {error}. It comes with NVIDIA's display driver. Without CUDA, "
+            'wavefield.connect(memory="host") gives NumPy arrays'
+        ) from None
+    if int(result) != 0:
+        raise CudaMissing(
+            f"cuInit: {_words(module, result)}. Is there an NVIDIA GPU, and does `nvidia-smi` list it? Without CUDA, "
+            'wavefield.connect(memory="host") gives NumPy arrays'
+        )
+    return module
+
+
+def _words(module: Any, result: Any) -> str:
+    """Return the driver's own words for an answer, such as "out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"."""
+    _, name = module.cuGetErrorName(result)
+    _, what = module.cuGetErrorString(result)
+    name = name.decode() if isinstance(name, bytes) else str(name)
+    what = what.decode() if isinstance(what, bytes) else str(what)
+    return f"{what} ({name}, {int(result)})"
+
+
+class Context:
+    """The primary context of one device: the one that CuPy, PyTorch, JAX and Numba use too.
+
+    It is retained once for the process and never released, as the CUDA runtime does it, because the last release would
+    destroy what those libraries still hold.
+    """
+
+    def __init__(self, module: Any, ordinal: int) -> None:
+        self.driver = module
+        self.ordinal = ordinal
+        self.device = self.call("cuDeviceGet", ordinal)
+        name = self.call("cuDeviceGetName", 128, self.device)
+        self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
+        self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
+
+    @classmethod
+    def of(cls, uuid: str) -> Context:
+        """Return the context of the device with that UUID (32 hexadecimal digits)."""
+        module = driver()
+        count = _call(module, "cuDeviceGetCount")
+        seen = []
+        for ordinal in range(count):
+            device = _call(module, "cuDeviceGet", ordinal)
+            # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
+            version2 = getattr(module, "cuDeviceGetUuid_v2", None)
+            found = _call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device)
+            seen.append(bytes(found.bytes).hex())
+            if seen[-1] == uuid:
+                if ordinal not in _contexts:
+                    _contexts[ordinal] = cls(module, ordinal)
+                return _contexts[ordinal]
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hint = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else ""
+        shown = ", ".join(seen) or "none"
+        raise DeviceMismatch(
+            f"the renderer draws on the GPU with UUID {uuid}, and CUDA shows this process {shown}{hint}: let both see "
+            "the same GPU; `wavefield devices` lists them"
+        )
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Call the driver. What it returns beside the answer is returned: None, a value, or a tuple of them."""
+        return _call(self.driver, function, *arguments)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make this context the thread's current one for a while."""
+        self.call("cuCtxPushCurrent", self.raw)
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent")
+
+    def keep_current(self) -> None:
+        """Make it the thread's current context if there is none: a plain driver call such as a memset needs one."""
+        if int(self.call("cuCtxGetCurrent")) == 0:
+            self.call("cuCtxSetCurrent", self.raw)
+
+    def compute_capability(self) -> tuple[int, int]:
+        """Return (major, minor)."""
+        attribute = self.driver.CUdevice_attribute
+        major = self.call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self.device)
+        minor = self.call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self.device)
+        return int(major), int(minor)
+
+    def device_of(self, pointer: int) -> int:
+        """Return the ordinal of the device that a pointer belongs to."""
+        attribute = self.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        with self.current():
+            return int(self.call("cuPointerGetAttribute", attribute, pointer))
+
+    def make_stream(self, ordered: bool) -> int:
+        """Return a new stream, `ordered` with the default stream (of Numba and plain calls) or independent of it."""
+        flags = self.driver.CUstream_flags
+        with self.current():
+            return int(
+                self.call("cuStreamCreate", flags.CU_STREAM_DEFAULT if ordered else flags.CU_STREAM_NON_BLOCKING)
+            )
+
+
+def _call(module: Any, function: str, *arguments: Any) -> Any:
+    result, *values = getattr(module, function)(*arguments)
+    if int(result) != 0:
+        _, name = module.cuGetErrorName(result)
+        hint = ""
+        if function.startswith("cuImportExternal") and int(result) == 304:
+            hint = ". Under WSL2 CUDA cannot import what Vulkan exports"
+        raise CudaError(
+            f"{function}: {_words(module, result)}{hint}",
+            name.decode() if isinstance(name, bytes) else str(name),
+        )
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Event:
+    """A point on a stream that the CPU or another stream can ask for."""
+
+    def __init__(self, context: Context) -> None:
+        flags = context.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self.context = context
+        with context.current():
+            self.raw = context.call("cuEventCreate", flags)
+        self._finalizer = weakref.finalize(self, _destroy, context, "cuEventDestroy", self.raw)
+
+    def record(self, stream: int) -> None:
+        """Take the stream's present end as the point. The context is current."""
+        self.context.call("cuEventRecord", self.raw, stream)
+
+    def hold(self, stream: int) -> None:
+        """Make what is enqueued on `stream` from now on wait for the point. The context is current."""
+        self.context.call("cuStreamWaitEvent", stream, self.raw, 0)
+
+    @property
+    def done(self) -> bool:
+        """Return whether the point has been reached; true for one that was never recorded."""
+        result, *_ = self.context.driver.cuEventQuery(self.raw)
+        if int(result) == 600:  # CUDA_ERROR_NOT_READY
+            return False
+        if int(result) != 0:
+            raise CudaError(
+                f"the stream failed before the frame was finished: {_words(self.context.driver, result)}. A kernel "
+                "that ran earlier in this process is the likely cause"
+            )
+        return True
+
+
+def _destroy(context: Context, function: str, raw: Any) -> None:
+    """Give a handle back. Failures are warnings: it runs where nobody could catch them."""
+    try:
+        with context.current():
+            context.call(function, raw)
+    except CudaError as error:
+        warnings.warn(f"while letting go: {error}", ResourceWarning, stacklevel=2)
+
+
+class Timeline:
+    """One of the renderer's timeline semaphores. Takes the descriptor, also when it fails."""
+
+    def __init__(self, context: Context, descriptor: int) -> None:
+        kinds = context.driver.CUexternalSemaphoreHandleType
+        desc = context.driver.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
+        desc.type = kinds.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+        desc.handle.fd = descriptor
+        self.context = context
+        try:
+            with context.current():
+                self.raw = context.call("cuImportExternalSemaphore", desc)
+        except BaseException:
+            os.close(descriptor)  # a successful import owns it, a failed one does not
+            raise
+        self._finalizer = weakref.finalize(self, _destroy, context, "cuDestroyExternalSemaphore", self.raw)
+
+    def wait(self, stream: int, value: int) -> None:
+        """Make what is enqueued on `stream` from now on wait, on the GPU, for the value. The context is current."""
+        params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()
+        params.params.fence.value = value
+        self.context.call("cuWaitExternalSemaphoresAsync", [self.raw], [params], 1, stream)
+
+    def signal(self, stream: int, value: int) -> None:
+        """Set the value once everything enqueued on `stream` so far is done. The context is current."""
+        params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()
+        params.params.fence.value = value
+        self.context.call("cuSignalExternalSemaphoresAsync", [self.raw], [params], 1, stream)
+
+    def close(self) -> None:
+        """Give it back. Nothing on the GPU waits for it any more."""
+        self._finalizer()
+
+    def abandon(self) -> None:
+        """Leave it to the process's end: a stream still waits for it."""
+        self._finalizer.detach()
+
+
+class DeviceMemory:
+    """Memory that Vulkan exported, as CUDA sees it: `bytes` at `pointer`. Takes the descriptor, also when it fails.
+
+    Whoever needs the memory holds this object: frames do, and through them every array that was made of one. The last
+    to let go unmaps it.
+    """
+
+    def __init__(self, context: Context, descriptor: int, allocation_bytes: int, offset: int, size: int) -> None:
+        desc = context.driver.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
+        desc.type = context.driver.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+        desc.handle.fd = descriptor
+        desc.size = allocation_bytes
+        desc.flags = context.driver.CUDA_EXTERNAL_MEMORY_DEDICATED
+        self.context = context
+        self.bytes = size
+        with context.current():
+            try:
+                memory = context.call("cuImportExternalMemory", desc)
+            except BaseException:
+                os.close(descriptor)  # a successful import owns it, a failed one does not
+                raise
+            try:
+                part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
+                part.offset = offset
+                part.size = size
+                self.pointer = int(context.call("cuExternalMemoryGetMappedBuffer", memory, part))
+            except BaseException:
+                context.call("cuDestroyExternalMemory", memory)
+                raise
+        self._finalizer = weakref.finalize(self, _unmap, context, self.pointer, memory)
+
+    def abandon(self) -> None:
+        """Leave it to the process's end: the GPU may still use it, and nothing tells when it stops."""
+        self._finalizer.detach()
+
+
+def _unmap(context: Context, pointer: int, memory: Any) -> None:
+    """Unmap, once nothing on the GPU can be using it."""
+    try:
+        with context.current():
+            context.call("cuCtxSynchronize")
+            context.call("cuMemFree", pointer)
+            context.call("cuDestroyExternalMemory", memory)
+    except CudaError as error:
+        warnings.warn(f"while unmapping the renderer's memory: {error}", ResourceWarning, stacklevel=2)

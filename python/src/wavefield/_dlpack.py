@@ -1,0 +1,198 @@
+"""DLPack capsules, by ctypes: making one of a frame, and reading another library's.
+
+The structures are those of dlpack.h 1.0; what `__dlpack__` and its arguments mean is
+https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html. A capsule is named
+"dltensor" until somebody takes it, who then renames it and calls the deleter when done. Whoever drops one that nobody
+has taken calls the deleter himself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+CPU = 1
+CUDA = 2
+CUDA_MANAGED = 13
+_FLOAT = 2
+_VERSION = (1, 0)
+
+
+class _Version(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32)]
+
+
+class _Tensor(ctypes.Structure):
+    """`DLTensor`. Shape and strides count items, not bytes."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    """`DLManagedTensor`: before version 1."""
+
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    """`DLManagedTensorVersioned`."""
+
+    _fields_ = [
+        ("version", _Version),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+_PLAIN_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
+_USED_NAMES = {_PLAIN_NAME: b"used_dltensor", _VERSIONED_NAME: b"used_dltensor_versioned"}
+
+_api = ctypes.pythonapi
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor)(
+    ("PyCapsule_New", _api)
+)
+# These take the object as an address, because a destructor is given one that has no references left: making a Python
+# reference of it and dropping that again would destroy it twice.
+_capsule_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+_capsule_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_SetName", _api))
+
+# What each capsule that somebody still holds needs: its structure, the arrays that it points to, the memory's owner.
+_held: dict[int, tuple[Any, ...]] = {}
+
+
+def _forget(address: int) -> None:
+    _held.pop(address, None)
+
+
+def _destroy(capsule: int) -> None:
+    for name in (_PLAIN_NAME, _VERSIONED_NAME):
+        if _capsule_is_valid(capsule, name):
+            _forget(_capsule_pointer(capsule, name))
+
+
+_forget_c = _Deleter(_forget)
+_destroy_c = _Destructor(_destroy)
+# Libraries call these while the interpreter ends, after this module's names are gone: the functions must outlive it.
+_api.Py_IncRef(ctypes.py_object(_forget_c))
+_api.Py_IncRef(ctypes.py_object(_destroy_c))
+
+
+def make(
+    pointer: int,
+    device: tuple[int, int],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    owner: object,
+    versioned: bool,
+) -> Any:
+    """Return a capsule of float32 memory. `strides` counts items; `owner` is held until the consumer is done."""
+    dimensions = len(shape)
+    sizes = (ctypes.c_int64 * dimensions)(*shape)
+    steps = (ctypes.c_int64 * dimensions)(*strides)
+    tensor = _Tensor(
+        data=pointer,
+        device_type=device[0],
+        device_id=device[1],
+        ndim=dimensions,
+        code=_FLOAT,
+        bits=32,
+        lanes=1,
+        shape=sizes,
+        strides=steps,
+        byte_offset=0,
+    )
+    deleter = ctypes.cast(_forget_c, ctypes.c_void_p)
+    managed: _Managed | _Versioned
+    if versioned:
+        managed = _Versioned(version=_Version(*_VERSION), context=None, deleter=deleter, flags=0, tensor=tensor)
+    else:
+        managed = _Managed(tensor=tensor, context=None, deleter=deleter)
+    address = ctypes.addressof(managed)
+    _held[address] = (managed, sizes, steps, owner)
+    try:
+        return _capsule_new(address, _VERSIONED_NAME if versioned else _PLAIN_NAME, _destroy_c)
+    except BaseException:
+        del _held[address]
+        raise
+
+
+def wants_version_1(max_version: tuple[int, int] | None) -> bool:
+    """Return whether a consumer that said this takes the versioned structure."""
+    return max_version is not None and max_version[0] >= _VERSION[0]
+
+
+@dataclass
+class Borrowed:
+    """Another library's array, as its capsule describes it. `release` gives it back."""
+
+    pointer: int
+    device: tuple[int, int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In items."""
+    is_float32: bool
+    release: Callable[[], None]
+
+
+def take(capsule: Any) -> Borrowed:
+    """Take over a capsule of either kind; raises ValueError for another object."""
+    address = id(capsule)
+    managed: _Managed | _Versioned
+    if _capsule_is_valid(address, _VERSIONED_NAME):
+        name = _VERSIONED_NAME
+        managed = _Versioned.from_address(_capsule_pointer(address, name))
+        if managed.version.major != _VERSION[0]:
+            raise ValueError(f"a DLPack capsule of version {managed.version.major}")
+    elif _capsule_is_valid(address, _PLAIN_NAME):
+        name = _PLAIN_NAME
+        managed = _Managed.from_address(_capsule_pointer(address, name))
+    else:
+        raise ValueError("no DLPack capsule, or one that was used already")
+    tensor = managed.tensor
+    shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+    if tensor.strides:  # noqa: SIM108
+        strides = tuple(tensor.strides[axis] for axis in range(tensor.ndim))
+    else:
+        strides = compact(shape)
+    _capsule_rename(address, _USED_NAMES[name])
+
+    def release() -> None:
+        if managed.deleter:
+            _Deleter(managed.deleter)(ctypes.addressof(managed))
+
+    return Borrowed(
+        pointer=(tensor.data or 0) + tensor.byte_offset,
+        device=(tensor.device_type, tensor.device_id),
+        shape=shape,
+        strides=strides,
+        is_float32=(tensor.code, tensor.bits, tensor.lanes) == (_FLOAT, 32, 1),
+        release=release,
+    )
+
+
+def compact(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in items, of an array without gaps."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)

@@ -1,0 +1,56 @@
+"""Frames in ordinary shared memory: for NumPy, and where there is no CUDA. The renderer copies each to its device."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from .errors import ProtocolError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from ._layout import Layout
+
+
+class HostMemory(mmap.mmap):
+    """A mapped memfd. Takes the descriptor, also when it fails.
+
+    It is the mapping itself, so that it lives for as long as any array of it.
+    """
+
+    start: int
+    """Where in the file the vertices begin."""
+
+    def __new__(cls, descriptor: int, size: int, start: int = 0, writable: bool = True) -> Self:
+        """Map `size` bytes of the file, which begins with `start` bytes that are not meant."""
+        try:
+            there = os.fstat(descriptor).st_size
+            # Reading beyond a file's end is a SIGBUS, which nobody can catch.
+            if there < start + size:
+                raise ProtocolError(f"the renderer sent a file of {there} bytes where {start + size} were to be")
+            protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            mapped = super().__new__(cls, descriptor, start + size, mmap.MAP_SHARED, protection)
+        except OSError as error:
+            raise ProtocolError(f"the renderer's shared memory cannot be mapped: {error}") from None
+        finally:
+            os.close(descriptor)
+        mapped.start = start
+        return mapped
+
+    def vertices(self, layout: Layout, offset: int) -> NDArray[np.float32]:
+        """Return the vertices at `offset`, shape (rows, cols, 4)."""
+        import numpy as np
+
+        vertices: NDArray[np.float32] = np.ndarray(layout.shape, np.float32, self, self.start + offset, layout.strides)
+        return vertices
+
+    @property
+    def address(self) -> int:
+        """Return where the first byte is in this process."""
+        import numpy as np
+
+        return int(np.frombuffer(self, np.uint8).ctypes.data) + self.start

@@ -1,0 +1,136 @@
+"""Starting a renderer, and ending it with the field."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import NoRenderer
+from .field import Field, _program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._protocol import Memory
+
+START_SECONDS = 60.0
+"""How long a renderer may take to listen: a first start fills the driver's shader cache."""
+
+END_SECONDS = 10.0
+
+
+def find_renderer() -> str:
+    """Return the program `wavefield`: WAVEFIELD_BIN, or the one on PATH."""
+    named = os.environ.get("WAVEFIELD_BIN")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise NoRenderer(f"WAVEFIELD_BIN names {named}, which is no program that can be run")
+        return named
+    found = shutil.which("wavefield")
+    if found is None:
+        raise NoRenderer(
+            "there is no program wavefield on PATH: `cargo install --path .` in its repository puts it there, or "
+            "WAVEFIELD_BIN names it"
+        )
+    return found
+
+
+class Renderer:
+    """A renderer that runs as a process of its own, and that ends with this one."""
+
+    def __init__(self, command: Sequence[str], folder: tempfile.TemporaryDirectory[str]) -> None:
+        self._folder = folder
+        self.socket = Path(folder.name) / "wavefield.sock"
+        self.log = Path(folder.name) / "wavefield.log"
+        with self.log.open("wb") as log:
+            try:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    # Ctrl-C is for the Python program, which then ends the renderer.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                folder.cleanup()
+                raise NoRenderer(f"{command[0]} cannot be started: {error.strerror or error}") from None
+        # A program that forgets to close its field leaves no renderer behind.
+        atexit.register(self.close)
+
+    def words(self) -> str:
+        """Return the end of what the renderer has printed."""
+        try:
+            return self.log.read_text(errors="replace")[-4000:].strip()
+        except OSError:
+            return ""
+
+    def still_starting(self, since: float) -> None:
+        """Return if it may yet listen; raise `NoRenderer` with its words if it ended or takes too long."""
+        code = self.process.poll()
+        if code is not None:
+            raise NoRenderer(f"the renderer ended at once (exit code {code}). It says:\n{self.words()}")
+        if time.monotonic() - since > START_SECONDS:
+            raise NoRenderer(f"the renderer did not listen within {START_SECONDS:g} s. It says:\n{self.words()}")
+
+    def close(self) -> None:
+        """End the process, politely at first."""
+        atexit.unregister(self.close)
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._folder.cleanup()
+
+
+def launch(
+    headless: bool = True,
+    grid: tuple[int, int] = (1024, 1024),
+    *,
+    memory: Memory = "cuda",
+    ring: int | None = None,
+    stream: Any = None,
+    arguments: Sequence[str] = (),
+    client: str | None = None,
+) -> Field:
+    """Start a renderer of one's own, connect to it, and return its field; closing the field ends the renderer.
+
+    `headless`: without a window; `field.snapshot()` has the picture.
+    `grid`: (cols, rows) of vertices.
+    `arguments`: more of them for `wavefield serve`, such as `["--size", "1920x1080"]`.
+    `memory`, `ring`, `stream`, `client`: as for `connect`.
+
+    The program is WAVEFIELD_BIN, or `wavefield` on PATH. Raises `NoRenderer` with its words if it does not start, and
+    whatever `connect` raises.
+    """
+    program = find_renderer()
+    folder = tempfile.TemporaryDirectory(prefix="wavefield-")
+    cols, rows = grid
+    command = [program, "serve", "--socket", f"{folder.name}/wavefield.sock", "--grid", f"{cols}x{rows}"]
+    if headless:
+        command.append("--headless")
+    renderer = Renderer([*command, *arguments], folder)
+    since = time.monotonic()
+    with contextlib.ExitStack() as undo:
+        undo.callback(renderer.close)
+        while True:
+            renderer.still_starting(since)
+            try:
+                field = Field(
+                    renderer.socket, memory, ring, stream, client or _program(), START_SECONDS, on_close=renderer.close
+                )
+                break
+            except NoRenderer:
+                time.sleep(0.01)
+        undo.pop_all()
+    return field

@@ -1,0 +1,69 @@
+"""What the user can change while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+class Parameters(Mapping[str, Any]):
+    """The renderer's parameters, as it last said them: `speed`, `colormap`, `paused`, whatever it has.
+
+    `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
+    change them, and return when it has.
+    """
+
+    def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any]], None]) -> None:
+        self._values = dict(values)
+        self._ask = ask
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update(**{name: value})
+
+    def __repr__(self) -> str:
+        return f"Parameters({self._values!r})"
+
+    def update(self, **values: Any) -> None:
+        """Change several at once."""
+        unknown = [name for name in values if name not in self._values]
+        if unknown:
+            raise KeyError(f"no parameter {', '.join(unknown)}; the renderer has {', '.join(self._values)}")
+        self._ask(values)
+
+    def _set(self, values: dict[str, Any]) -> None:
+        self._values = dict(values)
+
+
+class Clock:
+    """The field's time: `frame_seconds` for each frame, at the user's speed, without a step when that changes."""
+
+    def __init__(self, frame_seconds: float, parameters: Mapping[str, Any]) -> None:
+        self._frame_seconds = frame_seconds
+        self._parameters = parameters
+        self._rate = self._rate_now()
+        self._since = 0
+        self._then = 0.0
+
+    def _rate_now(self) -> float:
+        speed = self._parameters.get("speed", 1.0)
+        running = isinstance(speed, int | float) and self._parameters.get("paused") is not True
+        return float(speed) if running else 0.0
+
+    def at(self, frame: int) -> float:
+        """Return the time of a frame; frames are asked for in order."""
+        # Counted from the last change and not summed up, so that frame n is at exactly n / 60 for days.
+        if (rate := self._rate_now()) != self._rate:
+            self._then, self._since, self._rate = self._time(frame), frame, rate
+        return self._time(frame)
+
+    def _time(self, frame: int) -> float:
+        return self._then + (frame - self._since) * self._frame_seconds * self._rate

@@ -1,0 +1,179 @@
+"""The messages of `docs/protocol.md`, checked before anything believes them.
+
+One packet of a `SOCK_SEQPACKET` socket is one message: a JSON object with a "type". Nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from . import _layout
+from ._layout import Layout
+from .errors import ProtocolError, VersionMismatch
+
+VERSION = 1
+MAX_BYTES = 64 * 1024
+MAX_RING = 32
+# Of one message: a descriptor for each slot and two for the timelines.
+MAX_DESCRIPTORS = MAX_RING + 2
+
+Memory = Literal["cuda", "host"]
+Message = dict[str, Any]
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return the packet of a message."""
+    data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    if len(data) > MAX_BYTES:
+        raise ProtocolError(f"a message of {len(data)} bytes; {MAX_BYTES} are allowed")
+    return data
+
+
+def decode(packet: bytes) -> Message:
+    """Return the message of a packet."""
+    if len(packet) > MAX_BYTES:
+        raise ProtocolError(f"the renderer sent a message of more than {MAX_BYTES} bytes")
+    try:
+        message = json.loads(packet)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the renderer sent what is not JSON: {error}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise ProtocolError('the renderer sent JSON that is no message: an object with a "type" was expected')
+    return message
+
+
+def integer(message: Mapping[str, Any], key: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """Return an integer of a message, between `least` and `most`."""
+    value = message.get(key)
+    # JSON's true is an int in Python.
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; an integer from {least} to {most} was expected")
+    return value
+
+
+def text(message: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    """Return a text of a message."""
+    value = message.get(key, default)
+    if not isinstance(value, str):
+        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; a text was expected")
+    return value
+
+
+def mapping(message: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return an object of a message."""
+    value = message.get(key)
+    if not isinstance(value, dict):
+        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; an object was expected")
+    return value
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where the vertices of one slot lie."""
+
+    fd: int
+    """Index into the descriptors that came with the message."""
+    offset: int
+    bytes: int
+    allocation_bytes: int
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The renderer's answer to `hello`, checked."""
+
+    server: str
+    device_name: str
+    device_uuid: str
+    """32 hexadecimal digits."""
+    memory: Memory
+    layout: Layout
+    slots: tuple[Slot, ...]
+    ready: int | None
+    """Index of the `ready` timeline's descriptor; None in host memory, as for `free`."""
+    free: int | None
+    frame_seconds: float
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ring(self) -> int:
+        """Return the number of slots."""
+        return len(self.slots)
+
+
+def hello(memory: Memory, ring: int | None, client: str) -> Message:
+    """Return the first message of a client."""
+    message: Message = {"type": "hello", "protocol": VERSION, "client": client, "memory": memory}
+    if ring is not None:
+        message["ring"] = ring
+    return message
+
+
+def welcome(message: Message, memory: Memory, descriptors: int) -> Welcome:
+    """Check a `welcome` that came with that many descriptors."""
+    version = integer(message, "protocol", 0)
+    if version != VERSION:
+        raise VersionMismatch(
+            "version",
+            f"the renderer ({text(message, 'server', 'unknown')}) speaks version {version} of the protocol, this "
+            f"package version {VERSION}: install the package from the renderer's own python/ folder",
+        )
+    if message.get("memory") != memory:
+        raise ProtocolError(f"{memory!r} memory was asked for and the renderer gave {message.get('memory')!r}")
+    if message.get("dtype", _layout.TYPESTR) != _layout.TYPESTR or message.get("components", 4) != _layout.COMPONENTS:
+        raise ProtocolError("the renderer's vertices are not four float32 each")
+    if message.get("vertex_bytes", _layout.VERTEX_BYTES) != _layout.VERTEX_BYTES:
+        raise ProtocolError("the renderer's vertices are not 16 bytes each")
+    grid = message.get("grid")
+    if not isinstance(grid, list) or len(grid) != 2:
+        raise ProtocolError(f"the renderer sent 'grid' as {grid!r}; [cols, rows] was expected")
+    cols, rows = (integer({"grid": side}, "grid", 2, 2**28) for side in grid)
+    row_bytes = integer(message, "row_bytes", cols * _layout.VERTEX_BYTES, 2**40)
+    if row_bytes % _layout.VERTEX_BYTES:
+        raise ProtocolError(f"the renderer's rows are {row_bytes} bytes apart, which is no multiple of 16")
+    layout = Layout(rows, cols, row_bytes)
+
+    slots = message.get("slots")
+    ring = integer(message, "ring", 2, MAX_RING)
+    if not isinstance(slots, list) or len(slots) != ring:
+        raise ProtocolError(f"the renderer has a ring of {ring} and did not send as many slots")
+    seconds = message.get("frame_seconds", 1 / 60)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
+        raise ProtocolError(f"the renderer sent 'frame_seconds' as {seconds!r}")
+    device = mapping(message, "device")
+    uuid = text(device, "uuid").replace("-", "").lower()
+    if len(uuid) != 32 or set(uuid) - set("0123456789abcdef"):
+        raise ProtocolError(f"the renderer sent {uuid!r} as its device's UUID; 32 hexadecimal digits were expected")
+    most = descriptors - 1
+    return Welcome(
+        server=text(message, "server", "unknown"),
+        device_name=text(device, "name", "unknown"),
+        device_uuid=uuid,
+        memory=memory,
+        layout=layout,
+        slots=tuple(_slot(slot, layout, most) for slot in slots),
+        ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
+        free=integer(message, "free", 0, most) if memory == "cuda" else None,
+        frame_seconds=float(seconds),
+        parameters=mapping(message, "parameters") if "parameters" in message else {},
+    )
+
+
+def _slot(message: Any, layout: Layout, most: int) -> Slot:
+    if not isinstance(message, dict):
+        raise ProtocolError(f"the renderer sent a slot as {message!r}; an object was expected")
+    allocation = integer(message, "allocation_bytes", 1)
+    slot = Slot(
+        fd=integer(message, "fd", 0, most),
+        offset=integer(message, "offset"),
+        bytes=integer(message, "bytes", layout.bytes),
+        allocation_bytes=allocation,
+    )
+    if slot.offset % 16 or slot.offset + slot.bytes > allocation:
+        raise ProtocolError(
+            f"the renderer sent a slot of {slot.bytes} bytes at {slot.offset} in an allocation of {allocation}"
+        )
+    return slot

@@ -1,0 +1,273 @@
+"""The two kinds of ring: what happens between the client and the renderer before and after a frame is written."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from . import _cuda, _ring, _streams
+from ._connection import close_all
+from ._host import HostMemory
+from .errors import CudaError, ProtocolError, WavefieldError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ._connection import Connection
+    from ._protocol import Message, Welcome
+    from ._streams import Stream
+    from .frame import Frame
+
+CLOSE_SECONDS = 5.0
+"""How long closing waits for the GPU."""
+
+SEEN_SECONDS = 1.0
+"""How long closing waits for the last frame to be drawn, in host memory."""
+
+
+class Ring(ABC):
+    """The slots that the frames are written into."""
+
+    connection: Connection
+    size: int
+
+    @abstractmethod
+    def begin(self, index: int, stream: Stream | None) -> None:
+        """Wait until frame `index` may be written: the CPU until it may be enqueued, the stream for its slot."""
+
+    @abstractmethod
+    def memory(self, index: int) -> tuple[_cuda.DeviceMemory | HostMemory, int]:
+        """Return the slot of frame `index`: its memory, and the offset in it."""
+
+    @abstractmethod
+    def finish(self, frame: Frame) -> None:
+        """Hand a frame over."""
+
+    @abstractmethod
+    def wait_until_free(self, index: int, stream: Stream | None) -> None:
+        """Wait until the renderer has let go of frame `index`."""
+
+    @abstractmethod
+    def stream(self) -> tuple[Stream | None, bool]:
+        """Return the stream for the next frame, and whether its consumer works on it anyway."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back. The connection is closed here, at its time."""
+
+    def freed(self, message: Message) -> None:
+        """Take note of a `free` message."""
+        raise ProtocolError(f"the renderer sent {message['type']!r}, which only clients in host memory are sent")
+
+
+class HostRing(Ring):
+    """Slots in shared memory; messages say whose turn it is."""
+
+    def __init__(self, connection: Connection, welcome: Welcome, files: Sequence[int]) -> None:
+        self.connection = connection
+        self.size = welcome.ring
+        self._slots = welcome.slots
+        # How many frames the renderer has let go of.
+        self._free = 0
+        self._ready = 0
+        used = welcome.slots[0].fd
+        close_all(file for index, file in enumerate(files) if index != used)
+        if any(slot.fd != used for slot in welcome.slots):
+            close_all([files[used]])
+            raise ProtocolError("the renderer's slots are not in one file")
+        end = max(slot.offset + slot.bytes for slot in welcome.slots)
+        self._memory = HostMemory(files[used], end)  # from the file's start
+
+    def begin(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
+        """Wait for the slot."""
+        self._wait(_ring.free_before(index, self.size))
+
+    def memory(self, index: int) -> tuple[HostMemory, int]:
+        """Return the file and the slot's place in it."""
+        return self._memory, self._slots[_ring.slot(index, self.size)].offset
+
+    def finish(self, frame: Frame) -> None:
+        """Say that the frame is written."""
+        self.connection.send({"type": "ready", "frame": frame.index})
+        self._ready += 1
+
+    def wait_until_free(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
+        """Wait for the message."""
+        self._wait(index + 1)
+
+    def stream(self) -> tuple[None, bool]:
+        """Return None: there are no streams."""
+        return None, False
+
+    def freed(self, message: Message) -> None:
+        """Count."""
+        frame = message.get("frame")
+        if frame != self._free:
+            raise ProtocolError(f"the renderer let go of frame {frame!r}; it was frame {self._free}'s turn")
+        self._free += 1
+
+    def close(self) -> None:
+        """Close the connection, once the last frame has been seen; arrays keep the memory mapped."""
+        end = time.monotonic() + SEEN_SECONDS
+        with contextlib.suppress(WavefieldError):
+            while self._free < self._ready and (left := end - time.monotonic()) > 0:
+                self.connection.pump(timeout=left)
+        self.connection.close()
+
+    def _wait(self, value: int) -> None:
+        while self._free < value:
+            # A pause in the window can be long, so there is no end to this; a renderer that ends is noticed at once.
+            self.connection.pump(timeout=1.0)
+
+
+class CudaRing(Ring):
+    """Slots in the GPU's memory; two timelines say whose turn it is, on the GPU."""
+
+    def __init__(self, connection: Connection, welcome: Welcome, files: Sequence[int], context: _cuda.Context) -> None:
+        self.connection = connection
+        self.size = welcome.ring
+        self.context = context
+        self.chosen: Stream | None = None
+        """The user's choice of stream."""
+        left = list(files)
+
+        def give(index: int | None) -> int:
+            # Each descriptor is given away once; one named twice is closed already, which the import would find.
+            if index is None or left[index] < 0:
+                raise ProtocolError("the renderer's message names a descriptor twice")
+            descriptor, left[index] = left[index], -1
+            return descriptor
+
+        try:
+            self._slots = [
+                _cuda.DeviceMemory(context, give(slot.fd), slot.allocation_bytes, slot.offset, slot.bytes)
+                for slot in welcome.slots
+            ]
+            self._ready = _cuda.Timeline(context, give(welcome.ready))
+            self._free = _cuda.Timeline(context, give(welcome.free))
+        finally:
+            close_all(file for file in left if file >= 0)
+        self._events = [_cuda.Event(context) for _ in range(self.size)]
+        # What the GPU may still be reading, for each slot.
+        self._held: list[list[object]] = [[] for _ in range(self.size)]
+        self._last: tuple[int, Stream] | None = None
+        # The largest value of `free` that a stream was told to wait for.
+        self._waited = 0
+        self.own = _streams.Stream(context.make_stream(ordered=True))
+        # For letting streams go that wait in vain; the default stream may be among them.
+        self._side = context.make_stream(ordered=False)
+        context.keep_current()
+
+    def stream(self) -> tuple[Stream, bool]:
+        """Return the user's choice, else what CuPy or PyTorch work on now, else the field's own."""
+        if self.chosen is not None:
+            return self.chosen, False
+        current = _streams.current_stream(self.context.ordinal)
+        if current is None:
+            return self.own, False
+        return current, not _streams.others_loaded()
+
+    def begin(self, index: int, stream: Stream | None) -> None:
+        """Keep at most K frames ahead of the stream, and make the stream wait for the slot."""
+        assert stream is not None
+        self.connection.pump()
+        slot = _ring.slot(index, self.size)
+        if index >= self.size:
+            self._wait_for(self._events[slot])
+            self._held[slot].clear()
+        value = _ring.free_before(index, self.size)
+        with self.context.current():
+            if self._last is not None and self._last[1] != stream:
+                # `ready` must not be signalled by this stream before the last one has.
+                self._events[_ring.slot(self._last[0], self.size)].hold(stream.handle)
+            if value > 0:
+                self._free.wait(stream.handle, value)
+                self._waited = max(self._waited, value)
+
+    def memory(self, index: int) -> tuple[_cuda.DeviceMemory, int]:
+        """Return the slot."""
+        return self._slots[_ring.slot(index, self.size)], 0
+
+    def finish(self, frame: Frame) -> None:
+        """Signal `ready` after everything on the frame's stream, and on the streams that took it by DLPack."""
+        stream = frame._stream
+        assert stream is not None
+        slot = _ring.slot(frame.index, self.size)
+        with self.context.current():
+            for consumer in frame._consumers:
+                event = _cuda.Event(self.context)
+                event.record(consumer.handle)
+                event.hold(stream.handle)
+            self._ready.signal(stream.handle, _ring.ready_after(frame.index))
+            self._events[slot].record(stream.handle)
+        self._held[slot] += frame._held
+        self._last = (frame.index, stream)
+
+    def wait_until_free(self, index: int, stream: Stream | None) -> None:
+        """Make the stream wait."""
+        assert stream is not None
+        with self.context.current():
+            self._free.wait(stream.handle, index + 1)
+        self._waited = max(self._waited, index + 1)
+
+    def synchronize(self) -> None:
+        """Wait until the last frame handed over is written; notices a renderer that goes away."""
+        if self._last is not None:
+            self._wait_for(self._events[_ring.slot(self._last[0], self.size)])
+
+    def close(self) -> None:
+        """Let the GPU finish, say goodbye, give the handles back.
+
+        A renderer that went away, or stopped, leaves streams that wait for it. Once the connection is closed nobody
+        but this process uses the semaphore, so they are let go from here.
+        """
+        try:
+            done = self._finished_within(CLOSE_SECONDS if not self.connection.closed else 0.0)
+            self.connection.close()
+            if not done and self._waited > 0:
+                with self.context.current():
+                    self._free.signal(self._side, self._waited)
+                done = self._finished_within(CLOSE_SECONDS)
+        except CudaError as error:
+            # A context that has failed takes everything in it along; there is nothing to give back.
+            warnings.warn(f"while closing the field: {error}", ResourceWarning, stacklevel=3)
+            done = False
+        finally:
+            self.connection.close()
+        if done:
+            self._ready.close()
+            self._free.close()
+            for stream in (self.own.handle, self._side):
+                _cuda._destroy(self.context, "cuStreamDestroy", stream)
+        else:
+            self._ready.abandon()
+            self._free.abandon()
+            for memory in self._slots:
+                memory.abandon()
+        self._held.clear()
+        self._slots.clear()
+
+    def _finished_within(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not all(event.done for event in self._events):
+            if time.monotonic() >= end:
+                return False
+            # A dead renderer will not free what is waited for.
+            try:
+                self.connection.pump()
+            except WavefieldError:
+                if not self.connection.closed:
+                    return False
+            time.sleep(0.001)
+        return True
+
+    def _wait_for(self, event: _cuda.Event) -> None:
+        """Wait until the GPU has passed it. Unlike cuEventSynchronize it hears Ctrl-C, and a renderer that ends."""
+        pause = 20e-6
+        while not event.done:
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+            self.connection.pump()

@@ -1,0 +1,147 @@
+"""Somebody's array, to be shown or copied from: where it lies, and what must be waited for before it may be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _dlpack
+from ._layout import ITEM_BYTES, TYPESTR
+from ._vertices import require_shape
+from .errors import ArrayMismatch, DeviceMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._layout import Layout
+    from ._streams import Stream
+
+
+@dataclass
+class Source:
+    """Checked vertices of another library. `held` keeps them alive until the GPU has read them."""
+
+    pointer: int
+    pitch: int
+    """Bytes from row to row."""
+    on_device: bool
+    held: object
+
+
+class _Held:
+    """A DLPack capsule that was taken; gives it back when nobody needs it any more."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+
+    def __del__(self) -> None:
+        self._release()
+
+
+def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream | None) -> Source:
+    """Check an array, and make `stream` wait, on the GPU, until it is written."""
+    if context is not None and stream is not None:
+        if _is_cuda_dlpack(array):
+            return _by_dlpack(array, layout, context, stream)
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _by_interface(array, interface, layout, context, stream)
+    import numpy as np
+
+    host = np.asarray(array)
+    pitch = require_shape(layout, host.shape, host.strides, host.dtype == np.float32)
+    return Source(host.ctypes.data, pitch, False, host)
+
+
+def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """Return address, shape and strides in bytes of a float32 array in CUDA memory; None for any other."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        if interface["typestr"] != TYPESTR:
+            return None
+        shape = tuple(interface["shape"])
+        strides = interface.get("strides")
+        if strides is None:
+            strides = tuple(step * ITEM_BYTES for step in _dlpack.compact(shape))
+        return int(interface["data"][0]), shape, tuple(strides)
+    if not _is_cuda_dlpack(array):
+        return None
+    # -1: nobody is going to read it, so nothing has to be ordered.
+    taken = _dlpack.take(array.__dlpack__(stream=-1))
+    try:
+        if not taken.is_float32:
+            return None
+        return taken.pointer, taken.shape, tuple(step * ITEM_BYTES for step in taken.strides)
+    finally:
+        taken.release()
+
+
+def _is_cuda_dlpack(array: Any) -> bool:
+    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in (
+        _dlpack.CUDA,
+        _dlpack.CUDA_MANAGED,
+    )
+
+
+def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Stream) -> Source:
+    # The producer makes our stream wait for what it has enqueued.
+    try:
+        capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
+    except TypeError:
+        capsule = array.__dlpack__(stream=stream.handle)
+    taken = _dlpack.take(capsule)
+    held = _Held(taken.release)
+    _same_device(taken.device[1], context)
+    strides = tuple(step * ITEM_BYTES for step in taken.strides)
+    pitch = require_shape(layout, taken.shape, strides, taken.is_float32)
+    return Source(taken.pointer, pitch, True, (held, array))
+
+
+def _by_interface(
+    array: Any, interface: dict[str, Any], layout: Layout, context: _cuda.Context, stream: Stream
+) -> Source:
+    pointer = int(interface["data"][0])
+    if interface.get("mask") is not None:
+        raise ArrayMismatch("a masked array; the field has no masks")
+    shape = tuple(interface["shape"])
+    if shape == layout.shape:  # a pointer of another array may be null
+        _same_device(context.device_of(pointer), context)
+    strides = interface.get("strides")
+    if strides is None:
+        strides = (layout.cols * layout.strides[1], *layout.strides[1:])
+    pitch = require_shape(layout, shape, tuple(strides), interface["typestr"] == TYPESTR)
+    producer = interface.get("stream")
+    if producer is not None and producer != stream.handle:
+        with context.current():
+            event = _cuda.Event(context)
+            event.record(int(producer))
+            event.hold(stream.handle)
+    return Source(pointer, pitch, True, array)
+
+
+def _same_device(ordinal: int, context: _cuda.Context) -> None:
+    if ordinal != context.ordinal:
+        raise DeviceMismatch(
+            f"the array is on CUDA device {ordinal}, and the field on device {context.ordinal} ({context.name}): make "
+            "the array there"
+        )
+
+
+def copy(source: Source, layout: Layout, destination: int, context: _cuda.Context, stream: Stream) -> None:
+    """Enqueue the copy of all rows to the device address `destination`."""
+    kinds = context.driver.CUmemorytype
+    copy = context.driver.CUDA_MEMCPY2D()
+    if source.on_device:
+        copy.srcMemoryType = kinds.CU_MEMORYTYPE_DEVICE
+        copy.srcDevice = source.pointer
+    else:
+        copy.srcMemoryType = kinds.CU_MEMORYTYPE_HOST
+        copy.srcHost = source.pointer
+    copy.srcPitch = source.pitch
+    copy.dstMemoryType = kinds.CU_MEMORYTYPE_DEVICE
+    copy.dstDevice = destination
+    copy.dstPitch = layout.row_bytes
+    copy.WidthInBytes = layout.cols * layout.strides[1]
+    copy.Height = layout.rows
+    with context.current():
+        context.call("cuMemcpy2DAsync", copy, stream.handle)

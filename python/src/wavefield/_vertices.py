@@ -1,0 +1,186 @@
+"""The renderer's memory, as other libraries take it: what frames and arrays of a field have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _dlpack, _streams
+from ._cuda import DeviceMemory
+from ._layout import ITEM_BYTES, TYPESTR
+from .errors import ArrayMismatch
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ._host import HostMemory
+    from ._layout import Layout
+    from ._streams import Stream
+
+
+class Vertices:
+    """Vertices in memory that the renderer draws, shape (rows, cols, 4), float32: x, y, z, w.
+
+    x and z span -1 to 1 and y is up, within ±0.3 for the wave; w, 0 to 1, is what the colour map shows.
+
+    In CUDA memory it offers `__cuda_array_interface__` and DLPack, so these take it with no copy:
+    `cupy.asarray(v)`, `torch.from_dlpack(v)`, `numba.cuda.as_cuda_array(v, sync=False)`, cuda.core's
+    `StridedMemoryView`. In host memory `numpy.asarray(v)` and DLPack do. Whatever was made of it keeps the memory
+    mapped.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        memory: DeviceMemory | HostMemory,
+        offset: int,
+        stream: Stream | None,
+        consumer_is_on_stream: bool,
+    ) -> None:
+        self._layout = layout
+        self._memory = memory
+        self._stream = stream
+        self._consumer_is_on_stream = consumer_is_on_stream
+        # Streams that DLPack consumers said they would use; a hand-off waits for them.
+        self._consumers: set[Stream] = set()
+        self._offset = offset
+        self._array: NDArray[np.float32] | None = None
+
+    def _check(self) -> None:
+        """Raise if it must not be used now."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return (rows, cols, 4)."""
+        return self._layout.shape
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """Return the bytes from one row, vertex and component to the next."""
+        return self._layout.strides
+
+    @property
+    def dtype(self) -> np.dtype[np.float32]:
+        """Return NumPy's float32."""
+        import numpy as np
+
+        return np.dtype(np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes from the first vertex to the end of the last."""
+        return self._layout.bytes
+
+    @property
+    def stream(self) -> Stream:
+        """Return the CUDA stream on which it is written; there is none in host memory."""
+        if self._stream is None:
+            raise ValueError('there are no streams in memory="host"')
+        return self._stream
+
+    @property
+    def pointer(self) -> int:
+        """Return the CUDA address of the first vertex."""
+        return self._device().pointer + self._offset
+
+    def _device(self) -> DeviceMemory:
+        self._check()
+        if not isinstance(self._memory, DeviceMemory):
+            # An AttributeError, so that hasattr(frame, "__cuda_array_interface__") is False.
+            raise AttributeError("these vertices are in host memory: numpy.asarray takes them")
+        return self._memory
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Return the description of version 3.
+
+        `stream` is the stream whose present work must be waited for. CuPy and Numba make the CPU wait for it, so it is
+        left out (None: nothing to wait for) where the frame is on the very stream that its consumer works on anyway.
+        """
+        self._device()
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": TYPESTR,
+            "data": (self.pointer, False),
+            "strides": None if self._layout.contiguous else self.strides,
+            "stream": None if self._consumer_is_on_stream or self._stream is None else self._stream.handle,
+        }
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the vertices as a NumPy array, in host memory; the renderer's own unless a copy is asked for."""
+        self._check()
+        if isinstance(self._memory, DeviceMemory):
+            raise TypeError(
+                "the vertices are in the GPU's memory: cupy.asarray, torch.from_dlpack or numba.cuda.as_cuda_array "
+                'take them, and wavefield.connect(memory="host") gives NumPy arrays'
+            )
+        if self._array is None:
+            self._array = self._memory.vertices(self._layout, self._offset)
+        if dtype is not None and dtype != self._array.dtype:
+            if copy is False:
+                raise ValueError(f"the vertices are float32; as {dtype} they are a copy")
+            return self._array.astype(dtype)
+        return self._array.copy() if copy else self._array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return (2, ordinal) for CUDA, (1, 0) for host memory."""
+        if isinstance(self._memory, DeviceMemory):
+            return (_dlpack.CUDA, self._memory.context.ordinal)
+        return (_dlpack.CPU, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a capsule. `stream` is the consumer's: it is made to wait, and the hand-off then waits for it."""
+        self._check()
+        if copy:
+            raise BufferError("these are the renderer's vertices: copy them with the other library")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"the vertices are on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
+        if isinstance(self._memory, DeviceMemory):
+            self._order_consumer(self._memory.context, stream)
+            address = self.pointer
+        else:
+            if stream is not None:
+                raise BufferError("these vertices are in host memory, which has no streams")
+            address = self.__array__().ctypes.data
+        return _dlpack.make(
+            address,
+            self.__dlpack_device__(),
+            self.shape,
+            tuple(step // ITEM_BYTES for step in self.strides),
+            self._memory,
+            _dlpack.wants_version_1(max_version),
+        )
+
+    def _order_consumer(self, context: _cuda.Context, stream: int | None) -> None:
+        if stream == -1 or self._stream is None:
+            return  # the consumer wants no ordering
+        if stream == 0:
+            raise BufferError("stream 0 is ambiguous in DLPack: 1 is the default stream, 2 the thread's own")
+        consumer = _streams.Stream(_cuda.LEGACY_STREAM if stream is None else stream)
+        if consumer != self._stream:
+            with context.current():
+                event = _cuda.Event(context)
+                event.record(self._stream.handle)
+                event.hold(consumer.handle)
+            self._consumers.add(consumer)
+
+
+def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], is_float32: bool) -> int:
+    """Check another array against the field's vertices; `strides` counts bytes. Return its bytes from row to row."""
+    if tuple(shape) != layout.shape or not is_float32:
+        dtype = "float32" if is_float32 else "another dtype"
+        raise ArrayMismatch(f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, float32")
+    if tuple(strides[1:]) != layout.strides[1:] or strides[0] < layout.cols * layout.strides[1]:
+        raise ArrayMismatch(
+            f"an array whose rows are not contiguous (strides {tuple(strides)} bytes): make it so first, by its "
+            "library's ascontiguousarray() or contiguous()"
+        )
+    return strides[0]

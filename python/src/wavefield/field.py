@@ -1,0 +1,627 @@
+"""The field: a connection to a renderer, and the frames that are drawn in it."""
+
+from __future__ import annotations
+
+import enum
+import os
+import time
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _kernel, _protocol, _source, _streams
+from ._connection import Connection, close_all, default_socket
+from ._host import HostMemory
+from ._parameters import Clock, Parameters
+from ._rings import CudaRing, HostRing, Ring
+from ._vertices import Vertices
+from .errors import (
+    FieldClosed,
+    KernelError,
+    ProtocolError,
+    Refused,
+    StillShown,
+    WavefieldError,
+)
+from .frame import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from typing_extensions import Self
+
+    from ._protocol import Memory, Message
+    from ._streams import Stream
+
+KERNEL_SECONDS = 60.0
+"""How long a kernel may take from being sent to being seen."""
+
+SNAPSHOT_SECONDS = 5.0
+"""How long a snapshot waits for the last frame to be drawn."""
+
+
+class Shown(enum.Enum):
+    """How `Field.show` showed an array."""
+
+    WITHOUT_COPY = "the renderer draws from the array's own memory"
+    COPIED = "the array was copied into the renderer's memory"
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the renderer says of itself."""
+
+    frames_drawn: int
+    frame_shown: int | None
+    """The client's frame that is in view; None before the first."""
+    ready: int
+    free: int
+    producer: str
+    """Who writes the vertices now."""
+    seconds: float
+    """Since this client connected."""
+    late_us: float
+    """By how many microseconds the longest time between two frames exceeded what it should be."""
+    gaps_us: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds between frames since this client connected: `frames`, `p50`, `p99`, `max`."""
+
+
+@dataclass
+class _Allocation:
+    """What is known of memory beside the ring that the renderer can draw, for as long as it is held."""
+
+    number: int
+    address: int
+    bytes: int
+    shown: int | None = None
+    """The last frame that was drawn from it."""
+
+
+class Field:
+    """A field of vertices that a renderer draws; made by `connect` or `launch`, and used with `with`.
+
+    Going through it gives frame after frame, each the renderer's own memory of shape (rows, cols, 4), float32. One
+    thread uses a field.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        memory: Memory,
+        ring: int | None,
+        stream: Any,
+        client: str,
+        timeout: float,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self._on_close = on_close
+        self._pending: Frame | None = None
+        self._next = 0
+        self._kernel: str | None = None
+        self._kernel_failure: str | None = None
+        self._closed = False
+        self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
+        self._allocations = weakref.WeakKeyDictionary()
+        # Whether the last frame lay in one of them.
+        self._shown_before = False
+        if memory == "cuda":
+            _cuda.driver()  # without it there is no need to disturb the renderer
+        elif memory != "host":
+            raise ValueError(f'memory is "cuda" or "host", not {memory!r}')
+        self._connection = Connection(path)
+        try:
+            message, files = self._connection.request(_protocol.hello(memory, ring, client), "welcome", timeout=timeout)
+            try:
+                self._welcome = _protocol.welcome(message, memory, len(files))
+                alignment = message.get("offset_alignment", 16)
+                self._alignment = _protocol.integer({"offset_alignment": alignment}, "offset_alignment", 1)
+                self._context = _cuda.Context.of(self._welcome.device_uuid) if memory == "cuda" else None
+            except BaseException:
+                close_all(files)
+                raise
+            self._ring: Ring
+            if self._context is not None:
+                self._ring = CudaRing(self._connection, self._welcome, files, self._context)
+            else:
+                self._ring = HostRing(self._connection, self._welcome, files)
+            if stream is not None:
+                self.stream = stream
+        except BaseException:
+            self._connection.close()
+            raise
+        self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
+        """What the user can change in the window: read it, or set it from here."""
+        self._clock = Clock(self._welcome.frame_seconds, self.parameters)
+        self._connection.unasked = self._unasked
+        _current.append(weakref.ref(self))
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else self._welcome.server
+        return f"<wavefield.Field {self.grid[0]}x{self.grid[1]} on {self.device_name}, {state}>"
+
+    # What it is.
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Return (cols, rows), as the renderer's `--grid`."""
+        return (self._welcome.layout.cols, self._welcome.layout.rows)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Return the shape of a frame: (rows, cols, 4)."""
+        return self._welcome.layout.shape
+
+    @property
+    def ring(self) -> int:
+        """Return the number of slots: how many frames can be under way at once."""
+        return self._welcome.ring
+
+    @property
+    def memory(self) -> str:
+        """Return "cuda" or "host"."""
+        return self._welcome.memory
+
+    @property
+    def device(self) -> int | None:
+        """Return the CUDA ordinal of the renderer's GPU in this process; None in host memory."""
+        return None if self._context is None else self._context.ordinal
+
+    @property
+    def device_name(self) -> str:
+        """Return the name of the renderer's device."""
+        return self._welcome.device_name
+
+    @property
+    def device_uuid(self) -> str:
+        """Return the UUID of the renderer's device, 32 hexadecimal digits."""
+        return self._welcome.device_uuid
+
+    @property
+    def server(self) -> str:
+        """Return the renderer's name and version."""
+        return self._welcome.server
+
+    @property
+    def frame_seconds(self) -> float:
+        """Return the seconds that one frame stands for, at speed 1."""
+        return self._welcome.frame_seconds
+
+    @property
+    def socket(self) -> Path:
+        """Return the socket's path."""
+        return self._connection.path
+
+    @property
+    def closed(self) -> bool:
+        """Return whether it was closed."""
+        return self._closed
+
+    @property
+    def stream(self) -> Stream:
+        """Return the CUDA stream that the next frame is written on; there is none in host memory.
+
+        The one that was set; else the stream that CuPy or PyTorch has as its current one, where one of them is
+        imported; else one of the field's own, which is ordered with the default stream (that of Numba's launches, too).
+        Set it to a handle or to a stream object of these libraries or of cuda.core, or to None for that rule.
+        """
+        stream = self._ring.stream()[0]
+        if stream is None:
+            raise ValueError('there are no streams in memory="host"')
+        return stream
+
+    @stream.setter
+    def stream(self, stream: Any) -> None:
+        if not isinstance(self._ring, CudaRing):
+            raise ValueError('there are no streams in memory="host"')
+        self._ring.chosen = None if stream is None else _streams.stream_of(stream)
+
+    # Frames.
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Go through frames without an end; see `frames`."""
+        return self.frames()
+
+    def frames(self, count: int | None = None) -> Iterator[Frame]:
+        """Go through `count` frames, or through frames without an end.
+
+        Each is handed over when the loop asks for the next one. After a `break` the frame is handed over by the next
+        loop, `show`, `snapshot`, `run` or `close`; an exception that leaves the field's `with` gives it up instead, so
+        that nobody sees a frame that is half written.
+        """
+        made = 0
+        while count is None or made < count:
+            frame = self._begin()
+            yield frame
+            if not frame.handed_over:
+                frame.hand_over()
+            made += 1
+
+    @contextmanager
+    def frame(self) -> Iterator[Frame]:
+        """Give one frame to a `with`, which hands it over at its end, or gives it up if there is an exception."""
+        frame = self._begin()
+        try:
+            yield frame
+        except BaseException:
+            self._give_up(frame)
+            raise
+        if not frame.handed_over:
+            frame.hand_over()
+
+    def _begin(self) -> Frame:
+        self._settle()
+        if self._kernel is not None:
+            raise WavefieldError(
+                f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
+                "connect anew to write frames"
+            )
+        stream, on_stream = self._ring.stream()
+        self._ring.begin(self._next, stream)
+        memory, offset = self._ring.memory(self._next)
+        self._pending = Frame(
+            self._next,
+            self._clock.at(self._next),
+            self._welcome.layout,
+            memory,
+            offset,
+            stream,
+            on_stream,
+            self._finish,
+        )
+        return self._pending
+
+    def _finish(self, frame: Frame, shown: bool = False) -> None:
+        if self._closed:
+            raise FieldClosed("the field is closed, and the frame is gone with it")
+        self._ring.finish(frame)
+        frame._end("handed over")
+        self._pending = None
+        self._next += 1
+        # The frame before this one may lie in an array of the user's. The renderer lets go of it when it draws this
+        # one; until then nothing that the user enqueues from now on may run, because it may write that array.
+        if self._shown_before:
+            self._ring.wait_until_free(frame.index - 1, frame._stream)
+        self._shown_before = shown
+
+    def _give_up(self, frame: Frame) -> None:
+        """Forget a frame that was not finished. The next one has its number and its slot."""
+        if not frame.handed_over:
+            frame._end("given up")
+        if self._pending is frame:
+            self._pending = None
+
+    # Arrays.
+
+    def empty(self) -> Vertices:
+        """Return vertices beside the ring that the renderer can draw, shape (rows, cols, 4), float32, not initialised.
+
+        `show` shows an array that was made of it without a copy. They are the renderer's memory: at most 64 at a time.
+        """
+        memory = self._allocate(self._welcome.layout.bytes)
+        stream, on_stream = self._ring.stream()
+        return Vertices(self._welcome.layout, memory, 0, stream, on_stream)
+
+    def show(self, array: Any, *, copy: bool | None = None) -> Shown:
+        """Show an array of shape (rows, cols, 4), float32, as the next frame, and say whether it was copied.
+
+        An array that lies in memory of `empty` or of `NumbaMemoryManager` is drawn from where it is, and must not be
+        written until something else is shown: use two of them in turn. All that is needed then is done here: what is
+        enqueued on `stream` after showing the second waits until the renderer has let go of the first. Showing the
+        same array twice running raises `StillShown`. Any other array, or with `copy=True` any at all, is copied once.
+        `copy=False` raises `ValueError` where a copy would be needed.
+        """
+        self._settle()
+        allocation, offset = (None, 0) if copy else self._find(array)
+        if allocation is None:
+            if copy is False:
+                raise ValueError(
+                    "the array is not in memory that the renderer can draw: take field.empty() or NumbaMemoryManager"
+                )
+            with self.frame() as frame:
+                frame.copy_from(array)
+            return Shown.COPIED
+        if allocation.shown is not None and allocation.shown == self._next - 1:
+            raise StillShown(
+                "the renderer still draws this array, so writing it since has torn the picture: show two arrays in "
+                "turn, or show(array, copy=True)"
+            )
+        frame = self._begin()
+        try:
+            frame._held.append(array)
+            if self._context is not None:
+                # Orders the stream after what writes the array.
+                _source.of(array, self._welcome.layout, self._context, frame._stream)
+            self._connection.send(
+                {"type": "show", "frame": frame.index, "allocation": allocation.number, "offset": offset}
+            )
+            self._finish(frame, shown=True)
+        except BaseException:
+            self._give_up(frame)
+            raise
+        allocation.shown = frame.index
+        return Shown.WITHOUT_COPY
+
+    def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
+        """Ask for memory that the renderer can draw; `Refused` if it cannot be had."""
+        self._check_open()
+        message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
+        try:
+            number = _protocol.integer(message, "id")
+            offset = _protocol.integer(message, "offset") if "offset" in message else 0
+            whole = _protocol.integer(message, "allocation_bytes", size)
+            if len(files) != 1 or offset + size > whole:
+                raise ProtocolError(f"the renderer's allocation is not one descriptor with {size} bytes at {offset}")
+        except BaseException:
+            close_all(files)
+            raise
+        memory: _cuda.DeviceMemory | HostMemory
+        if self._context is not None:
+            memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
+            address = memory.pointer
+        else:
+            memory = HostMemory(files[0], size, offset)
+            address = memory.address
+        # Held by whatever is made of it; the renderer is told when the last is gone.
+        weakref.finalize(memory, self._connection.send_later, {"type": "release", "id": number})
+        self._allocations[memory] = _Allocation(number, address, size)
+        return memory
+
+    def _find(self, array: Any) -> tuple[_Allocation | None, int]:
+        """Return the allocation that an array can be drawn from, and the offset in it."""
+        layout = self._welcome.layout
+        if self._context is None:
+            import numpy as np
+
+            host = np.asarray(array)
+            pointer, shape, strides = host.ctypes.data, host.shape, host.strides
+        else:
+            described = _source.describe(array)
+            if described is None:
+                return None, 0
+            pointer, shape, strides = described
+        if tuple(shape) != layout.shape or tuple(strides) != layout.strides:
+            return None, 0
+        for allocation in list(self._allocations.values()):
+            offset = pointer - allocation.address
+            if 0 <= offset <= allocation.bytes - layout.bytes and offset % self._alignment == 0:
+                return allocation, offset
+        return None, 0
+
+    # Kernels, pictures, parameters.
+
+    def run(self, kernel: Any, entry: str | None = None) -> str:
+        """Send a kernel, which the renderer runs in its own loop instead of taking frames; return its name for it.
+
+        `kernel` is a Numba function (`@cuda.jit`, a device function, or a plain Python function that Numba can
+        compile), or PTX text with the `entry` to run. Its signature, one thread a vertex in blocks of 256:
+
+            (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
+
+        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
+        frame of it was drawn; `KernelError` has the driver's words if it does not load or faults, and the renderer
+        goes on with the last one that ran. This connection writes no more frames after that; the kernel runs until the
+        field is closed.
+        """
+        self._settle()
+        capability = self._context.compute_capability() if self._context is not None else None
+        ptx, entry = _kernel.ptx_of(kernel, entry, capability)
+        data = ptx.encode()
+        descriptor = os.memfd_create("wavefield kernel")
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            message, files = self._connection.request(
+                {"type": "kernel", "entry": entry, "bytes": len(data)},
+                "running",
+                [descriptor],
+                KERNEL_SECONDS,
+                lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
+            )
+        finally:
+            os.close(descriptor)
+        close_all(files)
+        self._kernel = entry
+        return _protocol.text(message, "producer", entry)
+
+    def watch(self, seconds: float) -> None:
+        """Do nothing for a while, but raise `KernelError` if the kernel that was sent faults, and any error at once."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._check_open()
+            self._connection.pump(timeout=min(left, 1.0))
+        self._check_open()
+
+    def snapshot(self) -> NDArray[np.uint8]:
+        """Return the picture of the field, shape (height, width, 4), sRGB with alpha, the first row at the top.
+
+        Waits until the last frame that was handed over has been drawn.
+        """
+        import numpy as np
+
+        self._settle()
+        self._wait_until_drawn()
+        message, files = self._connection.request({"type": "snapshot"}, "picture")
+        try:
+            width = _protocol.integer(message, "width", 1, 2**16)
+            height = _protocol.integer(message, "height", 1, 2**16)
+            if message.get("format") != "rgba8-srgb" or len(files) != 1:
+                raise ProtocolError(f"a picture as {message.get('format')!r} in {len(files)} files")
+        except BaseException:
+            close_all(files)
+            raise
+        size = height * width * 4
+        mapped = HostMemory(files[0], size, writable=False)
+        picture: NDArray[np.uint8] = np.frombuffer(mapped, np.uint8).reshape(height, width, 4).copy()
+        return picture
+
+    def _wait_until_drawn(self) -> None:
+        if self._next == 0 or self._kernel is not None:
+            return
+        if isinstance(self._ring, CudaRing):
+            self._ring.synchronize()
+        end = time.monotonic() + SNAPSHOT_SECONDS
+        while (shown := self.status().frame_shown) is None or shown < self._next - 1:
+            if time.monotonic() >= end:
+                raise WavefieldError(
+                    f"frame {self._next - 1} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden, or the "
+                    f"field paused? The renderer says: {self.status()}"
+                )
+            time.sleep(0.002)
+
+    def status(self) -> Status:
+        """Return what the renderer says of itself now."""
+        self._check_open()
+        state, files = self._connection.request({"type": "status"}, "state")
+        close_all(files)
+        numbers = {
+            key: float(value)
+            for key, value in state.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        gaps = state.get("gaps_us")
+        return Status(
+            frames_drawn=int(numbers.get("frames_drawn", 0)),
+            frame_shown=int(numbers["frame_shown"]) if "frame_shown" in numbers else None,
+            ready=int(numbers.get("ready", 0)),
+            free=int(numbers.get("free", 0)),
+            producer=_protocol.text(state, "producer", ""),
+            seconds=numbers.get("seconds", 0.0),
+            late_us=numbers.get("late_us", 0.0),
+            gaps_us=gaps if isinstance(gaps, dict) else {},
+        )
+
+    def _set_parameters(self, values: dict[str, Any]) -> None:
+        self._check_open()
+        message, files = self._connection.request({"type": "set", "parameters": values}, "parameters")
+        close_all(files)
+        self.parameters._set(_protocol.mapping(message, "parameters"))
+
+    def _unasked(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "parameters":
+            self.parameters._set(_protocol.mapping(message, "parameters"))
+        elif kind == "free":
+            self._ring.freed(message)
+        elif kind == "failed" and message.get("request") == "kernel":
+            self._kernel_failure = _protocol.text(message, "reason", "the renderer gave no reason")
+        elif kind == "failed":
+            raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
+        elif kind != "running":
+            raise ProtocolError(f"the renderer sent {kind!r}, which is no answer to anything")
+
+    def _check_open(self) -> None:
+        """Check that the field is open, and raise what has gone wrong meanwhile."""
+        if self._closed:
+            raise FieldClosed("the field is closed: connect anew")
+        if self._kernel_failure is not None:
+            reason, self._kernel_failure = self._kernel_failure, None
+            raise KernelError(f"{self._kernel} has failed: {reason}")
+
+    def _settle(self) -> None:
+        """Check that the field is open, and hand over the frame that a `break` has left."""
+        self._check_open()
+        if self._pending is not None:
+            self._pending.hand_over()
+
+    # The end.
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self._pending is not None:
+            self._give_up(self._pending)
+        self.close()
+
+    def close(self) -> None:
+        """Hand over the last frame, wait until it is written, and leave; the renderer goes on with its own wave.
+
+        Arrays that were made of frames keep their memory mapped. Does nothing the second time.
+        """
+        if self._closed:
+            return
+        try:
+            if self._pending is not None and not self._connection.gone:
+                self._pending.hand_over()
+        finally:
+            self._closed = True
+            if self._pending is not None:
+                self._give_up(self._pending)
+            try:
+                self._ring.close()
+            finally:
+                self._connection.close()
+                # Both lead back here: without them the memory goes with the last reference, and not with the garbage.
+                self._connection.unasked = lambda _message: None
+                self.parameters._ask = _closed
+                if self._on_close is not None:
+                    self._on_close()
+
+    def __del__(self) -> None:
+        # A field whose making failed has no ring.
+        if not getattr(self, "_closed", True) and hasattr(self, "_ring"):
+            self.close()
+
+
+def _closed(_values: dict[str, Any]) -> None:
+    raise FieldClosed("the field is closed: connect anew")
+
+
+# The fields that were opened, the newest last: what NumbaMemoryManager allocates from.
+_current: list[weakref.ref[Field]] = []
+
+
+def current_cuda_field() -> Field | None:
+    """Return the newest open field in CUDA memory."""
+    _current[:] = [ref for ref in _current if (field := ref()) is not None and not field.closed]
+    for ref in reversed(_current):
+        field = ref()
+        if field is not None and field.memory == "cuda":
+            return field
+    return None
+
+
+def _newer(reason: str) -> str:
+    if "UNSUPPORTED_PTX_VERSION" not in reason:
+        return ""
+    return (
+        ". The compiler here is newer than the renderer's driver: install one of the driver's CUDA version "
+        "(`nvidia-smi` names it) or older, such as pip install 'nvidia-nvvm==13.0.*', or update the driver"
+    )
+
+
+def connect(
+    socket: str | os.PathLike[str] | None = None,
+    *,
+    memory: Memory = "cuda",
+    ring: int | None = None,
+    stream: Any = None,
+    client: str | None = None,
+    timeout: float = 30.0,
+) -> Field:
+    """Connect to a renderer that `wavefield serve` started, and return its field.
+
+    `socket`: its path; by default the one that `wavefield serve` has by default.
+    `memory`: "cuda", or "host" for NumPy and for machines without CUDA, where the renderer copies each frame.
+    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has.
+    `stream`: the CUDA stream to write frames on; see `Field.stream`.
+    `client`: a name for the renderer to show; by default the running program's.
+    `timeout`: how many seconds the renderer may take to answer.
+
+    Raises `NoRenderer`, `Busy`, `WrongUser`, `VersionMismatch`, `CudaMissing`, `DeviceMismatch`, or another `Refused`.
+    """
+    path = Path(socket) if socket is not None else default_socket()
+    return Field(path, memory, ring, stream, client or _program(), timeout)
+
+
+def _program() -> str:
+    import sys
+
+    return f"{Path(sys.argv[0]).name or 'python'} (Python, process {os.getpid()})"[:100]

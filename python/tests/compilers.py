@@ -1,0 +1,17 @@
+"""Numba's compiler, where it is: fetching it takes so long that nothing but its own tests may need it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import pytest
+
+
+def numba_cuda() -> Any:
+    """Return `numba.cuda`; without it the test is skipped, or fails where it was asked for."""
+    if os.environ.get("WAVEFIELD_PYTHON_NUMBA") == "1":
+        return importlib.import_module("numba.cuda")
+    why = "skipped: no Numba; WAVEFIELD_PYTHON_NUMBA=1 scripts/python.sh fetches it"
+    return pytest.importorskip("numba.cuda", reason=why)

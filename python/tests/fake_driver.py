@@ -1,0 +1,289 @@
+"""A stand-in for `cuda.bindings.driver`: its streams run when they can, and its memory is the fake renderer's files.
+
+Structures and enumerations are the real ones, so that a misspelled field is found. What is enqueued on a stream runs at
+once where nothing is waited for, else when the value comes: so an order that is wrong is seen as wrong bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from cuda.bindings import driver as real
+
+OK = real.CUresult.CUDA_SUCCESS
+NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
+
+
+class Timeline:
+    """What both sides' handles stand for."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.history: list[int] = []
+
+
+class Timelines:
+    """Semaphore files of the fake renderer, found again by the inode of whatever descriptor the client was given."""
+
+    _all: dict[int, Timeline] = {}  # noqa: RUF012
+
+    @classmethod
+    def new(cls) -> int:
+        descriptor = os.memfd_create("timeline")
+        cls._all[os.fstat(descriptor).st_ino] = Timeline()
+        return descriptor
+
+    @classmethod
+    def of(cls, descriptor: int) -> Timeline:
+        return cls._all[os.fstat(descriptor).st_ino]
+
+
+class FakeDriver(ModuleType):
+    """Answers like the module."""
+
+    def __init__(self, uuid: str) -> None:
+        super().__init__("cuda.bindings.driver")
+        self.uuid = bytes.fromhex(uuid)
+        self.init_result = OK
+        self.fail: dict[str, Any] = {}
+        """Answers instead of success, by the call's name."""
+        self.calls: list[str] = []
+        self.lock = threading.RLock()
+        self.streams: dict[int, list[Callable[[], bool]]] = {0: [], 1: [], 2: []}
+        self.blocking: set[int] = set()
+        self.handles = iter(range(1000, 10**9))
+        self.memories: dict[int, int] = {}
+        self.mapped: dict[int, mmap.mmap] = {}
+        self.semaphores: dict[int, Timeline] = {}
+        self.events: dict[int, tuple[int, int]] = {}
+        self.done: dict[int, int] = {}
+        self.enqueued: dict[int, int] = {}
+        self.contexts: list[int] = []
+        self.allocations: dict[int, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not name.startswith("cu") or name.startswith("cuda"):
+            return getattr(real, name)
+        if hasattr(real, name):
+            raise NotImplementedError(f"the fake driver has no {name}")
+        raise AttributeError(name)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith("cu") or name in ("cuGetErrorName", "cuGetErrorString"):
+            return found
+        fail = super().__getattribute__("fail")
+
+        def call(*arguments: Any) -> Any:
+            with self.lock:
+                self.calls.append(name)
+                if name in fail:
+                    return (fail[name], None)
+                return found(*arguments)
+
+        return call
+
+    # Streams: a list of steps each; a step that returns False blocks what comes after it.
+
+    def enqueue(self, stream: int, step: Callable[[], bool]) -> None:
+        stream = int(stream) or 1
+        if stream not in self.streams:
+            raise AssertionError(f"no stream {stream}")
+        self.enqueued[stream] = self.enqueued.get(stream, 0) + 1
+        self.streams[stream].append(step)
+        self.run()
+
+    def run(self) -> None:
+        """Let every stream go as far as it can."""
+        with self.lock:
+            moved = True
+            while moved:
+                moved = False
+                for stream, steps in self.streams.items():
+                    while steps and steps[0]():
+                        steps.pop(0)
+                        self.done[stream] = self.done.get(stream, 0) + 1
+                        moved = True
+
+    # The calls, by their C names.
+
+    def cuInit(self, flags: int) -> Any:
+        return (self.init_result,)
+
+    def cuGetErrorName(self, error: Any) -> Any:
+        return (OK, error.name.encode())
+
+    def cuGetErrorString(self, error: Any) -> Any:
+        return (OK, b"the driver's own words")
+
+    def cuDeviceGetCount(self) -> Any:
+        return (OK, 2)
+
+    def cuDeviceGet(self, ordinal: int) -> Any:
+        return (OK, real.CUdevice(ordinal))
+
+    def cuDeviceGetName(self, length: int, device: Any) -> Any:
+        return (OK, b"a fake\0\0")
+
+    def cuDeviceGetUuid(self, device: Any) -> Any:
+        class Uuid:
+            bytes = self.uuid if int(device) == 1 else b"\x11" * 16
+
+        return (OK, Uuid())
+
+    def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> Any:
+        return (OK, 9 if "MAJOR" in attribute.name else 0)
+
+    def cuDevicePrimaryCtxRetain(self, device: Any) -> Any:
+        return (OK, real.CUcontext(77))
+
+    def cuCtxPushCurrent(self, context: Any) -> Any:
+        self.contexts.append(int(context))
+        return (OK,)
+
+    def cuCtxPopCurrent(self) -> Any:
+        return (OK, self.contexts.pop())
+
+    def cuCtxGetCurrent(self) -> Any:
+        return (OK, real.CUcontext(self.contexts[-1] if self.contexts else 0))
+
+    def cuCtxSetCurrent(self, context: Any) -> Any:
+        return (OK,)
+
+    def need_context(self) -> None:
+        assert self.contexts, "no context is current"
+
+    def cuCtxSynchronize(self) -> Any:
+        self.need_context()
+        return (OK,)
+
+    def cuStreamCreate(self, flags: int) -> Any:
+        self.need_context()
+        handle = next(self.handles)
+        self.streams[handle] = []
+        if not int(flags):
+            self.blocking.add(handle)
+        return (OK, real.CUstream(handle))
+
+    def cuStreamDestroy(self, stream: Any) -> Any:
+        assert not self.streams.pop(int(stream))
+        return (OK,)
+
+    def cuEventCreate(self, flags: int) -> Any:
+        self.need_context()
+        handle = next(self.handles)
+        self.events[handle] = (1, 0)
+        return (OK, real.CUevent(handle))
+
+    def cuEventDestroy(self, event: Any) -> Any:
+        del self.events[int(event)]
+        return (OK,)
+
+    def cuEventRecord(self, event: Any, stream: int) -> Any:
+        stream = int(stream) or 1
+        self.events[int(event)] = (stream, self.enqueued.get(stream, 0))
+        return (OK,)
+
+    def passed(self, point: tuple[int, int]) -> bool:
+        return self.done.get(point[0], 0) >= point[1]
+
+    def cuEventQuery(self, event: Any) -> Any:
+        self.run()
+        return (OK if self.passed(self.events[int(event)]) else NOT_READY,)
+
+    def cuStreamWaitEvent(self, stream: int, event: Any, flags: int) -> Any:
+        point = self.events[int(event)]
+        self.enqueue(stream, lambda: self.passed(point))
+        return (OK,)
+
+    def cuImportExternalMemory(self, desc: Any) -> Any:
+        assert desc.type == real.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+        assert desc.flags == real.CUDA_EXTERNAL_MEMORY_DEDICATED
+        assert desc.size == os.fstat(desc.handle.fd).st_size, "the whole allocation is imported"
+        handle = next(self.handles)
+        self.memories[handle] = desc.handle.fd
+        return (OK, real.CUexternalMemory(handle))
+
+    def cuExternalMemoryGetMappedBuffer(self, memory: Any, desc: Any) -> Any:
+        mapped = mmap.mmap(self.memories[int(memory)], desc.offset + desc.size)
+        view = ctypes.c_char.from_buffer(mapped, desc.offset)
+        address = ctypes.addressof(view)
+        del view
+        self.mapped[address] = mapped
+        return (OK, real.CUdeviceptr(address))
+
+    def cuMemFree(self, pointer: Any) -> Any:
+        if int(pointer) in self.allocations:
+            del self.allocations[int(pointer)]
+        else:
+            self.mapped.pop(int(pointer))
+        return (OK,)
+
+    def cuMemAlloc(self, size: int) -> Any:
+        memory = ctypes.create_string_buffer(size)
+        self.allocations[ctypes.addressof(memory)] = memory
+        return (OK, real.CUdeviceptr(ctypes.addressof(memory)))
+
+    def cuMemGetInfo(self) -> Any:
+        return (OK, 1000, 2000)
+
+    def cuDestroyExternalMemory(self, memory: Any) -> Any:
+        os.close(self.memories.pop(int(memory)))
+        return (OK,)
+
+    def cuImportExternalSemaphore(self, desc: Any) -> Any:
+        kind = real.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+        assert desc.type == kind
+        handle = next(self.handles)
+        self.semaphores[handle] = Timelines.of(desc.handle.fd)
+        os.close(desc.handle.fd)
+        return (OK, real.CUexternalSemaphore(handle))
+
+    def cuDestroyExternalSemaphore(self, semaphore: Any) -> Any:
+        del self.semaphores[int(semaphore)]
+        return (OK,)
+
+    def cuWaitExternalSemaphoresAsync(self, semaphores: Any, params: Any, count: int, stream: int) -> Any:
+        self.need_context()
+        timeline, value = self.semaphores[int(semaphores[0])], params[0].params.fence.value
+        self.enqueue(stream, lambda: timeline.value >= value)
+        return (OK,)
+
+    def cuSignalExternalSemaphoresAsync(self, semaphores: Any, params: Any, count: int, stream: int) -> Any:
+        self.need_context()
+        timeline, value = self.semaphores[int(semaphores[0])], params[0].params.fence.value
+
+        def signal() -> bool:
+            assert value > timeline.value, "values strictly increase"
+            timeline.value = value
+            timeline.history.append(value)
+            return True
+
+        self.enqueue(stream, signal)
+        return (OK,)
+
+    def cuPointerGetAttribute(self, attribute: Any, pointer: int) -> Any:
+        return (OK, 1)
+
+    def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
+        self.need_context()
+        on_host = copy.srcMemoryType == real.CUmemorytype.CU_MEMORYTYPE_HOST
+        source = int(copy.srcHost if on_host else copy.srcDevice)
+        target, width = int(copy.dstDevice), copy.WidthInBytes
+        source_pitch, target_pitch, height = copy.srcPitch, copy.dstPitch, copy.Height
+
+        def step() -> bool:
+            for row in range(height):
+                ctypes.memmove(target + row * target_pitch, source + row * source_pitch, width)
+            return True
+
+        self.enqueue(stream, step)
+        return (OK,)

@@ -1,0 +1,263 @@
+"""A renderer for the tests: the protocol's other side, in a thread, without a GPU.
+
+It draws nothing; it keeps what it was shown. Each kind of rubbish that a client must survive is a line in a test, which
+replaces an answer by `answers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fake_driver import FakeDriver, Timelines
+
+Answer = Callable[["Session", dict[str, Any], list[int]], None]
+UUID = "00112233445566778899aabbccddeeff"
+
+
+def memfd(size: int, content: bytes = b"") -> int:
+    """Return a file of `size` bytes."""
+    descriptor = os.memfd_create("test")
+    os.ftruncate(descriptor, size)
+    if content:
+        os.pwrite(descriptor, content, 0)
+    return descriptor
+
+
+class Session:
+    """One connected client."""
+
+    def __init__(self, renderer: FakeRenderer, connection: socket.socket) -> None:
+        self.renderer = renderer
+        self.socket = connection
+        self.memory = ""
+        self.ring = 0
+        self.shows: dict[int, tuple[int, int]] = {}
+        self.allocations: dict[int, int] = {}
+        self.slot_files: list[int] = []
+        self.drawn = 0
+
+    def send(self, message: dict[str, Any], files: list[int] | None = None) -> None:
+        packet = json.dumps(message).encode()
+        if files:
+            socket.send_fds(self.socket, [packet], files)
+        else:
+            self.socket.send(packet)
+
+    def serve(self) -> None:
+        while True:
+            try:
+                packet, files, _, _ = socket.recv_fds(self.socket, 70000, 8)
+            except OSError:
+                return
+            if not packet:
+                return
+            message = json.loads(packet)
+            self.renderer.received.append(message)
+            kind = message["type"]
+            if kind == "bye":
+                return
+            answer: Answer = self.renderer.answers.get(kind) or getattr(Session, f"on_{kind}")
+            answer(self, message, files)
+
+    def welcome(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        """Return the answer to a hello, with the slots made."""
+        renderer = self.renderer
+        self.memory = message["memory"]
+        self.ring = message.get("ring", renderer.ring)
+        rows, cols, row_bytes = renderer.rows, renderer.cols, renderer.row_bytes
+        size = rows * row_bytes
+        text: dict[str, Any] = {
+            "type": "welcome",
+            "protocol": 1,
+            "server": "fake 1.0",
+            "device": {"name": "a fake", "uuid": UUID},
+            "memory": self.memory,
+            "grid": [cols, rows],
+            "components": 4,
+            "dtype": "<f4",
+            "vertex_bytes": 16,
+            "row_bytes": row_bytes,
+            "offset_alignment": 16,
+            "ring": self.ring,
+            "frame_seconds": 0.5,
+            "trust": False,
+            "parameters": dict(renderer.parameters),
+            "something new": [1, 2],
+        }
+        if self.memory == "host":
+            files = [memfd(self.ring * size)]
+            text["slots"] = [
+                {"fd": 0, "offset": n * size, "bytes": size, "allocation_bytes": self.ring * size}
+                for n in range(self.ring)
+            ]
+        else:
+            files = [memfd(size + 4096) for _ in range(self.ring)]
+            text["slots"] = [
+                {"fd": n, "offset": 0, "bytes": size, "allocation_bytes": size + 4096} for n in range(self.ring)
+            ]
+            files += [Timelines.new(), Timelines.new()]
+            text["ready"], text["free"] = self.ring, self.ring + 1
+            self.ready, self.free = Timelines.of(files[-2]), Timelines.of(files[-1])
+        self.slot_files = files
+        return text, files
+
+    def on_hello(self, message: dict[str, Any], _files: list[int]) -> None:
+        text, files = self.welcome(message)
+        self.send(text, files)
+
+    def on_ready(self, message: dict[str, Any], _files: list[int]) -> None:
+        frame = message["frame"]
+        assert frame == self.drawn
+        self.renderer.frames.append(self.vertices(frame))
+        self.drawn += 1
+        if self.renderer.frees:
+            self.send({"type": "free", "frame": frame})
+
+    def vertices(self, frame: int) -> np.ndarray[Any, Any]:
+        """Return a copy of what is shown as a frame."""
+        renderer = self.renderer
+        size = renderer.rows * renderer.row_bytes
+        if frame in self.shows:
+            allocation, offset = self.shows[frame]
+            raw = os.pread(self.allocations[allocation], size, offset)
+        elif self.memory == "host":
+            raw = os.pread(self.slot_files[0], size, frame % self.ring * size)
+        else:
+            raw = os.pread(self.slot_files[frame % self.ring], size, 0)
+        rows = np.frombuffer(raw, np.float32).reshape(renderer.rows, renderer.row_bytes // 4)
+        vertices: np.ndarray[Any, Any] = rows[:, : renderer.cols * 4].reshape(renderer.rows, renderer.cols, 4).copy()
+        return vertices
+
+    def on_allocate(self, message: dict[str, Any], _files: list[int]) -> None:
+        number = len(self.allocations) + 1
+        file = memfd(message["bytes"])
+        self.allocations[number] = file
+        size = message["bytes"]
+        self.send(
+            {"type": "allocated", "id": number, "fd": 0, "offset": 0, "bytes": size, "allocation_bytes": size}, [file]
+        )
+
+    def on_release(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.renderer.released.append(message["id"])
+
+    def on_show(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.shows[message["frame"]] = (message["allocation"], message["offset"])
+
+    def on_kernel(self, message: dict[str, Any], files: list[int]) -> None:
+        text = os.pread(files[0], message["bytes"], 0).decode()
+        self.renderer.kernels.append((message["entry"], text))
+        self.send({"type": "running", "producer": f"cuda, {message['entry']}"})
+
+    def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.renderer.parameters.update(message["parameters"])
+        self.send({"type": "parameters", "parameters": self.renderer.parameters})
+
+    def on_status(self, _message: dict[str, Any], _files: list[int]) -> None:
+        self.send(
+            {
+                "type": "state",
+                "frames_drawn": 10,
+                "frame_shown": self.drawn - 1 if self.drawn else None,
+                "ready": self.drawn,
+                "free": self.drawn,
+                "producer": "client, fake",
+                "seconds": 1.5,
+                "gaps_us": {"frames": 10, "p50": 1},
+                "late_us": 3,
+            }
+        )
+
+    def on_snapshot(self, _message: dict[str, Any], _files: list[int]) -> None:
+        content = bytes(range(2 * 3 * 4))
+        file = memfd(len(content), content)
+        size = {"width": 3, "height": 2, "format": "rgba8-srgb", "bytes": len(content)}
+        self.send({"type": "picture", **size}, [file])
+        os.close(file)
+
+
+class FakeRenderer:
+    """Listens; takes one client after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "wavefield.sock"
+        self.rows, self.cols, self.row_bytes = 3, 5, 5 * 16
+        self.ring = 3
+        self.frees = True
+        self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
+        self.answers: dict[str, Answer] = {}
+        self.received: list[dict[str, Any]] = []
+        self.frames: list[np.ndarray[Any, Any]] = []
+        self.released: list[int] = []
+        self.kernels: list[tuple[str, str]] = []
+        self.farewell = threading.Event()
+        """Set when a client has gone."""
+        self.session: Session | None = None
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(self.path))
+        self._listener.listen()
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.session = Session(self, connection)
+            try:
+                with connection, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self.session.serve()
+            except BaseException as error:
+                self.failure = error
+                return
+            finally:
+                for file in {*self.session.slot_files, *self.session.allocations.values()}:
+                    os.close(file)
+                self.session.slot_files, self.session.allocations = [], {}
+                self.farewell.set()
+
+    def draw(self, driver: FakeDriver) -> int:
+        """Draw what is ready, as the renderer does: each frame lets go of the one before. Return how many."""
+        session = self.session
+        assert session is not None
+        drawn = 0
+        with driver.lock:
+            driver.run()
+            while session.ready.value > session.drawn:
+                if session.drawn > 0:
+                    session.free.value = session.drawn
+                    driver.run()
+                self.frames.append(session.vertices(session.drawn))
+                session.drawn += 1
+                drawn += 1
+        return drawn
+
+    def hang_up(self) -> None:
+        """End the connection without a word."""
+        assert self.session is not None
+        self.session.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End, and fail if the session failed. Does nothing the second time."""
+        if not self._thread.is_alive():
+            return
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if self.session is not None:
+            with contextlib.suppress(OSError):
+                self.session.socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+        if self.failure is not None:
+            raise self.failure

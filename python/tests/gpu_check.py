@@ -1,0 +1,591 @@
+"""What only a machine with an NVIDIA GPU can show, with a table at the end. Run by hand:
+
+    WAVEFIELD_BIN=target/release/wavefield python3 python/tests/gpu_check.py --out target/python-check [CHECK…]
+
+Each check is a process of its own with a time limit, so that one that fails, hangs or ruins its CUDA context leaves the
+others alone. Logs, pictures and figures are left in --out. `--list` names the checks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent / "examples"
+REPOSITORY = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent / "src"))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+import wavefield  # noqa: E402
+
+MEMORY: Any = os.environ.get("CHECK_MEMORY", "cuda")
+"""With "host" the checks of kill, stop, verify and cost can be tried where there is no CUDA."""
+
+checks: dict[str, tuple[Callable[[Path], str], int]] = {}
+
+
+class Skipped(Exception):
+    """The check cannot be made here."""
+
+
+def check(name: str, seconds: int) -> Callable[[Callable[[Path], str]], Callable[[Path], str]]:
+    """Register a check, which returns a line for the table; `seconds` is its limit."""
+
+    def register(function: Callable[[Path], str]) -> Callable[[Path], str]:
+        checks[name] = (function, seconds)
+        return function
+
+    return register
+
+
+def there_is(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False
+
+
+def need(*modules: str) -> None:
+    for module in modules:
+        if not there_is(module):
+            raise Skipped(f"there is no {module}")
+
+
+@contextmanager
+def serve(out: Path, name: str, *arguments: str) -> Iterator[tuple[str, Path, subprocess.Popen[bytes]]]:
+    """Run a renderer; yields its socket, the file that its figures will be in after it ends, and the process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, figures = f"{folder}/socket", out / f"{name}.json"
+        command = [os.environ.get("WAVEFIELD_BIN", "wavefield"), "serve", "--headless", "--socket", path]
+        command += ["--json", str(figures), *([] if MEMORY == "cuda" else ["--size", "160x90"]), *arguments]
+        if "--grid" not in command and MEMORY == "host":
+            command += ["--grid", "64x64"]  # a software device draws these in time
+        with open(out / f"{name}.renderer.log", "wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + 60
+            while not os.path.exists(path):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"no renderer: {(out / f'{name}.renderer.log').read_text()[-2000:]}")
+                time.sleep(0.01)
+            yield path, figures, process
+            if process.poll() is not None:
+                raise RuntimeError(f"the renderer has ended: {(out / f'{name}.renderer.log').read_text()[-2000:]}")
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise RuntimeError("the renderer did not end within 20 s of SIGTERM") from None
+
+
+def patiently(path: str, **options: Any) -> wavefield.Field:
+    """Connect, as soon as the client before has gone."""
+    end = time.monotonic() + 10
+    while True:
+        try:
+            return wavefield.connect(path, memory=MEMORY, **options)
+        except (wavefield.Busy, wavefield.NoRenderer):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.001)
+
+
+def stamp(frame: wavefield.Frame) -> None:
+    """Fill a frame with one value near 0.5, whose low 12 bits are the frame's number and one, as `verify` wants it."""
+    bits = 0x3F000000 | ((frame.index + 1) % 4096)
+    if MEMORY == "host":
+        import numpy as np
+
+        np.asarray(frame).view(np.uint32)[...] = bits
+        return
+    from cuda.bindings import driver
+
+    (result,) = driver.cuMemsetD32Async(frame.pointer, bits, frame.nbytes // 4, int(frame.stream))
+    assert int(result) == 0, result
+
+
+def client_stretches(figures: Path) -> list[dict[str, Any]]:
+    stretches: list[dict[str, Any]] = json.loads(figures.read_text())["stretches"]
+    return [stretch for stretch in stretches if stretch["client"] is not None]
+
+
+# The examples.
+
+
+def example(out: Path, name: str, *arguments: str) -> str:
+    picture = out / f"{name}{''.join(arguments)}.png"
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), "--headless", "--frames", "400", "--output", str(picture)]
+    start = time.monotonic()
+    subprocess.run([*command, *arguments], check=True)
+    return f"{picture} after {time.monotonic() - start:.1f} s"
+
+
+@check("numba", 180)
+def numba(out: Path) -> str:
+    need("numba.cuda", "PIL")
+    return example(out, "numba_wave")
+
+
+@check("numba-send", 180)
+def numba_send(out: Path) -> str:
+    need("numba.cuda", "PIL")
+    return example(out, "numba_wave", "--send")
+
+
+@check("cupy", 180)
+def cupy(out: Path) -> str:
+    need("cupy", "PIL")
+    return example(out, "cupy_ocean")
+
+
+@check("torch", 240)
+def torch(out: Path) -> str:
+    need("torch", "PIL")
+    return example(out, "torch_network")
+
+
+@check("jax", 240)
+def jax(out: Path) -> str:
+    need("jax", "PIL")
+    return example(out, "jax_reaction")
+
+
+@check("notebook", 300)
+def notebook(out: Path) -> str:
+    need("nbconvert", "ipykernel", "PIL")
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", "--output-dir", str(out)]
+    subprocess.run([*command, str(EXAMPLES / "notebook.ipynb")], check=True)
+    return str(out / "notebook.html")
+
+
+# No copies, and the right bytes.
+
+
+@check("no-copy", 180)
+def no_copy(out: Path) -> str:
+    """Every library that is here has the frame's own address, and what it writes is what is drawn."""
+    taken = []
+    with serve(out, "no-copy", "--grid", "64x64") as (path, _, _), patiently(path) as field:
+        import numpy as np
+        from cuda.bindings import driver
+
+        def through(name: str, write: Callable[[wavefield.Frame], int]) -> None:
+            if not there_is(name):
+                return
+            for value in range(8):
+                with field.frame() as frame:
+                    assert write(frame) == frame.pointer, f"{name} made a copy"
+                    seen = np.empty(field.shape, np.float32)
+                    stream = int(frame.stream)
+                    (result,) = driver.cuMemcpyDtoHAsync(seen.ctypes.data, frame.pointer, seen.nbytes, stream)
+                    assert int(result) == 0, result
+                    (result,) = driver.cuStreamSynchronize(stream)
+                    assert int(result) == 0, result
+                    assert (seen == 7).all(), f"{name}, frame {value}: {seen}"
+            taken.append(name)
+
+        def by_numba(frame: wavefield.Frame) -> int:
+            from numba import cuda
+
+            cuda.select_device(field.device)
+            array = cuda.as_cuda_array(frame, sync=False)
+            array.copy_to_device(np.full(field.shape, 7, np.float32), stream=cuda.external_stream(int(frame.stream)))
+            return int(array.__cuda_array_interface__["data"][0])
+
+        def by_core(frame: wavefield.Frame) -> int:
+            from cuda.core.utils import StridedMemoryView
+
+            view = StridedMemoryView.from_any_interface(frame, stream_ptr=int(frame.stream))
+            assert tuple(view.shape) == field.shape
+            (result,) = driver.cuMemsetD32Async(view.ptr, 0x40E00000, frame.nbytes // 4, int(frame.stream))
+            assert int(result) == 0, result
+            return int(view.ptr)
+
+        def by_cupy(frame: wavefield.Frame) -> int:
+            import cupy as cp
+
+            first, second = cp.asarray(frame), cp.from_dlpack(frame)
+            first[...] = 3
+            second[...] = 7
+            assert first.data.ptr == second.data.ptr
+            return int(first.data.ptr)
+
+        def by_torch(frame: wavefield.Frame) -> int:
+            import torch
+
+            tensor = torch.from_dlpack(frame)
+            tensor.fill_(7)
+            assert torch.as_tensor(frame, device=f"cuda:{field.device}").data_ptr() == tensor.data_ptr()
+            return int(tensor.data_ptr())
+
+        def by_jax(frame: wavefield.Frame) -> int:
+            import jax.numpy as jnp
+
+            frame.copy_from(jnp.full(field.shape, 7, jnp.float32))
+            return frame.pointer
+
+        # In this order: the field's own stream first, which a library that is imported takes the place of.
+        through("cuda.core", by_core)
+        through("numba.cuda", by_numba)
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        through("jax", by_jax)
+        through("cupy", by_cupy)
+        through("torch", by_torch)
+    return f"taken by {', '.join(taken)}"
+
+
+@check("memory-manager", 120)
+def memory_manager(out: Path) -> str:
+    need("numba.cuda")
+    from numba import cuda
+
+    cuda.set_memory_manager(wavefield.NumbaMemoryManager)
+    said = []
+    with serve(out, "memory-manager", "--grid", "256x256") as (path, _, _), patiently(path) as field:
+        import numpy as np
+
+        cuda.select_device(field.device)
+        vertices = np.zeros(field.shape, np.float32)
+        vertices[..., 0] = np.linspace(-1, 1, 256)[None, :]
+        vertices[..., 2] = np.linspace(-1, 1, 256)[:, None]
+        arrays = [cuda.device_array(field.shape, np.float32) for _ in range(2)]
+        for index in range(60):
+            vertices[..., 1] = 0.2 * np.sin(vertices[..., 0] * 6 + index / 10)
+            vertices[..., 3] = 0.5 + 2 * vertices[..., 1]
+            arrays[index % 2].copy_to_device(vertices)
+            said.append(field.show(arrays[index % 2]))
+        from PIL import Image
+
+        Image.fromarray(field.snapshot()).save(out / "memory-manager.png")
+        said.append(field.show(arrays[0][::1].copy_to_host()))
+        small = cuda.device_array(4)
+        small.copy_to_host()
+        del arrays, small
+    assert said == [wavefield.Shown.WITHOUT_COPY] * 60 + [wavefield.Shown.COPIED], said
+    return f"60 arrays shown without a copy, {out / 'memory-manager.png'}"
+
+
+@check("kernel-fault", 120)
+def kernel_fault(out: Path) -> str:
+    """The driver's words for a kernel that does not load and for one that faults; then the next one runs."""
+    words = []
+    with serve(out, "kernel-fault", "--grid", "256x256", "--timeout", "5") as (path, _, _), patiently(path) as field:
+        for name in ("broken", "trap"):
+            text = (REPOSITORY / "kernels" / "test" / f"{name}.ptx").read_text()
+            try:
+                field.run(text)
+                field.watch(3)
+                raise AssertionError(f"{name}.ptx ran")
+            except wavefield.KernelError as error:
+                words.append(f"{name}: {str(error).splitlines()[0][:110]}")
+        running = field.run((REPOSITORY / "kernels" / "wave.ptx").read_text())
+        field.watch(1)
+    return "; ".join([*words, f"then {running}"])
+
+
+# What clients can do to a renderer.
+
+
+def client(path: str, wait: bool) -> None:
+    """A client for the checks below: writes frames until it is ended."""
+    if MEMORY == "cuda":
+        from cuda.bindings import driver
+
+        driver.cuInit(0)  # takes a while, and is no part of what is looked at
+    if wait:
+        sys.stdin.readline()
+    with patiently(path) as field:
+        print("connected", flush=True)
+        for frame in field:
+            stamp(frame)
+            if frame.index == 0:
+                print("drawing", flush=True)
+
+
+def start_client(path: str) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--client", path]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def resources(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """Return open descriptors, and resident KiB."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return len(os.listdir(f"/proc/{process.pid}/fd")), int(resident.split()[1])
+
+
+@check("kill", 500)
+def kill(out: Path) -> str:
+    """SIGKILL at 200 random moments, from the connection on; the next client draws each time."""
+    moments = random.Random(6)
+    rounds = int(os.environ.get("KILL_ROUNDS", "200"))
+    with serve(out, "kill") as (path, figures, renderer):
+        # Python and CUDA take a while to start: some are under way before their turn.
+        waiting = [start_client(path) for _ in range(8)]
+        before = None
+        for index in range(rounds):
+            victim = waiting.pop(0)
+            if index + 8 < rounds:
+                waiting.append(start_client(path))
+            assert victim.stdin is not None
+            assert victim.stdout is not None
+            victim.stdin.write("go\n")
+            victim.stdin.flush()
+            assert victim.stdout.readline() == "connected\n", f"round {index}: the client did not connect"
+            # One in four is killed before its first frame; the others within a quarter of a second after.
+            if index % 4:
+                assert victim.stdout.readline() == "drawing\n"
+            time.sleep(moments.random() * (0.25 if index % 4 else 0.02))
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+            victim.stdin.close()
+            victim.stdout.close()
+            if index == rounds // 10:
+                before = resources(renderer)
+        with patiently(path) as field:
+            for _ in field.frames(10):
+                pass
+            assert field.snapshot().any()
+        time.sleep(0.5)
+        after = resources(renderer)
+    assert before is not None
+    late = max(stretch["late_us"] for stretch in json.loads(figures.read_text())["stretches"])
+    assert late < 100_000, f"a frame was {late} us late"
+    assert after[0] <= before[0], f"descriptors: {before[0]} after 20 clients, {after[0]} after {rounds}"
+    return (
+        f"{rounds} clients killed; worst frame {late / 1000:.1f} ms late; descriptors {before[0]} -> {after[0]}, "
+        f"resident {before[1] // 1024} -> {after[1] // 1024} MiB (after 20 and after all)"
+    )
+
+
+@check("stop", 120)
+def stop(out: Path) -> str:
+    """A client that stops for 10 s mid-frame: the renderer goes on drawing, and so does the client after."""
+    with serve(out, "stop") as (path, figures, _):
+        victim = start_client(path)
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        victim.stdin.write("go\n")
+        victim.stdin.flush()
+        assert victim.stdout.readline() == "connected\n"
+        assert victim.stdout.readline() == "drawing\n"
+        time.sleep(1)
+        victim.send_signal(signal.SIGSTOP)
+        time.sleep(10)
+        victim.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        assert victim.poll() is None, "the client was dropped"
+        victim.kill()
+        victim.communicate()
+        with patiently(path) as field:
+            for _ in field.frames(10):
+                pass
+    first = client_stretches(figures)[0]
+    late = max(stretch["late_us"] for stretch in client_stretches(figures))
+    assert late < 100_000, f"a frame was {late} us late"
+    assert first["draws"] > 60 * 10, first
+    return (
+        f"{first['draws']} draws in {first['seconds']:.1f} s, {first['frames']} frames; worst {late / 1000:.1f} ms late"
+    )
+
+
+@check("verify", 240)
+def verify(out: Path) -> str:
+    """10,000 frames, each vertex of which the renderer checks for the frame's number."""
+    binary = os.environ.get("WAVEFIELD_BIN", "wavefield")
+    if "--verify" not in subprocess.run([binary, "serve", "--help"], capture_output=True, text=True).stdout:
+        raise Skipped("this renderer has no serve --verify")
+    with serve(out, "verify", "--verify", "--pace", "0") as (path, _, _), patiently(path) as field:
+        start = time.monotonic()
+        for frame in field.frames(10_000):
+            stamp(frame)
+        field.snapshot()
+        status = field.status()
+        assert status.frame_shown == 9_999, status
+        seconds = time.monotonic() - start
+    log = (out / "verify.renderer.log").read_text()
+    return f"10000 frames in {seconds:.1f} s; the renderer says: {' | '.join(log.strip().splitlines()[-3:])}"
+
+
+# What it costs.
+
+
+def cost_of(out: Path, name: str, grid: str, arguments: list[str], draw: Callable[[wavefield.Field], float]) -> str:
+    """Run a renderer, and a client by `draw`, which returns its CPU seconds a frame; return a line of figures."""
+    with (
+        serve(out, name, "--grid", grid, "--pace", "0", *arguments) as (path, figures, _),
+        patiently(path, ring=None) as field,
+    ):
+        cpu = draw(field)
+    stretch = client_stretches(figures)[-1]
+    frame = stretch["frame_us"]
+    return (
+        f"{name:34} {frame['frames']:7d} {frame['p50']:8d} {frame['p99']:8d} {cpu * 1e6:10.0f} "
+        f"{stretch['cpu_us_per_frame']:12.0f}"
+    )
+
+
+def measured(field: wavefield.Field, seconds: float, write: Callable[[wavefield.Frame], Any]) -> float:
+    """Write frames for a while; return the CPU seconds of each."""
+    for frame in field.frames(30):  # whatever is compiled or allocated at first
+        write(frame)
+    start, cpu, count = time.monotonic(), time.process_time(), 0
+    while time.monotonic() - start < seconds:
+        for frame in field.frames(50):
+            write(frame)
+        count += 50
+    return (time.process_time() - cpu) / count
+
+
+@check("cost", 500)
+def cost(out: Path) -> str:
+    """What a frame costs that comes from another process, against the renderer's own loop."""
+    seconds = float(os.environ.get("COST_SECONDS", "5"))
+    lines = [
+        f"{'microseconds':34} {'frames':>7} {'p50':>8} {'p99':>8} {'client CPU':>10} {'renderer CPU':>12}",
+    ]
+
+    def memset(field: wavefield.Field) -> float:
+        return measured(field, seconds, stamp)
+
+    def sent(kernel: Any) -> Callable[[wavefield.Field], float]:
+        def draw(field: wavefield.Field) -> float:
+            field.run(kernel)
+            field.watch(seconds)
+            return 0.0
+
+        return draw
+
+    wave_ptx = (REPOSITORY / "kernels" / "wave.ptx").read_text()
+    runs: list[tuple[str, str, list[str], Callable[[wavefield.Field], float]]] = []
+    for grid in ("256x256", "1024x1024"):
+        for ring in ("3", "8"):
+            base = f"{grid} ring {ring}"
+            runs.append((f"{base} client, cautious", grid, ["--ring", ring], memset))
+            runs.append((f"{base} client, trusted", grid, ["--ring", ring, "--trust"], memset))
+            runs.append((f"{base} wave sent", grid, ["--ring", ring], sent(wave_ptx)))
+        runs.append((f"{grid} wave sent, inline", grid, ["--handoff", "inline"], sent(wave_ptx)))
+    if there_is("numba.cuda"):
+        sys.path.insert(0, str(EXAMPLES))
+        try:
+            import numpy as np
+            from numba import cuda
+
+            from numba_wave import wave
+
+            def numba_client(field: wavefield.Field) -> float:
+                cuda.select_device(field.device)
+                stream = cuda.external_stream(int(field.stream))
+                cols, rows = map(np.uint32, field.grid)
+                blocks = -(-int(cols) * int(rows) // 256)
+
+                def write(frame: wavefield.Frame) -> None:
+                    flat = cuda.as_cuda_array(frame, sync=False).reshape(-1)
+                    wave[blocks, 256, stream](flat, cols, rows, np.uint64(frame.index), frame.time)
+
+                return measured(field, seconds, write)
+
+            grid = "1024x1024"
+            runs.append((f"{grid} Numba's wave, client", grid, [], numba_client))
+            runs.append((f"{grid} Numba's wave, sent", grid, [], sent(wave)))
+            runs.append((f"{grid} Numba's wave, sent, inline", grid, ["--handoff", "inline"], sent(wave)))
+        except ImportError as error:
+            lines.append(f"without Numba: {error}")
+    for name, grid, arguments, draw in runs:
+        try:
+            lines.append(cost_of(out, name, grid, arguments, draw))
+        except Exception as error:
+            lines.append(f"{name:34} FAILED: {str(error).splitlines()[0][:110]}")
+        print(lines[-1], flush=True)
+    table = "\n".join(lines)
+    (out / "cost.txt").write_text(table + "\n")
+    if "FAILED" in table:
+        raise AssertionError(f"see {out / 'cost.txt'}")
+    return f"{out / 'cost.txt'}\n{table}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("target/python-check"))
+    parser.add_argument("--list", action="store_true", help="name the checks")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help="these only")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(checks))
+    elif options.client:
+        client(options.client, wait=True)
+    elif options.one:
+        try:
+            print("verdict:", checks[options.one][0](options.out), flush=True)
+        except Skipped as why:
+            print("skipped:", why, flush=True)
+    else:
+        unknown = set(options.checks) - set(checks)
+        if unknown:
+            parser.error(f"no check {', '.join(unknown)}; there are {', '.join(checks)}")
+        options.out.mkdir(parents=True, exist_ok=True)
+        sys.exit(run_all(options.out.resolve(), options.checks or list(checks)))
+
+
+def run_all(out: Path, names: list[str]) -> int:
+    table, failed = [], 0
+    for name in names:
+        start = time.monotonic()
+        log = out / f"{name}.log"
+        with open(log, "wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, __file__, "--out", str(out), "--one", name],
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+            try:
+                process.wait(checks[name][1])
+                why = ""
+            except subprocess.TimeoutExpired:
+                why = f"not done within {checks[name][1]} s"
+            # Whatever it started and left ends with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        text = log.read_text(errors="replace")
+        _, found, verdict = text.rpartition("verdict: ")
+        if process.returncode == 0 and found:
+            result = "ok"
+        elif process.returncode == 0 and "skipped: " in text:
+            result, verdict = "skipped", text.rpartition("skipped: ")[2]
+        else:
+            failed += 1
+            said = text.strip().splitlines() or ["nothing said"]
+            words = [line for line in said if line.startswith("error: ")] or said
+            result, verdict = "FAILED", why or words[-1]
+            print(text[-3000:])
+        table.append(f"{name:16} {result:8} {time.monotonic() - start:5.0f} s  {verdict.strip()}")
+        print(table[-1], flush=True)
+    print("", *table, sep="\n")
+    (out / "table.txt").write_text("\n".join(table) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,559 @@
+"""Frames in CUDA memory, with a stand-in for the driver: layout, order on the streams, lifetime."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wavefield
+from fake_driver import FakeDriver
+from fake_renderer import FakeRenderer, Session
+from wavefield import _dlpack
+
+
+class DeviceArray:
+    """What CuPy's array is to us: memory with `__cuda_array_interface__`."""
+
+    def __init__(self, array: np.ndarray, stream: int | None = None) -> None:
+        self.array = array
+        self.stream = stream
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        array = self.array
+        return {
+            "version": 3,
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, False),
+            "strides": None if array.flags.c_contiguous else array.strides,
+            "stream": self.stream,
+        }
+
+
+class DlpackArray:
+    """What JAX's array is to us: memory with DLPack, on a CUDA device."""
+
+    def __init__(self, array: np.ndarray, device: tuple[int, int] = (2, 1)) -> None:
+        self.array = array
+        self.device = device
+        self.streams: list[Any] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+        self.streams.append(stream)
+        strides = tuple(step // 4 for step in self.array.strides)
+        return _dlpack.make(self.array.ctypes.data, self.device, self.array.shape, strides, self, bool(max_version))
+
+
+def write(frame: wavefield.Vertices, driver: FakeDriver, value: float) -> None:
+    """Enqueue what a kernel would do."""
+    address, size, stream = frame.pointer, frame.nbytes, frame.stream
+
+    def step() -> bool:
+        memory = np.ctypeslib.as_array((ctypes.c_float * (size // 4)).from_address(address))
+        memory[...] = value
+        return True
+
+    driver.enqueue(int(stream), step)
+
+
+def test_the_device_is_the_renderers(field: wavefield.Field) -> None:
+    assert field.device == 1, "by the UUID, and not the first one"
+    assert field.memory == "cuda"
+
+
+def test_the_interface_of_a_frame(field: wavefield.Field) -> None:
+    with field.frame() as frame:
+        interface = frame.__cuda_array_interface__
+        assert interface["version"] == 3
+        assert interface["shape"] == (3, 5, 4)
+        assert interface["typestr"] == "<f4"
+        assert interface["data"] == (frame.pointer, False)
+        assert interface["strides"] is None
+        assert interface["stream"] == int(frame.stream) > 2
+        with pytest.raises(TypeError, match=r"cupy\.asarray"):
+            np.asarray(frame)
+
+
+def test_gaps_between_the_rows_are_in_the_interface(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    renderer.row_bytes = 128
+    with wavefield.connect(renderer.path) as field, field.frame() as frame:
+        assert frame.__cuda_array_interface__["strides"] == (128, 16, 4)
+        taken = _dlpack.take(frame.__dlpack__(stream=-1))
+        assert taken.strides == (32, 4, 1)
+        taken.release()
+
+
+def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
+    with field.frame() as frame:
+        assert frame.__dlpack_device__() == (2, 1)
+        for version in (None, (0, 8), (1, 0), (1, 2), (2, 0)):
+            capsule = frame.__dlpack__(stream=-1, max_version=version)
+            expected = "dltensor_versioned" if version and version[0] >= 1 else "dltensor"
+            assert f'"{expected}"' in repr(capsule)
+            taken = _dlpack.take(capsule)
+            assert (taken.pointer, taken.device) == (frame.pointer, (2, 1))
+            assert (taken.shape, taken.strides, taken.is_float32) == ((3, 5, 4), (20, 4, 1), True)
+            taken.release()
+        with pytest.raises(BufferError, match="ambiguous"):
+            frame.__dlpack__(stream=0)
+        with pytest.raises(BufferError):
+            frame.__dlpack__(dl_device=(1, 0))
+        with pytest.raises(BufferError):
+            frame.__dlpack__(copy=True)
+
+
+def test_frames_arrive_in_order_and_no_slot_is_written_early(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """Three frames can be enqueued. The fourth waits, on the stream, for the renderer to let go of the first."""
+    frames = field.frames()
+    for _ in range(3):
+        write(next(frames), driver, 1)
+    fourth = next(frames)
+    write(fourth, driver, 4)
+    assert renderer.session is not None
+    assert renderer.session.ready.value == 3
+    first_slot = renderer.session.vertices(0)
+    assert first_slot[0, 0, 0] == 1, "frame 3 uses its slot, and must not be in it yet"
+    assert renderer.draw(driver) == 3
+    assert renderer.session.vertices(3)[0, 0, 0] == 4
+    for index in range(4, 20):
+        frame = next(frames)
+        assert frame.index == index
+        write(frame, driver, index)
+        renderer.draw(driver)
+    renderer.frames.clear()
+    frame.hand_over()
+    renderer.draw(driver)
+    assert [shown[2, 4, 3] for shown in renderer.frames] == [19]
+    assert renderer.session.ready.history == list(range(1, 21))
+
+
+def test_the_cpu_is_not_more_than_a_ring_ahead(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """Without this a stream that waits would be filled without an end."""
+    frames = field.frames()
+    for _ in range(3):
+        write(next(frames), driver, 1)
+    driver.streams[int(field.stream)].insert(0, lambda: renderer_goes_on.is_set())
+    renderer_goes_on = threading.Event()
+    write(next(frames), driver, 1)  # hands the third over, whose end the stream has not reached
+    write(next(frames), driver, 1)
+    took = threading.Event()
+
+    def one_more() -> None:
+        write(next(frames), driver, 1)
+        took.set()
+
+    thread = threading.Thread(target=one_more)
+    thread.start()
+    assert not took.wait(0.2), "frame 5 has to wait until frame 2 is finished"
+    renderer_goes_on.set()
+    assert took.wait(5)
+    thread.join()
+    renderer.draw(driver)
+
+
+def test_using_a_frame_after_it_was_handed_over(field: wavefield.Field) -> None:
+    frames = field.frames()
+    first = next(frames)
+    next(frames)
+    for use in (
+        lambda: first.__cuda_array_interface__,
+        lambda: first.pointer,
+        lambda: first.__dlpack__(stream=-1),
+        lambda: first.copy_from(np.zeros((3, 5, 4), np.float32)),
+        lambda: hasattr(first, "__cuda_array_interface__"),
+        first.hand_over,
+    ):
+        with pytest.raises(wavefield.FrameHandedOver, match="frame 0 was handed over"):
+            use()
+    assert (first.index, first.time, first.shape) == (0, 0.0, (3, 5, 4))
+
+
+def test_an_array_that_outlives_its_frame_keeps_the_memory(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path) as field:
+        for frame in field.frames(1):
+            owner = DeviceArray.__new__(DeviceArray)
+            owner.frame = frame  # type: ignore[attr-defined]  # as CuPy's and Numba's arrays hold the object
+            by_dlpack = _dlpack.take(frame.__dlpack__(stream=-1))
+        assert len(driver.mapped) == 3
+    del field, frame
+    gc.collect()
+    assert len(driver.mapped) == 1, "only the slot that is still held"
+    del owner
+    gc.collect()
+    assert len(driver.mapped) == 1
+    by_dlpack.release()
+    gc.collect()
+    assert not driver.mapped
+    assert not driver.memories
+
+
+def test_everything_is_given_back(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    before = None
+    for _ in range(5):
+        with wavefield.connect(renderer.path, ring=4) as field:
+            frames = iter(field)
+            for _ in range(4):
+                write(next(frames), driver, 1)
+            del frames
+        alive = weakref.ref(field)
+        del field
+        assert alive() is None, "without waiting for the garbage"
+        assert not (driver.mapped or driver.memories or driver.semaphores or driver.events)
+        assert set(driver.streams) == {0, 1, 2}
+        assert renderer.farewell.wait(5)
+        renderer.farewell.clear()
+        before = before or len(os.listdir("/proc/self/fd"))
+    assert driver.calls.count("cuDevicePrimaryCtxRetain") == 1
+    assert "cuDevicePrimaryCtxRelease" not in driver.calls
+
+
+def test_a_renderer_that_dies_leaves_no_stream_stuck(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    frames = iter(field)
+    for _ in range(4):
+        write(next(frames), driver, 1)  # the fourth waits for `free`, which nobody will signal
+    stream = int(field.stream)
+    assert driver.streams[stream]
+    renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone):
+        for _ in range(100):
+            next(frames)
+    field.close()
+    assert stream not in driver.streams, "it was let go, ran dry, and was destroyed"
+    assert not driver.semaphores
+
+
+def test_a_gpu_that_is_stuck_is_left_alone(
+    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 0.05)
+    field = wavefield.connect(renderer.path)
+    with field.frame() as frame:
+        driver.enqueue(int(frame.stream), lambda: False)
+    field.close()
+    del frame, field
+    gc.collect()
+    assert len(driver.mapped) == 3, "what the GPU may still write is not unmapped"
+    assert len(driver.semaphores) == 2
+
+
+def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = field.stream
+    assert int(own) in driver.blocking, "ordered with the default stream"
+    # CuPy's current one, asked for the renderer's device.
+    asked = []
+
+    def current(device: int) -> Any:
+        asked.append(device)
+        return SimpleNamespace(ptr=1)
+
+    cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=current))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert field.stream == wavefield.Stream(1)
+    assert asked == [1]
+    with field.frame() as frame:
+        assert frame.__cuda_array_interface__["stream"] is None, "its consumer is on the stream anyway"
+    # With Numba loaded as well that cannot be known.
+    monkeypatch.setitem(sys.modules, "numba.cuda", SimpleNamespace())
+    with field.frame() as frame:
+        assert frame.__cuda_array_interface__["stream"] == 1
+    # PyTorch counts once it uses the GPU; when both have one, they must agree.
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: SimpleNamespace(cuda_stream=0))
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert field.stream == wavefield.Stream(1), "0 and 1 are the same stream"
+    torch.cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=99)
+    with pytest.raises(wavefield.WavefieldError, match="CuPy and PyTorch differ"):
+        next(iter(field))
+    field.stream = 2
+    assert int(field.stream) == 2
+    with field.frame() as frame:
+        assert frame.__cuda_array_interface__["stream"] == 2
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.delitem(sys.modules, "torch")
+    field.stream = None
+    assert field.stream == own
+
+
+@pytest.mark.parametrize(
+    ("given", "handle"),
+    [
+        (7, 7),
+        (0, 1),
+        (SimpleNamespace(ptr=7), 7),
+        (SimpleNamespace(cuda_stream=7), 7),
+        (SimpleNamespace(handle=ctypes.c_void_p(7)), 7),
+        (SimpleNamespace(handle=ctypes.c_void_p(0)), 1),
+        (SimpleNamespace(handle=7), 7),
+        (SimpleNamespace(__cuda_stream__=lambda: (0, 7)), 7),
+        (SimpleNamespace(__cuda_stream__=(0, 7)), 7),
+        (wavefield.Stream(7), 7),
+    ],
+)
+def test_streams_of_many_libraries(field: wavefield.Field, driver: FakeDriver, given: Any, handle: int) -> None:
+    driver.streams[7] = []
+    field.stream = given
+    assert field.stream == wavefield.Stream(handle)
+    assert field.stream.__cuda_stream__() == (0, handle)
+    with pytest.raises(TypeError, match="no CUDA stream"):
+        field.stream = object()
+
+
+def test_a_change_of_stream_keeps_the_order(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
+    driver.streams |= {50: [], 51: []}
+    held = threading.Event()
+    field.stream = 50
+    with field.frame() as frame:
+        driver.enqueue(50, held.is_set)
+        write(frame, driver, 1)
+    field.stream = 51
+    with field.frame() as frame:
+        write(frame, driver, 2)
+    assert renderer.session is not None
+    assert renderer.session.ready.history == [], "the second must not be ready before the first"
+    held.set()
+    driver.run()
+    assert renderer.session.ready.history == [1, 2]
+    field.stream = None
+
+
+def test_a_dlpack_consumer_on_another_stream_is_waited_for(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    driver.streams[50] = []
+    slow = threading.Event()
+    with field.frame() as frame:
+        taken = _dlpack.take(frame.__dlpack__(stream=50))
+        driver.enqueue(50, slow.is_set)
+    assert renderer.draw(driver) == 0
+    slow.set()
+    assert renderer.draw(driver) == 1
+    taken.release()
+
+
+def test_copy_from_a_device_array(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
+    driver.streams[50] = []
+    good = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
+    produced = threading.Event()
+    source = np.zeros_like(good)
+
+    def produce() -> bool:
+        if produced.is_set():
+            source[...] = good
+        return produced.is_set()
+
+    driver.enqueue(50, produce)
+    with field.frame() as frame:
+        frame.copy_from(DeviceArray(source, stream=50))
+    assert renderer.draw(driver) == 0, "the copy waits for the one who makes the array"
+    produced.set()
+    renderer.draw(driver)
+    np.testing.assert_array_equal(renderer.frames[0], good)
+    wide = np.zeros((3, 9, 4), np.float32)
+    wide[:, :5] = good + 1
+    for source_of_frame in (DeviceArray(wide[:, :5]), DlpackArray(good), good):
+        with field.frame() as frame:
+            frame.copy_from(source_of_frame)
+        renderer.draw(driver)
+    np.testing.assert_array_equal(renderer.frames[1], good + 1)
+    np.testing.assert_array_equal(renderer.frames[2], good)
+    np.testing.assert_array_equal(renderer.frames[3], good)
+
+
+def test_a_jax_like_source_waits_on_our_stream_and_lives_until_it_was_read(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    source = DlpackArray(np.ones((3, 5, 4), np.float32))
+    alive = weakref.ref(source)
+    with field.frame() as frame:
+        frame.copy_from(source)
+        assert source.streams == [int(frame.stream)]
+    del source
+    gc.collect()
+    assert alive() is not None
+    for _ in range(3):
+        renderer.draw(driver)
+        with field.frame():
+            pass
+    del frame
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [
+        (DeviceArray(np.zeros((3, 5, 4), np.float64)), wavefield.ArrayMismatch),
+        (DeviceArray(np.zeros((5, 3, 4), np.float32)), wavefield.ArrayMismatch),
+        (DeviceArray(np.zeros((3, 5, 8), np.float32)[..., ::2]), wavefield.ArrayMismatch),
+        (DlpackArray(np.zeros((3, 5, 4), np.float32), (2, 0)), wavefield.DeviceMismatch),
+        (DlpackArray(np.zeros((3, 4, 4), np.float32)), wavefield.ArrayMismatch),
+        (np.zeros((3, 5), np.float32), wavefield.ArrayMismatch),
+    ],
+)
+def test_sources_that_do_not_fit(field: wavefield.Field, array: Any, error: type[Exception]) -> None:
+    with field.frame() as frame, pytest.raises(error):
+        frame.copy_from(array)
+    gc.collect()
+    assert not _dlpack._held
+
+
+def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    arrays = [field.empty(), field.empty()]
+    for index in range(8):
+        array = arrays[index % 2]
+        write(array, driver, index)
+        assert field.show(array) is wavefield.Shown.WITHOUT_COPY
+        if index == 3:
+            with pytest.raises(wavefield.StillShown):
+                field.show(array)
+        # The next write goes into the array before, which the renderer draws until it draws this one.
+        if index > 0:
+            write(arrays[(index + 1) % 2], driver, -1)
+            field.status()  # the renderer has read the messages
+            assert renderer.session is not None
+            assert renderer.session.vertices(index - 1)[0, 0, 0] == index - 1, "torn"
+        field.status()
+        renderer.draw(driver)
+    assert [shown[2, 4, 3] for shown in renderer.frames] == list(range(8))
+
+
+def test_show_copies_what_the_renderer_cannot_draw(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    for array in (
+        DeviceArray(np.full((3, 5, 4), 3, np.float32)),
+        DlpackArray(np.full((3, 5, 4), 3, np.float32)),
+        np.full((3, 5, 4), 3, np.float32),
+    ):
+        assert field.show(array) is wavefield.Shown.COPIED
+        renderer.draw(driver)
+        assert renderer.frames[-1].sum() == 180
+    own = field.empty()
+    write(own, driver, 4)
+    assert field.show(own, copy=True) is wavefield.Shown.COPIED
+    renderer.draw(driver)
+    assert renderer.frames[-1].sum() == 240
+    assert renderer.session is not None
+    assert renderer.session.shows == {}
+
+
+def test_an_allocation_is_released_with_its_last_array(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    array = field.empty()
+    assert len(driver.mapped) == 4
+    taken = _dlpack.take(array.__dlpack__(stream=-1))
+    del array
+    gc.collect()
+    assert len(driver.mapped) == 4
+    taken.release()
+    gc.collect()
+    assert len(driver.mapped) == 3
+    field.status()
+    assert renderer.released == [1]
+
+
+def test_no_cuda(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.init_result = driver.CUresult.CUDA_ERROR_NO_DEVICE
+    with pytest.raises(wavefield.CudaMissing, match=r"CUDA_ERROR_NO_DEVICE, 100\).*nvidia-smi.*memory=\"host\""):
+        wavefield.connect(renderer.path)
+
+    def no_library(flags: int) -> Any:
+        raise RuntimeError("Failed to dlopen libcuda.so.1")
+
+    monkeypatch.setattr(driver, "cuInit", no_library, raising=False)
+    with pytest.raises(wavefield.CudaMissing, match=r"no CUDA driver: Failed to dlopen.*memory=\"host\""):
+        wavefield.connect(renderer.path)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(wavefield.CudaMissing, match="pip install cuda-bindings"):
+        wavefield.connect(renderer.path)
+    assert renderer.received == [], "the renderer was not disturbed"
+
+
+def test_another_gpu(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.uuid = b"\x22" * 16
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with pytest.raises(wavefield.DeviceMismatch) as caught:
+        wavefield.connect(renderer.path)
+    for part in ("00112233445566778899aabbccddeeff", "22" * 16, "CUDA_VISIBLE_DEVICES is '3'", "wavefield devices"):
+        assert part in str(caught.value)
+    assert renderer.farewell.wait(5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cuImportExternalMemory",
+        "cuExternalMemoryGetMappedBuffer",
+        "cuImportExternalSemaphore",
+        "cuEventCreate",
+        "cuStreamCreate",
+        "cuDevicePrimaryCtxRetain",
+    ],
+)
+def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, driver: FakeDriver, call: str) -> None:
+    with wavefield.connect(renderer.path):
+        pass
+    renderer.farewell.wait(5)
+    for memory in list(driver.memories):
+        os.close(driver.memories.pop(memory))
+    before = len(os.listdir("/proc/self/fd"))
+    driver.fail[call] = driver.CUresult.CUDA_ERROR_OPERATING_SYSTEM
+    from wavefield import _cuda
+
+    _cuda._contexts.clear()
+    renderer.farewell.clear()
+    with pytest.raises(wavefield.CudaError, match=f"{call}: .*own words.*CUDA_ERROR_OPERATING_SYSTEM, 304") as caught:
+        wavefield.connect(renderer.path)
+    assert caught.value.name == "CUDA_ERROR_OPERATING_SYSTEM"
+    assert ("WSL2" in str(caught.value)) == call.startswith("cuImport")
+    assert renderer.farewell.wait(5)
+    del caught
+    gc.collect()
+    assert not (driver.mapped or driver.memories or driver.semaphores or driver.events)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_kernel_that_faulted_before_is_named(field: wavefield.Field, driver: FakeDriver) -> None:
+    for _ in field.frames(3):
+        pass
+    driver.fail["cuEventQuery"] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    with pytest.raises(wavefield.CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*A kernel that ran"):
+        next(iter(field))
+    with pytest.warns(ResourceWarning, match="while closing the field"):
+        field.close()
+    driver.fail.clear()
+
+
+def test_a_descriptor_named_twice(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    def twice(session: Session, message: dict[str, Any], _files: list[int]) -> None:
+        text, files = session.welcome(message)
+        session.send({**text, "free": text["ready"]}, files)
+
+    renderer.answers["hello"] = twice
+    with pytest.raises(wavefield.ProtocolError, match="a descriptor twice"):
+        wavefield.connect(renderer.path)
+    gc.collect()
+    assert not (driver.mapped or driver.memories or driver.semaphores)

@@ -1,0 +1,180 @@
+"""Against the real renderer, in host memory: WAVEFIELD_BIN names the program. Needs Vulkan, and no CUDA."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wavefield
+
+BIN = os.environ.get("WAVEFIELD_BIN")
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def why_not() -> str | None:
+    if not BIN:
+        return "WAVEFIELD_BIN names no renderer"
+    found = subprocess.run([BIN, "serve", "--help"], capture_output=True)
+    return None if found.returncode == 0 else f"{BIN} has no `serve`"
+
+
+WHY_NOT = why_not()
+if WHY_NOT and os.environ.get("WAVEFIELD_REQUIRE_TOOLS") == "1" and BIN:
+    raise RuntimeError(WHY_NOT)
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+SMALL = ["--size", "160x90", "--pace", "0"]
+
+
+@pytest.fixture
+def real() -> Iterator[wavefield.Field]:
+    with wavefield.launch(grid=(48, 32), memory="host", arguments=SMALL) as field:
+        yield field
+
+
+def flat(v: np.ndarray, height: float, colour: float) -> None:
+    rows, cols, _ = v.shape
+    v[..., 0] = np.linspace(-1, 1, cols)[None, :]
+    v[..., 1] = height
+    v[..., 2] = np.linspace(-1, 1, rows)[:, None]
+    v[..., 3] = colour
+
+
+def test_what_is_written_is_drawn(real: wavefield.Field) -> None:
+    assert real.shape == (32, 48, 4)
+    pictures = []
+    for colour in (0.0, 1.0, 0.0):
+        for frame in real.frames(4):
+            flat(np.asarray(frame), 0.0, colour)
+        pictures.append(real.snapshot())
+    dark, bright, again = pictures
+    assert dark.shape == (90, 160, 4)
+    assert bright[45, 80, :3].sum() > dark[45, 80, :3].sum() + 100, "yellow is brighter than violet"
+    np.testing.assert_array_equal(dark, again)
+    status = real.status()
+    assert status.frame_shown == 11
+    assert "client" in status.producer
+
+
+def test_shown_without_a_copy_and_with_one(real: wavefield.Field) -> None:
+    pictures = []
+    arrays = [np.asarray(real.empty()), np.asarray(real.empty())]
+    for index in range(6):
+        flat(arrays[index % 2], 0.0, index % 2)
+        assert real.show(arrays[index % 2]) is wavefield.Shown.WITHOUT_COPY
+        pictures.append(real.snapshot())
+    plain = np.zeros(real.shape, np.float32)
+    flat(plain, 0.0, 0.0)
+    assert real.show(plain) is wavefield.Shown.COPIED
+    pictures.append(real.snapshot())
+    for index, picture in enumerate(pictures):
+        np.testing.assert_array_equal(picture, pictures[index % 2], str(index))
+    assert (pictures[0] != pictures[1]).any()
+
+
+def test_memory_comes_back_to_the_renderer(real: wavefield.Field) -> None:
+    for index in range(100):  # more than the renderer gives at a time
+        array = np.asarray(real.empty())
+        flat(array, 0, index % 2)
+        assert real.show(array) is wavefield.Shown.WITHOUT_COPY
+        del array
+
+
+def test_parameters(real: wavefield.Field) -> None:
+    real.parameters.update(speed=2.0, colormap="magma")
+    assert real.parameters["speed"] == 2.0
+    assert real.parameters["colormap"] == "magma"
+    with pytest.raises(wavefield.Refused, match="no such map"):
+        real.parameters["colormap"] = "no such map"
+    assert real.parameters["colormap"] == "magma"
+
+
+def test_a_second_client_is_told_that_one_draws(real: wavefield.Field) -> None:
+    with pytest.raises(wavefield.Busy, match=str(os.getpid())):
+        wavefield.connect(real.socket, memory="host")
+    for frame in real.frames(3):
+        flat(np.asarray(frame), 0, 0)
+    real.close()
+
+
+def test_a_client_that_is_killed_leaves_the_renderer_to_the_next(real: wavefield.Field) -> None:
+    other = wavefield.launch(grid=(48, 32), memory="host", arguments=SMALL)
+    path = other.socket
+    other._connection.close()  # the renderer stays
+    code = (
+        "import sys, wavefield\n"
+        "with wavefield.connect(sys.argv[1], memory='host') as field:\n"
+        "    for frame in field: print(frame.index, flush=True)\n"
+    )
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            while client.stdout.readline().strip() != b"5":
+                assert client.poll() is None
+            client.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 10
+    while True:
+        try:
+            field = wavefield.connect(path, memory="host")
+            break
+        except wavefield.Busy:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    with field:
+        for frame in field.frames(3):
+            flat(np.asarray(frame), 0, 0)
+        field.snapshot()  # waits for the last one
+        assert field.status().frame_shown == 2
+    other._ring.close()
+    other.close()
+
+
+def test_the_renderer_ends_with_its_field(real: wavefield.Field) -> None:
+    path = real.socket
+    assert path.exists()
+    real.close()
+    assert not path.parent.exists()
+    with pytest.raises(wavefield.NoRenderer):
+        wavefield.connect(path, memory="host")
+
+
+def test_cuda_memory_is_refused_with_words_where_there_is_none(real: wavefield.Field) -> None:
+    with pytest.raises((wavefield.CudaMissing, wavefield.Refused)) as caught:
+        wavefield.connect(real.socket)
+    assert len(str(caught.value)) > 20
+
+
+def test_the_ocean_with_numpy_in_cupys_place(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    (tmp_path / "cupy.py").write_text("from numpy import *\nfrom numpy import fft, random\n")
+    picture = tmp_path / "ocean.png"
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "cupy_ocean.py"), "--output", str(picture)]
+        + ["--headless", "--host", "--grid", "64x48", "--frames", "2"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert picture.stat().st_size > 1000
+
+
+def test_the_notebook_from_top_to_bottom(tmp_path: Path) -> None:
+    """Without Jupyter: its cells as one program, with NumPy."""
+    pytest.importorskip("PIL")
+    book = json.loads((EXAMPLES / "notebook.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    code = "import sys; sys.modules['cupy'] = None\n" + "\n".join(cells)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Shown.WITHOUT_COPY" in done.stdout
+    assert "Shown.COPIED" in done.stdout

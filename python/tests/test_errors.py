@@ -1,0 +1,305 @@
+"""What goes wrong is said, with what to do; and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wavefield
+from fake_driver import FakeDriver
+from fake_renderer import FakeRenderer, Session, memfd
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_renderer(tmp_path: Path) -> None:
+    with pytest.raises(wavefield.NoRenderer, match="wavefield serve"):
+        wavefield.connect(tmp_path / "none", memory="host")
+
+
+def test_the_default_socket_is_the_renderers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(wavefield.NoRenderer, match=str(tmp_path / "wavefield.sock")):
+        wavefield.connect(memory="host")
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    from wavefield._connection import default_socket
+
+    assert default_socket() == Path(f"/tmp/wavefield-{os.getuid()}/wavefield.sock")
+
+
+def test_a_socket_that_was_left(tmp_path: Path) -> None:
+    path = tmp_path / "left"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+    with pytest.raises(wavefield.NoRenderer, match="left by one that has ended"):
+        wavefield.connect(path, memory="host")
+
+
+def test_a_path_that_is_no_such_socket(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "stream"))
+        listener.listen()
+        with pytest.raises(wavefield.NoRenderer, match="cannot connect"):
+            wavefield.connect(tmp_path / "stream", memory="host")
+    with pytest.raises(wavefield.NoRenderer, match="cannot connect"):
+        wavefield.connect(tmp_path / ("long" * 50), memory="host")
+
+
+def test_another_users_socket(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    # As the kernel answers for a socket of mode 0600; whoever runs this may be root, to whom it never does.
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "connect", denied)
+        with pytest.raises(wavefield.WrongUser, match="another user"):
+            wavefield.connect(renderer.path, memory="host")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("busy", wavefield.Busy),
+        ("version", wavefield.VersionMismatch),
+        ("user", wavefield.WrongUser),
+        ("memory", wavefield.Refused),
+        ("something new", wavefield.Refused),
+    ],
+)
+def test_a_refusal_has_the_renderers_words(renderer: FakeRenderer, code: str, kind: type[Exception]) -> None:
+    renderer.answers["hello"] = lambda session, *_: session.send(
+        {"type": "refused", "code": code, "reason": "another draws (process 7); wait for it"}
+    )
+    with pytest.raises(kind, match=r"another draws \(process 7\); wait for it") as caught:
+        wavefield.connect(renderer.path, memory="host")
+    assert caught.value.code == code  # type: ignore[attr-defined]
+
+
+def rubbish(session: Session, *_: Any) -> None:
+    session.socket.send(b"\x00\x01rubbish")
+
+
+def too_long(session: Session, *_: Any) -> None:
+    session.socket.send(b" " * 66000)
+
+
+def not_asked(session: Session, *_: Any) -> None:
+    session.send({"type": "dance"})
+
+
+def too_many_files(session: Session, *_: Any) -> None:
+    files = [memfd(1) for _ in range(40)]
+    session.send({"type": "welcome"}, files)
+    for file in files:
+        os.close(file)
+
+
+def closes(session: Session, *_: Any) -> None:
+    session.socket.shutdown(socket.SHUT_RDWR)
+
+
+def other_version(session: Session, message: dict[str, Any], _files: list[int]) -> None:
+    text, files = session.welcome(message)
+    session.send({**text, "protocol": 2}, files)
+
+
+def short_file(session: Session, message: dict[str, Any], _files: list[int]) -> None:
+    text, files = session.welcome(message)
+    os.ftruncate(files[0], 16)
+    session.send(text, files)
+
+
+def no_files(session: Session, message: dict[str, Any], _files: list[int]) -> None:
+    text, _ = session.welcome(message)
+    session.send(text)
+
+
+@pytest.mark.parametrize("memory", ["host", "cuda"])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (rubbish, wavefield.ProtocolError),
+        (too_long, wavefield.ProtocolError),
+        (too_many_files, wavefield.ProtocolError),
+        (closes, wavefield.RendererGone),
+        (other_version, wavefield.VersionMismatch),
+        (no_files, wavefield.ProtocolError),
+    ],
+)
+def test_a_wrong_answer_to_hello_leaves_no_descriptor(
+    renderer: FakeRenderer, driver: FakeDriver, memory: Any, answer: Any, error: type[Exception]
+) -> None:
+    renderer.answers["hello"] = answer
+    before = None
+    for _ in range(3):
+        with pytest.raises(error):
+            wavefield.connect(renderer.path, memory=memory)
+        # The renderer's thread closes its own side, and is there again for the next client.
+        renderer.answers["status"] = closes
+        settle(renderer)
+        before = before or descriptors()
+    assert descriptors() == before
+
+
+def settle(renderer: FakeRenderer) -> None:
+    """Wait until the renderer has finished with the last client."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.connect(str(renderer.path))
+        probe.send(b'{"type":"bye"}')
+        assert renderer.farewell.wait(5)
+        probe.settimeout(5)
+        assert probe.recv(10) == b""
+    renderer.farewell.clear()
+
+
+def test_shared_memory_that_is_too_small_is_not_mapped(renderer: FakeRenderer) -> None:
+    renderer.answers["hello"] = short_file
+    with pytest.raises(wavefield.ProtocolError, match="a file of 16 bytes where"):
+        wavefield.connect(renderer.path, memory="host")
+
+
+def test_a_renderer_that_does_not_answer(renderer: FakeRenderer) -> None:
+    renderer.answers["hello"] = lambda *_: None
+    with pytest.raises(wavefield.RendererGone, match=r"has not answered 'hello' for 0\.1 s"):
+        wavefield.connect(renderer.path, memory="host", timeout=0.1)
+
+
+@pytest.mark.parametrize("answer", [rubbish, too_long, not_asked])
+def test_rubbish_in_the_middle(host: wavefield.Field, renderer: FakeRenderer, answer: Any) -> None:
+    renderer.answers["status"] = answer
+    with pytest.raises(wavefield.ProtocolError):
+        host.status()
+
+
+@pytest.mark.parametrize(
+    ("picture", "size"),
+    [
+        ({"width": 3, "height": 0}, 24),
+        ({"width": 3, "height": 2, "format": "bgr"}, 24),
+        ({"width": 3, "height": 3, "format": "rgba8-srgb"}, 24),
+        ({"width": 2**40, "height": 2}, 24),
+        ({"height": 2}, 24),
+    ],
+)
+def test_a_picture_that_cannot_be(
+    host: wavefield.Field, renderer: FakeRenderer, picture: dict[str, Any], size: int
+) -> None:
+    def answer(session: Session, *_: Any) -> None:
+        file = memfd(size)
+        session.send({"type": "picture", **picture}, [file])
+        os.close(file)
+
+    renderer.answers["snapshot"] = answer
+    with pytest.raises(wavefield.ProtocolError):
+        host.snapshot()
+
+
+def test_free_out_of_order(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    renderer.answers["ready"] = lambda session, *_: session.send({"type": "free", "frame": 7})
+    with pytest.raises(wavefield.ProtocolError, match="it was frame 0's turn"):
+        for _ in host.frames(5):
+            pass
+
+
+def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def last(session: Session, *_: Any) -> None:
+        session.send({"type": "error", "code": "stuck", "reason": "the kernel does not end"})
+        session.socket.shutdown(socket.SHUT_RDWR)
+
+    renderer.answers["status"] = last
+    with pytest.raises(wavefield.Refused, match="the kernel does not end") as caught:
+        host.status()
+    assert caught.value.code == "stuck"
+    # Whatever comes later says the same.
+    with pytest.raises(wavefield.RendererGone, match="the kernel does not end"):
+        host.status()
+
+
+def test_the_last_words_are_read_behind_a_reset(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    """A renderer that closes while something of ours is unread resets the connection; its words are still there."""
+
+    def drop(session: Session, *_: Any) -> None:
+        host._connection._socket.send(b'{"type":"nobody reads this"}')
+        session.send({"type": "error", "code": "slow", "reason": "read what is sent"})
+        session.socket.close()
+
+    renderer.answers["status"] = drop
+    with pytest.raises(wavefield.Refused, match="read what is sent"):
+        host.status()
+
+
+def test_a_renderer_that_goes_away(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    with host.frame() as frame:
+        np.asarray(frame)[...] = 0
+    renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone, match="start it again and connect anew"):
+        for _ in host.frames(100):
+            pass
+
+
+def test_a_closed_field_says_so(renderer: FakeRenderer) -> None:
+    field = wavefield.connect(renderer.path, memory="host")
+    frame = next(iter(field))
+    field.close()
+    field.close()
+    assert field.closed
+    assert "closed" in repr(field)
+    assert frame.handed_over
+    for use in (
+        lambda: next(iter(field)),
+        field.status,
+        field.snapshot,
+        field.empty,
+        lambda: field.show(np.zeros((3, 5, 4), np.float32)),
+        lambda: field.run(".entry x"),
+        lambda: field.watch(1),
+        lambda: field.parameters.update(speed=2.0),
+    ):
+        with pytest.raises(wavefield.FieldClosed, match="connect anew"):
+            use()
+
+
+def test_no_descriptor_is_left_after_many_fields(renderer: FakeRenderer) -> None:
+    before = None
+    for _ in range(20):
+        with wavefield.connect(renderer.path, memory="host") as field:
+            for frame in field.frames(4):
+                np.asarray(frame)[...] = 1
+            field.snapshot()
+            field.show(np.asarray(field.empty()))
+            del frame
+        del field
+        settle(renderer)
+        before = before or descriptors()
+    assert descriptors() == before
+
+
+def test_memory_of_another_kind_is_no_memory(renderer: FakeRenderer) -> None:
+    with pytest.raises(ValueError, match="not 'gpu'"):
+        wavefield.connect(renderer.path, memory="gpu")  # type: ignore[arg-type]
+
+
+def test_launch_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(wavefield.NoRenderer, match="cargo install"):
+        wavefield.launch()
+    monkeypatch.setenv("WAVEFIELD_BIN", str(tmp_path / "none"))
+    with pytest.raises(wavefield.NoRenderer, match="WAVEFIELD_BIN names"):
+        wavefield.launch()
+
+
+def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "wavefield"
+    program.write_text('#!/bin/sh\necho "no Vulkan here: $*" >&2\nexit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("WAVEFIELD_BIN", str(program))
+    with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no Vulkan here: serve .*--grid 64x32 --headless"):
+        wavefield.launch(grid=(64, 32), memory="host")

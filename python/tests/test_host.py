@@ -1,0 +1,259 @@
+"""Frames in host memory, against the fake renderer."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import wavefield
+from fake_renderer import FakeRenderer, Session
+
+
+def test_what_a_field_says_of_itself(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    assert host.grid == (5, 3)
+    assert host.shape == (3, 5, 4)
+    assert (host.ring, host.memory, host.device) == (3, "host", None)
+    assert (host.device_name, host.server, host.frame_seconds) == ("a fake", "fake 1.0", 0.5)
+    assert host.socket == renderer.path
+    hello = renderer.received[0]
+    assert hello["protocol"] == 1
+    assert hello["memory"] == "host"
+    assert "ring" not in hello
+    assert str(os.getpid()) in hello["client"]
+    assert "5x3 on a fake" in repr(host)
+
+
+def test_every_frame_arrives_as_it_was_written(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    for frame in host.frames(10):
+        v = np.asarray(frame)
+        assert v.shape == (3, 5, 4)
+        assert v.dtype == np.float32
+        v[...] = frame.index
+        v[2, 4, 3] = frame.time
+    host.status()  # an answer means that everything before it was handled
+    assert len(renderer.frames) == 10
+    for index, shown in enumerate(renderer.frames):
+        assert shown[0, 0, 0] == index
+        assert shown[2, 4, 3] == index * 0.5
+
+
+def test_rows_may_lie_further_apart_than_they_are_long(renderer: FakeRenderer) -> None:
+    renderer.row_bytes = 8 * 16
+    with wavefield.connect(renderer.path, memory="host") as field:
+        for frame in field.frames(4):
+            assert frame.strides == (128, 16, 4)
+            assert frame.nbytes == 2 * 128 + 5 * 16
+            np.asarray(frame)[...] = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
+        field.status()
+    np.testing.assert_array_equal(renderer.frames[3].ravel(), np.arange(60))
+
+
+def test_the_ring_that_was_asked_for(renderer: FakeRenderer) -> None:
+    with wavefield.connect(renderer.path, memory="host", ring=7) as field:
+        assert field.ring == 7
+
+
+def test_a_slot_is_not_written_before_it_is_free(renderer: FakeRenderer) -> None:
+    renderer.frees = False
+    field = wavefield.connect(renderer.path, memory="host")
+    frames = field.frames()
+    for _ in range(3):
+        next(frames)
+    # The fourth waits for a message; with the renderer gone it must not wait for ever.
+    renderer.answers["ready"] = lambda session, *_: renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone, match="start it again"):
+        next(frames)
+    field.close()
+
+
+def test_a_frame_is_not_usable_after_it_was_handed_over(host: wavefield.Field) -> None:
+    frames = host.frames()
+    first = next(frames)
+    array = np.asarray(first)
+    assert np.asarray(first) is array
+    next(frames)
+    assert first.handed_over
+    for use in (lambda: np.asarray(first), first.__dlpack__, first.hand_over, lambda: first.copy_from(array)):
+        with pytest.raises(wavefield.FrameHandedOver, match="frame 0 was handed over"):
+            use()
+    with pytest.raises(ValueError, match="read-only"):
+        array[...] = 1
+    assert array.sum() == 0, "it can still be read"
+
+
+def test_numpy_takes_a_frame_by_dlpack(host: wavefield.Field) -> None:
+    with host.frame() as frame:
+        assert frame.__dlpack_device__() == (1, 0)
+        assert np.from_dlpack(frame).ctypes.data == np.asarray(frame).ctypes.data
+        assert not hasattr(frame, "__cuda_array_interface__")
+        with pytest.raises(BufferError):
+            frame.__dlpack__(copy=True)
+        with pytest.raises(BufferError):
+            frame.__dlpack__(stream=1)
+        with pytest.raises(BufferError):
+            frame.__dlpack__(dl_device=(2, 0))
+        np.testing.assert_array_equal(np.asarray(frame, dtype=np.float64), np.zeros((3, 5, 4)))
+        copy = np.array(frame)
+        copy[...] = 3
+        assert np.asarray(frame).sum() == 0
+
+
+def test_an_array_outlives_frame_and_field(renderer: FakeRenderer) -> None:
+    with wavefield.connect(renderer.path, memory="host") as field:
+        for frame in field.frames(1):
+            array = np.asarray(frame)
+            view = np.from_dlpack(frame)
+            array[...] = 5
+    del field, frame
+    renderer.close()
+    gc.collect()
+    assert array.sum() == 5 * 60
+    assert view.sum() == 5 * 60
+
+
+def test_a_break_hands_the_frame_over_and_an_exception_does_not(renderer: FakeRenderer) -> None:
+    with wavefield.connect(renderer.path, memory="host") as field:
+        for frame in field:
+            np.asarray(frame)[...] = 1
+            field.status()
+            assert not frame.handed_over, "asking for the status is no reason"
+            if frame.index == 2:
+                break
+        assert field.snapshot().shape == (2, 3, 4)
+        assert len(renderer.frames) == 3
+        with pytest.raises(ZeroDivisionError), field.frame() as broken:
+            raise ZeroDivisionError
+        assert broken.handed_over
+        with field.frame() as again:
+            assert again.index == broken.index == 3
+    renderer.frames.clear()
+    renderer.farewell.clear()
+    with pytest.raises(ZeroDivisionError), wavefield.connect(renderer.path, memory="host") as field:
+        for frame in field:
+            if frame.index == 2:
+                raise ZeroDivisionError
+    assert renderer.farewell.wait(5)
+    assert len(renderer.frames) == 2
+    with pytest.raises(wavefield.FrameHandedOver, match="given up"):
+        np.asarray(frame)
+
+
+def test_copy_from_takes_what_numpy_takes_and_checks_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    good = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
+    with host.frame() as frame:
+        frame.copy_from(good)
+        for bad in (good.astype(np.float64), good[:2], good.reshape(5, 3, 4), good[..., ::-1], np.swapaxes(good, 0, 1)):
+            with pytest.raises(wavefield.ArrayMismatch):
+                frame.copy_from(bad)
+    host.status()
+    np.testing.assert_array_equal(renderer.frames[0], good)
+
+
+def test_show_says_whether_it_copied(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    plain = np.full((3, 5, 4), 2, np.float32)
+    assert host.show(plain) is wavefield.Shown.COPIED
+    first, second = np.asarray(host.empty()), np.asarray(host.empty())
+    for index in range(6):
+        array = (first, second)[index % 2]
+        array[...] = 10 + index
+        assert host.show(array) is wavefield.Shown.WITHOUT_COPY
+    host.status()
+    assert [shown[0, 0, 0] for shown in renderer.frames] == [2, 10, 11, 12, 13, 14, 15]
+    with pytest.raises(wavefield.StillShown, match="two arrays in turn"):
+        host.show(second)
+    assert host.show(second, copy=True) is wavefield.Shown.COPIED
+    with pytest.raises(ValueError, match=r"field\.empty"):
+        host.show(plain, copy=False)
+    with pytest.raises(wavefield.ArrayMismatch):
+        host.show(plain[:2])
+
+
+def test_memory_is_released_when_the_last_array_is_gone(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    array = np.asarray(host.empty())
+    view = array[1:]
+    del array
+    gc.collect()
+    host.status()
+    assert renderer.released == []
+    del view
+    gc.collect()
+    host.status()
+    assert renderer.released == [1]
+
+
+def test_an_allocation_that_is_refused(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    renderer.answers["allocate"] = lambda session, *_: session.send(
+        {"type": "failed", "request": "allocate", "reason": "64 at a time; release one"}
+    )
+    with pytest.raises(wavefield.Refused, match="could not allocate: 64 at a time; release one"):
+        host.empty()
+    assert host.status().frames_drawn == 10
+
+
+def test_snapshot(host: wavefield.Field) -> None:
+    picture = host.snapshot()
+    assert picture.shape == (2, 3, 4)
+    assert picture.dtype == np.uint8
+    assert picture[1, 0].tolist() == [12, 13, 14, 15]
+    picture[...] = 0  # it is the caller's
+
+
+def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    asked = []
+
+    def late(session: Session, *_: object) -> None:
+        asked.append(1)
+        shown = None if len(asked) < 3 else session.drawn - 1
+        session.send({"type": "state", "frames_drawn": 1, "frame_shown": shown, "producer": "x"})
+
+    renderer.answers["status"] = late
+    for _ in host.frames(1):
+        pass
+    host.snapshot()
+    assert len(asked) == 3
+
+
+def test_status(host: wavefield.Field) -> None:
+    status = host.status()
+    assert status.frame_shown is None
+    assert (status.producer, status.seconds, status.late_us) == ("client, fake", 1.5, 3)
+    assert status.gaps_us["p50"] == 1
+
+
+def test_parameters_both_ways(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    parameters = host.parameters
+    assert dict(parameters) == {"speed": 1.0, "colormap": "viridis", "paused": False}
+    parameters["speed"] = 2.0
+    parameters.update(colormap="magma")
+    assert (parameters["speed"], parameters["colormap"]) == (2.0, "magma")
+    assert renderer.received[-1] == {"type": "set", "parameters": {"colormap": "magma"}}
+    with pytest.raises(KeyError, match="colour"):
+        parameters["colour"] = "red"
+    renderer.session.send({"type": "parameters", "parameters": {"speed": 4.0, "paused": False}})  # type: ignore[union-attr]
+    host.status()
+    assert dict(parameters) == {"speed": 4.0, "paused": False}
+
+
+def test_time_follows_the_speed_without_a_step(host: wavefield.Field) -> None:
+    times = []
+    for frame in host.frames(7):
+        times.append(frame.time)
+        if frame.index == 1:
+            host.parameters["speed"] = 2.0
+        if frame.index == 3:
+            host.parameters["paused"] = True
+        if frame.index == 4:
+            host.parameters.update(paused=False, speed=-1.0)
+    assert times == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0, 2.5]
+
+
+def test_streams_are_not_for_host_memory(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    with pytest.raises(ValueError, match="no streams"):
+        host.stream = 1
+    with pytest.raises(ValueError, match="no streams"):
+        _ = host.stream
+    with host.frame() as frame, pytest.raises(ValueError, match="no streams"):
+        _ = frame.stream

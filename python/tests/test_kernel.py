@@ -1,0 +1,136 @@
+"""`Field.run`: what is sent, and what comes back."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import Any
+
+import pytest
+
+import compilers
+import wavefield
+from fake_renderer import FakeRenderer
+from wavefield import _kernel
+
+PTX = """//
+.version 6.0
+.target sm_50
+.address_size 64
+// .entry commented_out(
+.visible .entry wave(
+    .param .u64 p0
+)
+{ ret; }
+"""
+TWO = PTX + ".entry other(.param .u64 p0)\n{ ret; }\n"
+
+
+def test_ptx_is_sent_as_it_is(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    assert host.run(PTX) == "cuda, wave"
+    assert renderer.kernels == [("wave", PTX)]
+    assert host.run(TWO.encode(), entry="other") == "cuda, other"
+    with pytest.raises(wavefield.WavefieldError, match=r"runs other.*connect anew"):
+        next(iter(host))
+    host.watch(0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "words"),
+    [
+        ("kernels/wave.ptx", None, r"no \.entry in it.*read_text"),
+        (TWO, None, "several entries.*wave, other"),
+        (TWO, "wav", "no entry 'wav'; it has: wave, other"),
+    ],
+)
+def test_ptx_that_is_none(host: wavefield.Field, text: str, entry: str | None, words: str) -> None:
+    with pytest.raises(wavefield.KernelError, match=words):
+        host.run(text, entry)
+    with host.frame():
+        pass  # nothing was sent, so the ring is still there
+
+
+def test_what_is_no_kernel(host: wavefield.Field) -> None:
+    with pytest.raises(TypeError, match="PTX text"):
+        host.run(7)
+
+
+def test_the_drivers_words(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    words = "cuModuleLoadDataEx: the PTX has an unsupported toolchain (CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222)"
+    renderer.answers["kernel"] = lambda session, *_: session.send(
+        {"type": "failed", "request": "kernel", "reason": words}
+    )
+    with pytest.raises(wavefield.KernelError, match=re.escape(words) + ".*newer than the renderer's driver"):
+        host.run(PTX)
+    assert host.status().frames_drawn == 10
+    for _ in host.frames(2):  # the ring is still there
+        pass
+
+
+def test_a_fault_later_on_is_raised_by_whatever_comes_next(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    host.run(PTX)
+    session = renderer.session
+    assert session is not None
+    fault = {"type": "failed", "request": "kernel", "reason": "CUDA_ERROR_ILLEGAL_ADDRESS"}
+    session.send(fault)
+    with pytest.raises(wavefield.KernelError, match="wave has failed: CUDA_ERROR_ILLEGAL_ADDRESS"):
+        host.watch(5)
+    session.send(fault)
+    host.status()
+    with pytest.raises(wavefield.KernelError):
+        host.snapshot()
+    assert host.snapshot().shape == (2, 3, 4)
+
+
+def test_watch_watches(host: wavefield.Field) -> None:
+    start = time.monotonic()
+    host.watch(0.05)
+    assert time.monotonic() - start >= 0.05
+
+
+def test_without_numba(host: wavefield.Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(wavefield.KernelError, match="pip install"):
+        host.run(lambda vertices, cols, rows, frame, time: None)
+
+
+# With Numba's compiler, where it is installed; it needs no GPU.
+
+
+def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    numba_cuda = compilers.numba_cuda()
+
+    def wave(vertices: Any, cols: Any, rows: Any, frame: Any, time: Any) -> None:
+        i = numba_cuda.grid(1)
+        if i < cols * rows:
+            vertices[4 * i + 1] = time
+            vertices[4 * i + 2] = frame
+
+    for kernel in (wave, numba_cuda.jit(wave), numba_cuda.jit(device=True)(wave)):
+        assert host.run(kernel) == "cuda, field_wave"
+    entry, ptx = renderer.kernels[-1]
+    assert _kernel.entries(ptx) == [entry] == ["field_wave"]
+    head = ptx[ptx.index(".entry field_wave") :].split(")")[0]
+    assert re.findall(r"\.param \.(\w+)", head) == ["u64", "u32", "u32", "u64", "f64"]
+    assert re.search(r"^\.target sm_75", ptx, re.MULTILINE)
+    assert "_ZN" not in head
+    ptx, _ = _kernel.ptx_of(wave, "other", (9, 0))
+    assert ".entry other(" in ptx
+    assert re.search(r"^\.target sm_90", ptx, re.MULTILINE)
+
+
+def test_numba_says_what_it_does_not_compile(host: wavefield.Field) -> None:
+    compilers.numba_cuda()
+
+    def too_few(vertices: Any, cols: Any) -> None:
+        pass
+
+    def not_known(vertices: Any, cols: Any, rows: Any, frame: Any, time: Any) -> None:
+        vertices.nothing = cols
+
+    with pytest.raises(wavefield.KernelError, match=r"too_few with the signature \(float4 \*vertices.*") as caught:
+        host.run(too_few)
+    assert "5 argument types" in str(caught.value)
+    with pytest.raises(wavefield.KernelError, match="nothing"):
+        host.run(not_known)

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The checks of the Python package: ruff, mypy and the tests, in a virtual environment under target/, with what they need
+# from PyPI (about 63 MB). Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
+#
+# What needs Numba's compiler says `skipped: …`, unless WAVEFIELD_PYTHON_NUMBA=1 asks for it: that fetches about 800 MB at
+# first, into an environment of its own.
+#
+# Without python3 3.10 or newer, venv or pip it says `skipped: …`; with WAVEFIELD_REQUIRE_TOOLS=1 that is a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+venv=$PWD/target/python
+packages=(ruff mypy pytest pillow numpy cuda-bindings 'setuptools>=77')
+if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
+    # It makes PTX without a GPU. This one needs a NumPy before 2.5.
+    venv+=-numba packages+=('numpy<2.5' 'numba-cuda[cu13]==0.30.4')
+fi
+
+skip() {
+    echo "skipped: the Python package: $1"
+    [[ ${WAVEFIELD_REQUIRE_TOOLS:-} != 1 ]] || exit 1
+    exit 0
+}
+
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || skip "there is no $python"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
+# venv alone is there without the package that gives it a pip.
+"$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
+
+# Made again when what it is to hold has changed.
+wanted=$(cat scripts/python.sh; "$python" --version)
+if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" ||
+        skip 'pip could not fetch what the checks need'
+    echo "$wanted" >"$venv/wanted"
+fi
+# The package itself. What it is built with and what it needs are there by now, so this works offline.
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./python
+
+cd python
+"$venv/bin/ruff" format --check .
+"$venv/bin/ruff" check .
+"$venv/bin/mypy"
+exec "$venv/bin/pytest" -ra "$@"

@@ -1,0 +1,209 @@
+//! The producer that stands for a client in another process: it never produces, it only shows what has come.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ash::vk;
+
+use super::memory::ClientMemory;
+use super::session::Session;
+use super::socket::Connection;
+use crate::interop::ownership::Owner;
+use crate::producer::{Frame, FrameSync, Producer, Vertices, barrier};
+use crate::vulkan::{Device, Queue};
+use crate::{Error, Result};
+
+/// What the producer and the conversation with the client share; all of it on the render thread.
+pub(super) struct Shared {
+    pub(super) session: Session,
+    pub(super) memory: ClientMemory,
+    /// The frame that the next submission draws.
+    current: Option<Current>,
+    /// Memory `host`: frames that were copied, and of which the client is to be told.
+    pub(super) copied: Vec<u64>,
+    /// `--trust`: the largest value of `ready` that a submission waits for.
+    promised: u64,
+    /// The way to the client.
+    pub(super) connection: Arc<Connection>,
+}
+
+#[derive(Clone, Copy)]
+struct Current {
+    frame: u64,
+    vertices: Vertices,
+    /// Drawn for the first time.
+    new: bool,
+}
+
+impl Shared {
+    pub(super) fn new(
+        session: Session,
+        memory: ClientMemory,
+        connection: &Arc<Connection>,
+    ) -> Rc<RefCell<Self>> {
+        let connection = connection.clone();
+        let (copied, promised) = (Vec::new(), 0);
+        Rc::new(RefCell::new(Self { session, memory, current: None, copied, promised, connection }))
+    }
+
+    /// Chooses the frame to draw.
+    fn turn(&mut self) -> Result<()> {
+        let Some((shown, new)) = self.session.turn() else {
+            return Err(Error::Unsupported("the client has no frame yet".into()));
+        };
+        let vertices = match self.current {
+            Some(current) if !new => current.vertices,
+            _ => {
+                let (buffer, offset) = self.memory.prepare(shown.source)?;
+                if matches!(self.memory, ClientMemory::Host(_)) {
+                    self.copied.push(shown.frame);
+                }
+                Vertices { buffer, offset }
+            }
+        };
+        if new && self.session.terms().trust {
+            self.promised = shown.frame + 1;
+        }
+        self.current = Some(Current { frame: shown.frame, vertices, new });
+        Ok(())
+    }
+
+    /// Whether the last frame was drawn for the first time.
+    pub(super) fn drew_new(&self) -> bool {
+        self.current.is_some_and(|current| current.new)
+    }
+
+    /// What the frame's submission says to the client, and (with `--trust` only) waits for.
+    fn sync(&self, frame: &Frame) -> FrameSync {
+        let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
+            return FrameSync::default();
+        };
+        // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
+        // the timeline's start and cannot be signalled.
+        let free = (current.new && current.frame > 0)
+            .then(|| memory.free.vulkan(current.frame, vk::PipelineStageFlags2::ALL_COMMANDS));
+        // The cautious way waits for nothing: the counter was read, and a client could even set it back.
+        let wait =
+            self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1, frame.reads.stage));
+        FrameSync { signal_before: free, wait, signal: None }
+    }
+
+    /// The client is gone, or dropped: what still waits for it (with `--trust`) is let go.
+    pub(super) fn let_go(&self) {
+        if let ClientMemory::Cuda(memory) = &self.memory {
+            // Nothing can be returned, and without it the queue only stays busy.
+            let _ = memory.ready.signal_from_host(self.promised);
+        }
+    }
+}
+
+/// Shows a client's frames: each new one once it is ready, the last one again until then.
+pub(super) struct ForeignProducer {
+    shared: Rc<RefCell<Shared>>,
+    slots: Vec<vk::Buffer>,
+    owner: Owner,
+    name: &'static str,
+    device: Device,
+    family: u32,
+}
+
+impl ForeignProducer {
+    pub(super) fn new(queue: &Queue, shared: &Rc<RefCell<Shared>>) -> Self {
+        let inner = shared.borrow();
+        Self {
+            slots: inner.memory.slots(),
+            owner: inner.memory.owner(),
+            name: match (&inner.memory, inner.session.terms().trust) {
+                (ClientMemory::Cuda(_), false) => "client, cuda",
+                (ClientMemory::Cuda(_), true) => "client, cuda, trusted",
+                (ClientMemory::Host(_), _) => "client, host",
+            },
+            device: queue.device().clone(),
+            family: queue.family(),
+            shared: shared.clone(),
+        }
+    }
+}
+
+impl Producer for ForeignProducer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &self.slots
+    }
+
+    fn slot_of(&self, frame: u64) -> usize {
+        let shown = self.vertices_of(frame).buffer;
+        self.slots.iter().position(|&slot| slot == shown).unwrap_or(0)
+    }
+
+    fn vertices_of(&self, _frame: u64) -> Vertices {
+        let current = self.shared.borrow().current;
+        current.map_or(Vertices { buffer: self.slots[0], offset: 0 }, |current| current.vertices)
+    }
+
+    /// No more than the ring has slots: see `HostMemory::copy`.
+    fn max_in_flight(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+        self.shared.borrow_mut().turn()
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        if self.owner == Owner::External {
+            let buffer = self.vertices_of(frame.index).buffer;
+            barrier(&self.device, commands, Owner::External.acquire(buffer, self.family, frame.reads));
+        }
+        // Otherwise the host wrote it, and a submission makes that visible by itself.
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        if self.owner == Owner::External {
+            let buffer = self.vertices_of(frame.index).buffer;
+            barrier(&self.device, commands, Owner::External.release(buffer, self.family, frame.reads));
+        }
+    }
+
+    fn commands_repeat(&self) -> bool {
+        true
+    }
+
+    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
+        Ok(self.shared.borrow().sync(frame))
+    }
+
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Whoever writes the vertices stamps them: the client.
+    fn stamp_frames(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Nothing of its own ever runs here. This is also where a wait that lasts asks for news: if the client is gone, what
+    /// it promised is kept for it.
+    fn is_idle(&self) -> Result<bool> {
+        let shared = self.shared.borrow();
+        if shared.session.terms().trust && shared.connection.is_closed() {
+            shared.let_go();
+        }
+        Ok(true)
+    }
+
+    fn progress(&self) -> Option<String> {
+        let shared = self.shared.borrow();
+        let ClientMemory::Cuda(memory) = &shared.memory else { return None };
+        let (ready, free) = (memory.ready.value().ok()?, memory.free.value().ok()?);
+        Some(format!("the client's `ready` is at {ready} of {}, Vulkan's `free` at {free}", shared.promised))
+    }
+
+    fn abandon(&mut self) {
+        self.shared.borrow().let_go();
+    }
+}

@@ -1,0 +1,782 @@
+//! The render thread's side of `serve`: between two frames it looks at the client, and does what it asked for.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use rustix::io::Errno;
+
+use super::absent::Absent;
+use super::door::{Door, Seated, Visitor};
+use super::foreign::{ForeignProducer, Shared};
+use super::kernels::{Kernels, Refused};
+use super::memory::{ClientMemory, sealed_memory};
+use super::pace::{Stretch, Watch};
+use super::protocol::{
+    DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
+    Welcome,
+};
+use super::session::{Action, Fault, Session, Terms};
+use super::socket::{Connection, Listener, Received, discard, take_leave};
+use super::{FRAME_SECONDS, Options};
+use crate::app::{Choice, Companion, Config, Engine, Installed, make_producer};
+use crate::cuda::KernelSource;
+use crate::interop::Ring;
+use crate::producer::{ComputeProducer, Producer};
+use crate::wave::Vertex;
+use crate::{Error, Result, note, say, whole_file};
+
+/// Bytes that a client's ring may have, beyond which it gets fewer slots than it asked for.
+const MAX_RING_BYTES: u64 = 8 << 30;
+/// Messages that are read between two frames.
+const MESSAGES_A_FRAME: usize = 64;
+/// How long the last frames of a client that said goodbye may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
+const NO_DRAW: Duration = Duration::from_millis(100);
+/// Stretches that are remembered for the report: a renderer may run for months.
+const MAX_STRETCHES: usize = 4096;
+/// Failed requests of one client that are worth a line.
+const MAX_COMPLAINTS: u32 = 20;
+/// How often `ready` is read while frames come in quick succession, and while they do not.
+const QUICK: Duration = Duration::from_micros(50);
+const CALM: Duration = Duration::from_millis(1);
+/// How long after a client's last frame the next one is looked for quickly.
+const QUICK_FOR: Duration = Duration::from_millis(100);
+
+/// Serves one client after another.
+pub(crate) struct Host {
+    door: Door,
+    options: Options,
+    config: Config,
+    choice: Choice,
+    kernels: Kernels,
+    client: Option<Client>,
+    /// The renderer's own producer, while another one is in the engine.
+    built_in: Option<Installed>,
+    watch: Watch,
+    /// The last [`MAX_STRETCHES`] of them.
+    stretches: VecDeque<Stretch>,
+    last_draw: Instant,
+    frames_drawn: u64,
+}
+
+/// The client that has the seat.
+struct Client {
+    name: String,
+    connection: Arc<Connection>,
+    shared: Rc<RefCell<Shared>>,
+    /// Its ring is in the engine.
+    draws: bool,
+    /// When its kernel was put into the engine, in frames drawn, until the client has been told that it runs.
+    kernel_since: Option<u64>,
+    wants_picture: bool,
+    /// One heavy request a frame is enough.
+    busy: bool,
+    /// When it said goodbye: what it made ready before is still shown.
+    leaving: Option<Instant>,
+    told: Parameters,
+    last_new: Instant,
+    watch: Watch,
+    /// Why it is to be dropped.
+    ended: Option<Ended>,
+    complaints: u32,
+    _seat: Seated,
+}
+
+/// How a client's time ends.
+enum Ended {
+    /// By itself.
+    Left(&'static str),
+    /// It is told why.
+    Dropped(Fault),
+}
+
+impl Client {
+    /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
+    fn send(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let ended = match self.connection.send(message, &descriptors) {
+            Ok(()) => return,
+            Err(Errno::AGAIN) => Ended::Dropped(Fault {
+                code: ErrorCode::Slow,
+                reason: "the client does not read what it is sent".into(),
+            }),
+            Err(_) => Ended::Left("its connection broke"),
+        };
+        self.ended.get_or_insert(ended);
+    }
+
+    fn fail(&mut self, request: &str, reason: impl ToString) {
+        let reason = reason.to_string();
+        if self.complaints < MAX_COMPLAINTS {
+            self.complaints += 1;
+            note!("note: {}: {request} failed: {reason}", self.name);
+        }
+        self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
+    }
+}
+
+impl Host {
+    /// Begins to listen to whoever connects.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub(crate) fn new(
+        listener: Listener,
+        choice: Choice,
+        config: &Config,
+        options: &Options,
+    ) -> Result<Self> {
+        note!("note: listening on {}", listener.path().display());
+        // Linux lets a sleep of 50 µs take twice that, unless told otherwise; nothing is lost without.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
+        let owner = rustix::process::getuid().as_raw();
+        let door = Door::open(listener, owner)
+            .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))?;
+        Ok(Self {
+            door,
+            kernels: Kernels::new(&choice, config),
+            options: options.clone(),
+            config: config.clone(),
+            choice,
+            client: None,
+            built_in: None,
+            watch: Watch::start(target(), None),
+            stretches: VecDeque::new(),
+            last_draw: Instant::now(),
+            frames_drawn: 0,
+        })
+    }
+
+    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        if self.client.is_none()
+            && let Some(visitor) = self.door.visitor()
+        {
+            self.admit(engine, visitor, *parameters);
+        }
+        self.listen(engine, parameters)?;
+        self.take_kernel(engine)?;
+        self.take_ring(engine)?;
+        self.free_released(engine)?;
+        self.tell(*parameters);
+        if self.client.as_ref().is_some_and(|client| client.ended.is_some()) {
+            self.dismiss(engine)?;
+        }
+        Ok(())
+    }
+
+    /// When to draw the same again, at the latest.
+    fn due(&self) -> Instant {
+        let waits_for_client = self.client.as_ref().is_some_and(|client| client.draws);
+        match self.options.pace {
+            pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
+            _ if waits_for_client => self.last_draw + target(),
+            _ => self.last_draw,
+        }
+    }
+
+    fn has_new(&self) -> bool {
+        self.client
+            .as_ref()
+            .is_some_and(|client| client.draws && client.shared.borrow().session.may_advance())
+    }
+
+    /// Makes a newcomer's memory and bids it welcome.
+    fn admit(&mut self, engine: &mut Engine, visitor: Visitor, parameters: Parameters) {
+        let Visitor { connection, hello, name, seat } = visitor;
+        let terms = Terms {
+            memory: hello.memory,
+            depth: self.ring_for(hello.ring).depth(),
+            frame_bytes: self.config.grid.bytes(),
+            largest_allocation: engine.device().info().largest_buffer.0,
+            offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
+            trust: self.options.trust && hello.memory == MemoryKind::Cuda,
+        };
+        let made = self.welcome(engine, terms, parameters);
+        let sent = made.map_err(|error| error.to_string()).and_then(|(welcome, memory, descriptors)| {
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            let welcome = FromServer::Welcome(Box::new(welcome));
+            connection.send(&welcome, &descriptors).map_err(|error| error.to_string())?;
+            Ok(memory)
+        });
+        match sent {
+            Ok(memory) => {
+                note!("note: {name} draws, with memory {} in a ring of {}", hello.memory.name(), terms.depth);
+                let stretch = self.watch.end(engine.producer().name(), None, "a client came");
+                self.remember(stretch);
+                let connection = Arc::new(connection);
+                self.client = Some(Client {
+                    name,
+                    shared: Shared::new(Session::new(terms), memory, &connection),
+                    connection,
+                    draws: false,
+                    kernel_since: None,
+                    wants_picture: false,
+                    busy: false,
+                    leaving: None,
+                    told: parameters,
+                    last_new: Instant::now(),
+                    watch: Watch::start(target(), Some(self.last_draw)),
+                    ended: None,
+                    complaints: 0,
+                    _seat: seat,
+                });
+            }
+            Err(reason) => {
+                note!("note: refused {name}: {reason}");
+                let _ = connection.send(&FromServer::Refused { code: RefusedCode::Memory, reason }, &[]);
+                take_leave(connection);
+            }
+        }
+    }
+
+    fn ring_for(&self, wanted: Option<u32>) -> Ring {
+        let own = self.config.ring.depth() as u32;
+        let most = (MAX_RING_BYTES / self.config.grid.bytes().max(1)).clamp(2, 32) as u32;
+        let depth = wanted.unwrap_or(own).clamp(2, most.max(own).max(2));
+        Ring::new(depth).unwrap_or_default()
+    }
+
+    fn welcome(
+        &self,
+        engine: &Engine,
+        terms: Terms,
+        parameters: Parameters,
+    ) -> Result<(Welcome, ClientMemory, Vec<OwnedFd>)> {
+        let (device, grid) = (engine.device(), self.config.grid);
+        let info = device.info();
+        if terms.memory == MemoryKind::Cuda && !self.choice.can_export() {
+            return Err(Error::Unsupported(format!(
+                "{} cannot export memory and timeline semaphores, which memory `cuda` needs: ask for memory `host`",
+                info.name
+            )));
+        }
+        let ring = Ring::new(terms.depth as u32).unwrap_or_default();
+        let memory = ClientMemory::new(device, terms.memory, grid, ring)?;
+        let (slots, descriptors) = memory.export(grid)?;
+        let semaphore = |place: u32| (terms.memory == MemoryKind::Cuda).then_some(terms.depth as u32 + place);
+        let welcome = Welcome {
+            protocol: VERSION,
+            server: concat!("wavefield ", env!("CARGO_PKG_VERSION")).into(),
+            device: DeviceName { name: info.name.clone(), uuid: info.uuid.to_string().replace('-', "") },
+            memory: terms.memory,
+            grid: [grid.cols, grid.rows],
+            components: 4,
+            dtype: "<f4".into(),
+            vertex_bytes: size_of::<Vertex>() as u64,
+            row_bytes: u64::from(grid.cols) * size_of::<Vertex>() as u64,
+            offset_alignment: terms.offset_alignment,
+            ring: terms.depth as u32,
+            slots,
+            ready: semaphore(0),
+            free: semaphore(1),
+            frame_seconds: FRAME_SECONDS,
+            trust: terms.trust,
+            parameters,
+        };
+        Ok((welcome, memory, descriptors))
+    }
+
+    /// Reads the client's counter and its messages.
+    fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        client.busy &= self.last_draw.elapsed() < NO_DRAW;
+        // The counter first: what was said before it was signalled has arrived, and is read below before it counts.
+        let ready = match &client.shared.borrow().memory {
+            ClientMemory::Cuda(memory) => Some(memory.ready.value()?),
+            ClientMemory::Host(_) => None,
+        };
+        if let Some(since) = client.leaving {
+            return self.see_off(ready, since);
+        }
+        for _ in 0..MESSAGES_A_FRAME {
+            let Some(client) = self
+                .client
+                .as_mut()
+                .filter(|client| !client.busy && client.leaving.is_none() && client.ended.is_none())
+            else {
+                return Ok(());
+            };
+            let (packet, descriptors) = match client.connection.receive() {
+                Received::Packet(packet, descriptors) => (packet, descriptors),
+                Received::Nothing => {
+                    let seen =
+                        ready.map_or(Ok(()), |ready| client.shared.borrow_mut().session.see_ready(ready));
+                    client.ended = seen.err().map(Ended::Dropped);
+                    return Ok(());
+                }
+                Received::Closed => {
+                    client.ended = Some(Ended::Left("its connection closed"));
+                    return Ok(());
+                }
+                Received::TooLong(descriptors) => {
+                    discard(descriptors);
+                    let reason = "a message longer than 65536 bytes".into();
+                    client.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Message, reason }));
+                    return Ok(());
+                }
+            };
+            let parsed = FromClient::parse(&packet).map_err(Fault::new(ErrorCode::Message));
+            let judged = parsed
+                .and_then(|message| client.shared.borrow_mut().session.receive(message, descriptors.len()));
+            match judged {
+                Ok(action) => {
+                    client.busy = action.is_heavy();
+                    self.act(engine, parameters, action, descriptors)?;
+                }
+                Err(fault) => {
+                    discard(descriptors);
+                    client.ended = Some(Ended::Dropped(fault));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
+    fn see_off(&mut self, ready: Option<u64>, since: Instant) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let mut shared = client.shared.borrow_mut();
+        let seen = ready.map_or(Ok(()), |ready| shared.session.see_ready(ready));
+        client.ended = match seen {
+            Err(fault) => Some(Ended::Dropped(fault)),
+            // In a hidden window nothing is drawn.
+            Ok(()) if shared.session.has_next() && since.elapsed() < FAREWELL => None,
+            Ok(()) => Some(Ended::Left("it said goodbye")),
+        };
+        Ok(())
+    }
+
+    /// Does what the client asked for.
+    fn act(
+        &mut self,
+        engine: &mut Engine,
+        parameters: &mut Parameters,
+        action: Action,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        match action {
+            // What was released is freed at the end of the turn.
+            Action::None | Action::Release { .. } => {}
+            Action::Leave => client.leaving = Some(Instant::now()),
+            Action::Fail { request, reason } => {
+                discard(descriptors);
+                client.fail(request, reason);
+            }
+            Action::Kernel { entry, bytes } => {
+                let Some(file) = descriptors.pop() else { return Ok(()) };
+                let handoff = self.config.handoff.on(engine.device());
+                if let Err(error) = self.kernels.compile(handoff, &client.name, entry, file, bytes) {
+                    client.fail("kernel", error);
+                }
+            }
+            Action::Allocate { bytes } => {
+                let mut shared = client.shared.borrow_mut();
+                let id = shared.session.next_id();
+                let made = shared.memory.allocate(engine.device(), id, bytes);
+                if made.is_ok() {
+                    shared.session.allocated(bytes);
+                }
+                drop(shared);
+                match made {
+                    Ok((place, file)) => client.send(&FromServer::Allocated { id, place }, &[file]),
+                    Err(error) => client.fail("allocate", error),
+                }
+            }
+            Action::Snapshot => client.wants_picture = true,
+            Action::Set(wishes) => match wishes.apply(*parameters) {
+                Ok(wanted) => {
+                    if wanted.colormap != parameters.colormap {
+                        engine.set_color_map(wanted.colormap)?;
+                    }
+                    *parameters = wanted;
+                    client.told = wanted;
+                    client.send(&FromServer::Parameters { parameters: wanted }, &[]);
+                }
+                Err(reason) => client.fail("set", reason),
+            },
+            Action::Status => {
+                let state = client.state(engine, self.frames_drawn);
+                client.send(&FromServer::State(state), &[]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client what the user has changed.
+    fn tell(&mut self, parameters: Parameters) {
+        if let Some(client) = self.client.as_mut().filter(|client| client.told != parameters) {
+            client.told = parameters;
+            client.send(&FromServer::Parameters { parameters }, &[]);
+        }
+    }
+
+    /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
+    fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        if client.draws || !client.shared.borrow().session.has_next() {
+            return Ok(());
+        }
+        let producer = ForeignProducer::new(engine.queue(), &client.shared);
+        let old = exchange(engine, Box::new(producer))?;
+        client.draws = true;
+        // It has no kernel running, so what was there is the renderer's own.
+        self.built_in = Some(old);
+        Ok(())
+    }
+
+    /// Frees what the client gave back, once the GPU is done with it.
+    fn free_released(&mut self, engine: &mut Engine) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let released = client.shared.borrow_mut().session.take_released();
+        if !released.is_empty() {
+            engine.drain()?;
+            let memory = &mut client.shared.borrow_mut().memory;
+            released.into_iter().for_each(|id| memory.release(id));
+            // Recorded commands may name what is gone.
+            engine.forget_recorded();
+        }
+        Ok(())
+    }
+
+    /// Puts a kernel that was compiled into the engine.
+    fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
+        match self.kernels.compiled() {
+            None => Ok(()),
+            Some(Ok(source)) => self.run_kernel(engine, source),
+            Some(Err(Refused { error: error @ Error::Stuck { .. }, .. })) => {
+                self.say_stuck(&error);
+                Err(error)
+            }
+            // Tried aside, it faulted: what runs has done nothing wrong, but its context is lost.
+            Some(Err(Refused { error, faulted: true })) => {
+                let running = self.kernels.take_running();
+                self.renew(engine, error, running)
+            }
+            Some(Err(Refused { error, faulted: false })) => {
+                if let Some(client) = &mut self.client {
+                    client.fail("kernel", error);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn run_kernel(&mut self, engine: &mut Engine, source: KernelSource) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let producer = match self.kernels.producer(engine.queue(), &source) {
+            Ok(producer) => producer,
+            Err(error) => {
+                client.fail("kernel", error);
+                return Ok(());
+            }
+        };
+        let old = match exchange(engine, producer) {
+            Ok(old) => old,
+            // The kernel that ran until now has faulted just now.
+            Err(error) => return self.rescue(engine, error),
+        };
+        if self.built_in.is_none() {
+            self.built_in = Some(old);
+        }
+        client.draws = false;
+        client.shared.borrow_mut().session.kernel_runs();
+        client.kernel_since = Some(self.frames_drawn);
+        self.kernels.runs(source);
+        Ok(())
+    }
+
+    fn remember(&mut self, stretch: Stretch) {
+        if self.stretches.len() == MAX_STRETCHES {
+            self.stretches.pop_front();
+        }
+        self.stretches.push_back(stretch);
+    }
+
+    /// What was measured: a line for each stretch, and the file.
+    fn report(&self, engine: &Engine) -> Result<()> {
+        let line = |stretch: &Stretch| {
+            let (who, frame, gaps) = (stretch.client.as_deref(), stretch.frame_us, stretch.gaps_us);
+            say!(
+                "stretch       {}: {} frames in {:.1} s by {}, p50 {} µs, p99 {} µs, {:.0} µs of CPU each; longest gap {} µs",
+                who.unwrap_or("no client"),
+                stretch.frames,
+                stretch.seconds,
+                stretch.producer,
+                frame.p50,
+                frame.p99,
+                stretch.cpu_us_per_frame,
+                gaps.max
+            );
+        };
+        self.stretches.iter().filter(|stretch| stretch.client.is_some()).for_each(line);
+        let Some(path) = &self.options.json else { return Ok(()) };
+        let Config { grid, ring, handoff, .. } = &self.config;
+        let report = serde_json::json!({
+            "schema": "wavefield-serve/1",
+            "device": engine.device().info().name,
+            "grid": [grid.cols, grid.rows],
+            "ring": ring.depth(),
+            "handoff": handoff.name(),
+            "trust": self.options.trust,
+            "frame_seconds": FRAME_SECONDS,
+            "stretches": self.stretches,
+        });
+        whole_file::write(path, |file| Ok(serde_json::to_writer_pretty(file, &report)?))
+    }
+
+    /// After a fault: takes down everything of CUDA, makes it anew, and goes on with `next`, or the renderer's own kernel.
+    fn renew(&mut self, engine: &mut Engine, error: Error, next: Option<KernelSource>) -> Result<()> {
+        // Everything that holds the faulted context has to go before there can be a new one.
+        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent))) else { return Err(error) };
+        drop(faulted);
+        self.built_in = None;
+        self.kernels.forget_context();
+
+        let made = make_producer(engine.queue(), &self.choice, &self.config);
+        let built_in = match made {
+            Ok(producer) => producer,
+            Err(again) => {
+                note!(
+                    "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
+                );
+                self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
+                Box::new(ComputeProducer::new(engine.device(), self.config.grid, self.config.ring)?)
+            }
+        };
+        exchange(engine, built_in)?;
+        if let Some(client) = &mut self.client {
+            client.kernel_since = None;
+            // If it was its ring that was drawn, that comes back with its next frame.
+            client.draws = false;
+            client.fail("kernel", error);
+        }
+        if let Some(source) = next {
+            self.run_kernel(engine, source)?;
+            if let Some(client) = &mut self.client {
+                // It was told of this one before.
+                client.kernel_since = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn say_stuck(&mut self, error: &Error) {
+        if let Some(client) = &self.client {
+            let reason =
+                format!("{error}; a kernel that does not end cannot be taken back, so the renderer ends");
+            let _ = client.connection.send(&FromServer::Error { code: ErrorCode::Stuck, reason }, &[]);
+        }
+    }
+
+    /// The client's time is over: its memory goes, and the renderer's own producer comes back.
+    fn dismiss(&mut self, engine: &mut Engine) -> Result<()> {
+        let Some(client) = self.client.take() else { return Ok(()) };
+        let why = match client.ended {
+            Some(Ended::Dropped(fault)) => {
+                let why = format!("dropped: {}", fault.reason);
+                let _ = client
+                    .connection
+                    .send(&FromServer::Error { code: fault.code, reason: fault.reason }, &[]);
+                why
+            }
+            Some(Ended::Left(why)) => why.into(),
+            None => "the renderer let it go".into(),
+        };
+        note!("note: {}: {why}", client.name);
+        self.remember(client.watch.end(engine.producer().name(), Some(&client.name), &why));
+        client.shared.borrow().let_go();
+        if self.built_in.is_some() {
+            let kernel = self.kernels.running().is_some();
+            match engine.swap(&mut self.built_in) {
+                Ok(old) => drop(old),
+                // Its kernel faulted with its last frames; without the client `rescue` goes back to the built-in.
+                Err(error) if kernel => self.rescue(engine, error)?,
+                Err(error) => return Err(error),
+            }
+        }
+        self.kernels.clear();
+        // The producer is gone, so this is the last to hold the connection.
+        drop(client.shared);
+        if let Some(connection) = Arc::into_inner(client.connection) {
+            take_leave(connection);
+        }
+        self.watch = Watch::start(target(), Some(self.last_draw));
+        Ok(())
+    }
+}
+
+impl Companion for Host {
+    fn turn(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        match self.look(engine, parameters) {
+            Ok(()) => Ok(()),
+            Err(error) => self.rescue(engine, error),
+        }
+    }
+
+    /// Without a display's beat: takes turns until there is something new to draw, or it is time to draw again anyway.
+    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        loop {
+            self.turn(engine, parameters)?;
+            let left = self.due().saturating_duration_since(Instant::now());
+            if left.is_zero() || self.has_new() {
+                return Ok(());
+            }
+            match &self.client {
+                Some(client) => client.rest(left),
+                None => std::thread::sleep(left.min(Duration::from_millis(2))),
+            }
+        }
+    }
+
+    /// A frame was submitted.
+    fn drawn(&mut self, engine: &Engine) -> Result<()> {
+        self.last_draw = Instant::now();
+        self.frames_drawn += 1;
+        let Some(client) = &mut self.client else {
+            self.watch.drawn(true);
+            return Ok(());
+        };
+        client.busy = false;
+        let copied = std::mem::take(&mut client.shared.borrow_mut().copied);
+        for frame in copied {
+            client.send(&FromServer::Free { frame }, &[]);
+        }
+        let kernel = self.kernels.running().is_some();
+        let new = kernel || (client.draws && client.shared.borrow().drew_new());
+        client.watch.drawn(new);
+        if new {
+            client.last_new = self.last_draw;
+        }
+        if let Some(since) = client.kernel_since
+            && engine.frames_finished()? > since
+        {
+            client.kernel_since = None;
+            let name = self.kernels.running().map_or("", |source| &source.name);
+            let producer = format!("{}, {name}", engine.producer().name());
+            note!("note: {producer} runs");
+            client.send(&FromServer::Running { producer }, &[]);
+        }
+        Ok(())
+    }
+
+    /// Whether the client waits for a picture.
+    fn wants_picture(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.wants_picture)
+    }
+
+    /// Sends it: four bytes a pixel, sRGB.
+    fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+        let Some(client) = &mut self.client else { return };
+        client.wants_picture = false;
+        match pixels.and_then(|pixels| Ok((pixels.len() as u64, filled(&pixels)?))) {
+            Ok((bytes, file)) => {
+                let vk::Extent2D { width, height } = extent;
+                let format = "rgba8-srgb".into();
+                client.send(&FromServer::Picture { width, height, format, bytes }, &[file]);
+            }
+            Err(error) => client.fail("snapshot", error),
+        }
+    }
+
+    /// A frame could not be made. If a client's kernel is to blame, everything of CUDA is taken down and made anew, and the
+    /// frames go on; then `Ok`, and the frame is to be tried again.
+    ///
+    /// # Errors
+    /// Whatever else it was.
+    fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
+        if self.kernels.running().is_none() {
+            return Err(error);
+        }
+        if matches!(error, Error::Stuck { .. }) {
+            self.say_stuck(&error);
+        }
+        if !matches!(error, Error::Kernel { .. }) {
+            return Err(error);
+        }
+        let last_good = self.kernels.take_last_good();
+        self.renew(engine, error, last_good)
+    }
+
+    fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
+        let name = engine.producer().name();
+        let stretch = match self.client.take() {
+            Some(client) => {
+                let message = FromServer::Error { code: ErrorCode::Ended, reason: reason.into() };
+                let _ = client.connection.send(&message, &[]);
+                client.watch.end(name, Some(&client.name), reason)
+            }
+            None => self.watch.end(name, None, reason),
+        };
+        self.remember(stretch);
+        self.report(engine)
+    }
+}
+
+impl Client {
+    /// Sleeps until there may be news, but not longer than `left`.
+    fn rest(&self, left: Duration) {
+        let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
+        match by_semaphore {
+            // What it says next waits for the next draw.
+            _ if self.busy => std::thread::sleep(left.min(CALM)),
+            true if self.draws && self.last_new.elapsed() < QUICK_FOR => std::thread::sleep(left.min(QUICK)),
+            true => std::thread::sleep(left.min(CALM)),
+            // All of its news comes by the socket.
+            false => self.connection.wait(left.min(CALM)),
+        }
+    }
+
+    fn state(&self, engine: &Engine, frames_drawn: u64) -> State {
+        let shared = self.shared.borrow();
+        let ledger = shared.session.ledger();
+        let copied = match shared.memory {
+            ClientMemory::Host(_) => ledger.next(),
+            ClientMemory::Cuda(_) => ledger.free(),
+        };
+        State {
+            frames_drawn,
+            frame_shown: ledger.shown().map(|shown| shown.frame),
+            ready: ledger.ready(),
+            free: copied,
+            producer: engine.producer().name().into(),
+            seconds: self.watch.seconds(),
+            gaps_us: self.watch.draws.spread(),
+            late_us: self.watch.late_us(),
+        }
+    }
+}
+
+/// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.
+fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
+    let mut incoming = Some(Installed::new(producer));
+    let swapped = engine.swap(&mut incoming);
+    if matches!(swapped, Err(Error::Stuck { .. })) {
+        std::mem::forget(incoming.take());
+    }
+    swapped
+}
+
+fn target() -> Duration {
+    Duration::from_secs_f64(FRAME_SECONDS)
+}
+
+/// A sealed memfd with these bytes in it.
+fn filled(bytes: &[u8]) -> Result<OwnedFd> {
+    let file = sealed_memory("wavefield picture", bytes.len() as u64)?;
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(&file, &bytes[done..], done as u64) {
+            Ok(count) if count > 0 => done += count,
+            Err(Errno::INTR) => {}
+            _ => return Err(Error::Unsupported("no shared memory for the picture".into())),
+        }
+    }
+    Ok(file)
+}

@@ -1,0 +1,247 @@
+//! Kernels that clients send: compiled on a thread of their own, so that no frame waits for the compiler.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use crate::app::{Choice, Config, leave_running};
+use crate::cuda::{Context, DeviceInfo, DeviceMemory, Driver, Kernel, KernelSource, Stream, cubin, entries};
+use crate::handoff::Handoff;
+use crate::producer::Producer;
+use crate::vulkan::Queue;
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// A kernel with its machine code, and the context that this was made in; or why there is none.
+type Compiled = Result<(KernelSource, Arc<Context>), Refused>;
+
+/// Why a kernel was not taken.
+pub(super) struct Refused {
+    pub(super) error: Error,
+    /// It faulted when it was tried, so the context is of no use any more.
+    pub(super) faulted: bool,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, faulted: false }
+    }
+}
+
+/// The compiler of clients' kernels, and the CUDA context that they run in.
+pub(super) struct Kernels {
+    /// Or why there is none.
+    cuda: Result<(Driver, DeviceInfo), String>,
+    /// The primary context, held as long as kernels are expected to come; none after a fault.
+    context: Option<Arc<Context>>,
+    job: Option<JoinHandle<Compiled>>,
+    /// The kernel in the engine, if it is a client's.
+    running: Option<KernelSource>,
+    /// The one that ran before it, and did not fault.
+    good: Option<KernelSource>,
+    config: Config,
+}
+
+impl Kernels {
+    pub(super) fn new(choice: &Choice, config: &Config) -> Self {
+        let reason = || match &choice.fallback {
+            Some(reason) => format!("this renderer has no CUDA: {reason}"),
+            None => "this renderer was started with another --producer than CUDA".into(),
+        };
+        let cuda = choice.cuda.clone().ok_or_else(reason);
+        Self { cuda, context: None, job: None, running: None, good: None, config: config.clone() }
+    }
+
+    /// Begins to compile what a client sent.
+    ///
+    /// # Errors
+    /// No CUDA here; another kernel is being compiled.
+    pub(super) fn compile(
+        &mut self,
+        handoff: Handoff,
+        client: &str,
+        entry: String,
+        file: OwnedFd,
+        bytes: u64,
+    ) -> Result<()> {
+        if self.job.is_some() {
+            return Err(Error::Unsupported("the kernel before this one is still being compiled".into()));
+        }
+        let cuda = self.cuda.clone().map_err(Error::Unsupported)?;
+        let context = self.context.clone();
+        let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
+        // A fault in Vulkan's own command buffer costs the Vulkan device, so there the kernel is tried aside first.
+        let trial = (handoff == Handoff::Inline).then_some((self.config.grid, self.config.timeout));
+        let job = move || -> Compiled {
+            let ptx = read(&name, file, bytes)?;
+            let mut source = KernelSource { name, ptx, entry, cubin: None };
+            check_entry(&source)?;
+            // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
+            let context = match context {
+                Some(context) => context,
+                None => Context::new(cuda.0, &cuda.1)?,
+            };
+            source.cubin = Some(cubin::link(&context, &source)?.into());
+            if let Some((grid, patience)) = trial {
+                try_out(&context, &source, grid, patience)
+                    .map_err(|error| Refused { error, faulted: context.has_faulted() })?;
+            }
+            Ok((source, context))
+        };
+        let spawned = Builder::new().name("kernel compiler".into()).spawn(job);
+        self.job = Some(spawned.map_err(|error| Error::Unsupported(format!("no thread: {error}")))?);
+        Ok(())
+    }
+
+    /// What became of the compilation, once it is done.
+    pub(super) fn compiled(&mut self) -> Option<Result<KernelSource, Refused>> {
+        let job = self.job.take_if(|job| job.is_finished())?;
+        let panicked = |_| Err(Error::Unsupported("the compiler of kernels failed".into()).into());
+        let compiled = job.join().unwrap_or_else(panicked);
+        Some(compiled.map(|(source, context)| {
+            self.context = Some(context);
+            source
+        }))
+    }
+
+    /// A producer that runs it.
+    pub(super) fn producer(&mut self, queue: &Queue, source: &KernelSource) -> Result<Box<dyn Producer>> {
+        let context = match &self.context {
+            Some(context) => context.clone(),
+            // After a fault there is none.
+            None => {
+                let (driver, info) = self.cuda.clone().map_err(Error::Unsupported)?;
+                self.context.insert(Context::new(driver, &info)?).clone()
+            }
+        };
+        let config = &self.config;
+        let handoff = config.handoff.on(queue.device());
+        handoff.make(queue, &context, source, config.grid, config.ring, config.timeout)
+    }
+
+    /// `source` is in the engine now; what was there before did not fault.
+    pub(super) fn runs(&mut self, source: KernelSource) {
+        self.good = self.running.replace(source);
+    }
+
+    /// The kernel in the engine.
+    pub(super) fn running(&self) -> Option<&KernelSource> {
+        self.running.as_ref()
+    }
+
+    /// The kernel in the engine goes, though it did not fault: for taking it up again.
+    pub(super) fn take_running(&mut self) -> Option<KernelSource> {
+        self.running.take()
+    }
+
+    /// The kernel in the engine has faulted: the last one that did not, if there is one.
+    pub(super) fn take_last_good(&mut self) -> Option<KernelSource> {
+        self.running = None;
+        self.good.take()
+    }
+
+    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new.
+    pub(super) fn forget_context(&mut self) {
+        self.context = None;
+        if let Some(job) = self.job.take() {
+            // It holds the context too; on a faulted one its calls fail at once.
+            let _ = job.join();
+        }
+    }
+
+    /// No CUDA any more.
+    pub(super) fn give_up(&mut self, reason: String) {
+        self.cuda = Err(reason);
+    }
+
+    /// The client is gone, and with it its kernels.
+    pub(super) fn clear(&mut self) {
+        // A compilation under way ends by itself, and nobody asks for it.
+        (self.job, self.running, self.good) = (None, None, None);
+    }
+}
+
+/// Reads a client's memfd.
+fn read(name: &str, file: OwnedFd, bytes: u64) -> Result<String> {
+    let problem = |problem: &str| Error::Kernel { kernel: name.to_owned(), problem: problem.to_owned() };
+    // Only a memfd has seals. Anything else (a pipe, a file of a file system that the client serves) could make the read
+    // wait for ever.
+    if rustix::fs::fcntl_get_seals(&file).is_err() {
+        return Err(problem("its descriptor is no memfd"));
+    }
+    let mut text = vec![0; bytes as usize];
+    let mut done = 0;
+    while done < text.len() {
+        match rustix::io::pread(&file, &mut text[done..], done as u64) {
+            Ok(0) => return Err(problem("its descriptor holds fewer bytes than the message says")),
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(problem(&std::io::Error::from(error).to_string())),
+        }
+    }
+    String::from_utf8(text).map_err(|_| problem("it is not UTF-8: is this PTX text?"))
+}
+
+fn check_entry(source: &KernelSource) -> Result<()> {
+    let entries = entries(&source.ptx);
+    let problem = |problem| Err(Error::Kernel { kernel: source.name.clone(), problem });
+    match entries.as_slice() {
+        [] => problem("no .entry in it: is this PTX text?".into()),
+        entries if entries.contains(&source.entry) => Ok(()),
+        entries => problem(format!("it has no such entry; it has: {}", entries.join(", "))),
+    }
+}
+
+/// Runs the kernel once by CUDA, on memory that nobody sees.
+fn try_out(context: &Arc<Context>, source: &KernelSource, grid: Grid, patience: Duration) -> Result<()> {
+    let kernel = Kernel::load(context, source)?;
+    let memory = DeviceMemory::new(context, grid.bytes())?;
+    let stream = Stream::new(context)?;
+    let blame = |error: Error| Error::Kernel { kernel: source.name.clone(), problem: error.to_string() };
+    // SAFETY: memory for the whole grid that nobody else has. That the kernel has the documented signature is what the
+    // protocol asks of the client.
+    unsafe { kernel.launch(&stream, memory.pointer(), grid.cols, grid.rows, 0, 0.0) }.map_err(blame)?;
+    let began = std::time::Instant::now();
+    while !stream.is_idle().map_err(blame)? {
+        if began.elapsed() > patience {
+            // It still runs: to free what it uses would wait for it.
+            leave_running((stream, memory, kernel));
+            return Err(Error::Stuck {
+                device: context.info().name.clone(),
+                seconds: patience.as_secs_f64(),
+                progress: format!("CUDA did not finish {}", source.name),
+            });
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memfd(text: &[u8]) -> OwnedFd {
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, text, 0), Ok(text.len()));
+        file
+    }
+
+    #[test]
+    fn only_a_memfd_is_read() {
+        assert_eq!(read("k", memfd(b"ptx"), 3).unwrap(), "ptx");
+        let words = |file, bytes| read("k", file, bytes).unwrap_err().to_string();
+        assert!(words(memfd(b"ptx"), 4).contains("fewer bytes"));
+        assert!(words(memfd(b"\xff\xff"), 2).contains("UTF-8"));
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(words(pipe, 3).contains("no memfd"));
+    }
+
+    #[test]
+    fn the_entry_must_be_there() {
+        let source = |entry: &str| KernelSource { entry: entry.into(), ..KernelSource::built_in() };
+        assert!(check_entry(&source("wave")).is_ok());
+        assert!(check_entry(&source("other")).unwrap_err().to_string().contains("it has: wave"));
+    }
+}

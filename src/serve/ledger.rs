@@ -1,0 +1,222 @@
+//! Which of a client's frames is shown, which slots are free, and which claims are lies. Pure arithmetic.
+//!
+//! The counters are those of `docs/protocol.md`: frame n is written when `ready` is n + 1, and its slot is free when `free`
+//! is n + 1, which happens with the first draw of frame n + 1.
+
+use std::collections::VecDeque;
+
+/// Where a frame's vertices lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In a slot of the ring.
+    Slot(usize),
+    /// In an allocation.
+    Allocation {
+        /// Its id.
+        id: u64,
+        /// In bytes.
+        offset: u64,
+    },
+}
+
+/// A frame whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Its number.
+    pub frame: u64,
+    /// Where it lies.
+    pub source: Source,
+}
+
+/// The book of one client's frames.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    depth: u64,
+    /// The frame on show is read in its slot again and again; else it was copied, and its slot is free.
+    in_place: bool,
+    /// Frames that are written, as far as is known.
+    ready: u64,
+    /// The frame on show.
+    shown: Option<Shown>,
+    /// Frames that lie elsewhere, in order, none of them shown yet.
+    elsewhere: VecDeque<(u64, u64, u64)>,
+}
+
+impl Ledger {
+    /// For a ring of `depth` slots, 2 at least.
+    pub fn new(depth: usize, in_place: bool) -> Self {
+        Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
+    }
+
+    /// Frames that are known to be written.
+    pub fn ready(&self) -> u64 {
+        self.ready
+    }
+
+    /// Frames whose slots are free: those before the one on show, and that too if it was copied.
+    pub fn free(&self) -> u64 {
+        self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
+    }
+
+    /// The frame on show.
+    pub fn shown(&self) -> Option<Shown> {
+        self.shown
+    }
+
+    /// The number of the frame that comes next.
+    pub fn next(&self) -> u64 {
+        self.shown.map_or(0, |shown| shown.frame + 1)
+    }
+
+    /// Whether that frame is written.
+    pub fn has_next(&self) -> bool {
+        self.ready > self.next()
+    }
+
+    /// Takes note of the counter `ready`.
+    ///
+    /// # Errors
+    /// A value that no honest client can have signalled.
+    pub fn see_ready(&mut self, ready: u64) -> Result<(), String> {
+        let (known, most) = (self.ready, self.free() + self.depth);
+        if ready < known {
+            return Err(format!("`ready` went down from {known} to {ready}"));
+        }
+        if ready > most {
+            return Err(format!(
+                "`ready` is {ready}, and with `free` at {} in a ring of {} it can be {most} at most",
+                self.free(),
+                self.depth
+            ));
+        }
+        self.ready = ready;
+        Ok(())
+    }
+
+    /// Takes note that frame `frame` lies in an allocation.
+    ///
+    /// # Errors
+    /// It is shown already, or further ahead than the ring allows, or was announced before, or out of order.
+    pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
+        if frame < self.next() {
+            return Err(format!("`show` for frame {frame} comes too late"));
+        }
+        if frame >= self.free() + self.depth {
+            return Err(format!(
+                "`show` for frame {frame} comes too early: `free` is {} in a ring of {}",
+                self.free(),
+                self.depth
+            ));
+        }
+        if self.elsewhere.back().is_some_and(|&(last, ..)| last >= frame) {
+            return Err(format!("`show` for frame {frame} twice, or out of order"));
+        }
+        self.elsewhere.push_back((frame, id, offset));
+        Ok(())
+    }
+
+    /// Puts the next frame on show.
+    pub fn advance(&mut self) -> Shown {
+        let frame = self.next();
+        let source = match self.elsewhere.front() {
+            Some(&(announced, id, offset)) if announced == frame => {
+                self.elsewhere.pop_front();
+                Source::Allocation { id, offset }
+            }
+            _ => Source::Slot((frame % self.depth) as usize),
+        };
+        *self.shown.insert(Shown { frame, source })
+    }
+
+    /// Whether an allocation is on show, or announced.
+    pub fn needs(&self, allocation: u64) -> bool {
+        let on_show =
+            |shown: Shown| matches!(shown.source, Source::Allocation { id, .. } if id == allocation);
+        self.shown.is_some_and(on_show) || self.elsewhere.iter().any(|&(_, id, _)| id == allocation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn frames_are_shown_in_order_and_none_is_skipped() {
+        let mut ledger = Ledger::new(3, true);
+        assert!(!ledger.has_next());
+        ledger.see_ready(3).unwrap();
+        for frame in 0..3 {
+            assert!(ledger.has_next());
+            assert_eq!(ledger.advance(), Shown { frame, source: Source::Slot(frame as usize) });
+            assert_eq!(ledger.free(), frame, "the frame on show is not free");
+        }
+        assert!(!ledger.has_next());
+        ledger.see_ready(4).unwrap();
+        assert_eq!(ledger.advance().source, Source::Slot(0));
+    }
+
+    #[test]
+    fn lies_are_found() {
+        let mut ledger = Ledger::new(2, true);
+        assert!(ledger.see_ready(3).unwrap_err().contains("2 at most"));
+        assert!(ledger.see_ready(u64::MAX).is_err());
+        ledger.see_ready(2).unwrap();
+        assert!(ledger.see_ready(1).unwrap_err().contains("went down"));
+        assert!(ledger.see_ready(3).is_err(), "nothing is shown yet, so nothing is free");
+        ledger.advance();
+        assert!(ledger.see_ready(3).is_err(), "frame 0 is on show, so its slot is not free");
+        ledger.advance();
+        ledger.see_ready(3).unwrap();
+    }
+
+    #[test]
+    fn frames_may_lie_elsewhere() {
+        let mut ledger = Ledger::new(2, true);
+        ledger.announce(1, 7, 64).unwrap();
+        assert!(ledger.announce(1, 7, 0).unwrap_err().contains("twice"));
+        assert!(ledger.announce(0, 7, 0).unwrap_err().contains("order"));
+        assert!(ledger.announce(2, 7, 0).unwrap_err().contains("early"));
+        ledger.see_ready(2).unwrap();
+        assert!(ledger.needs(7));
+        assert_eq!(ledger.advance().source, Source::Slot(0));
+        assert!(ledger.announce(0, 7, 0).unwrap_err().contains("late"));
+        assert_eq!(ledger.advance().source, Source::Allocation { id: 7, offset: 64 });
+        assert!(ledger.needs(7), "it is on show");
+        ledger.see_ready(3).unwrap();
+        ledger.advance();
+        assert!(!ledger.needs(7));
+    }
+
+    proptest! {
+        /// Whatever a client claims: no slot that it may write is one that is drawn, and the book stays bounded.
+        #[test]
+        fn no_claim_breaks_the_ring(
+            depth in 2usize..=32,
+            in_place: bool,
+            steps in prop::collection::vec((0u8..3, 0u64..80, any::<u64>()), 0..200),
+        ) {
+            let mut ledger = Ledger::new(depth, in_place);
+            for (step, near, far) in steps {
+                match step {
+                    0 => drop(ledger.see_ready(if far % 8 == 0 { far } else { near })),
+                    1 => drop(ledger.announce(near, far % 4, 0)),
+                    _ if ledger.has_next() => drop(ledger.advance()),
+                    _ => {}
+                }
+                let depth = depth as u64;
+                prop_assert!(ledger.ready() <= ledger.free() + depth);
+                prop_assert!(ledger.next() <= ledger.ready(), "only what is written is shown");
+                prop_assert!(ledger.elsewhere.len() as u64 <= depth);
+                prop_assert!(ledger.free() <= ledger.next());
+                // An honest client may write frames up to free + K - 1: none has the slot of the frame on show.
+                if let Some(shown) = ledger.shown().filter(|_| in_place) {
+                    for frame in shown.frame + 1..ledger.free() + depth {
+                        prop_assert_ne!(frame % depth, shown.frame % depth);
+                    }
+                }
+            }
+        }
+    }
+}

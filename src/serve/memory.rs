@@ -1,0 +1,230 @@
+//! What a client is given: slots, semaphores, and more memory when it asks. Made anew for each client.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use super::ledger::Source;
+use super::protocol::{MemoryKind, Place};
+use crate::interop::handle::{MemoryHandle, SemaphoreHandle};
+use crate::interop::ownership::Owner;
+use crate::interop::{ExportedBuffer, ExportedTimeline, Ring};
+use crate::producer::{SLOT_USAGE, check_grid, own_slots};
+use crate::vulkan::{Buffer, Device};
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// Where slots begin in the memfd: multiples of any page size in use, so that each can be mapped alone.
+const SLOT_ALIGNMENT: u64 = 65_536;
+
+/// One client's memory.
+pub(super) enum ClientMemory {
+    /// Vulkan's own memory, exported.
+    Cuda(CudaMemory),
+    /// A memfd, and buffers to copy it to.
+    Host(HostMemory),
+}
+
+pub(super) struct CudaMemory {
+    pub(super) ready: ExportedTimeline,
+    pub(super) free: ExportedTimeline,
+    slots: Vec<ExportedBuffer>,
+    allocations: BTreeMap<u64, ExportedBuffer>,
+}
+
+pub(super) struct HostMemory {
+    file: OwnedFd,
+    stride: u64,
+    allocations: BTreeMap<u64, OwnedFd>,
+    buffers: Vec<Buffer>,
+    /// Frames copied so far: they take the buffers in turn, whatever slot they come from.
+    copied: usize,
+}
+
+impl ClientMemory {
+    /// Makes the ring. Nothing of it waits for the GPU.
+    ///
+    /// # Errors
+    /// Memory `cuda` on a device that exports no timelines; out of memory.
+    pub(super) fn new(device: &Device, kind: MemoryKind, grid: Grid, ring: Ring) -> Result<Self> {
+        check_grid(device, grid)?;
+        let (size, depth) = (grid.bytes(), ring.depth());
+        Ok(match kind {
+            MemoryKind::Cuda => Self::Cuda(CudaMemory {
+                ready: ExportedTimeline::new(device)?,
+                free: ExportedTimeline::new(device)?,
+                slots: (0..depth)
+                    .map(|_| ExportedBuffer::new(device, size, SLOT_USAGE))
+                    .collect::<Result<_>>()?,
+                allocations: BTreeMap::new(),
+            }),
+            MemoryKind::Host => {
+                let stride = size.next_multiple_of(SLOT_ALIGNMENT);
+                let upload = MemoryLocation::CpuToGpu;
+                Self::Host(HostMemory {
+                    file: sealed_memory("wavefield slots", stride * depth as u64)?,
+                    stride,
+                    allocations: BTreeMap::new(),
+                    buffers: own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), upload)?,
+                    copied: 0,
+                })
+            }
+        })
+    }
+
+    /// The buffers that are drawn from, for the producer's list of slots.
+    pub(super) fn slots(&self) -> Vec<vk::Buffer> {
+        match self {
+            Self::Cuda(memory) => memory.slots.iter().map(ExportedBuffer::raw).collect(),
+            Self::Host(memory) => memory.buffers.iter().map(Buffer::raw).collect(),
+        }
+    }
+
+    /// Where the slots lie in the descriptors that follow; with memory `cuda` those of `ready` and `free` come last.
+    pub(super) fn export(&self, grid: Grid) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
+        let bytes = grid.bytes();
+        match self {
+            Self::Cuda(memory) => {
+                let place = |(fd, slot): (usize, &ExportedBuffer)| Place {
+                    fd: fd as u32,
+                    offset: 0,
+                    bytes,
+                    allocation_bytes: slot.allocation_size(),
+                };
+                let places = memory.slots.iter().enumerate().map(place).collect();
+                let mut descriptors = Vec::new();
+                for slot in &memory.slots {
+                    descriptors.push(memory_descriptor(slot.export()?)?);
+                }
+                for timeline in [&memory.ready, &memory.free] {
+                    descriptors.push(timeline_descriptor(timeline.export()?)?);
+                }
+                Ok((places, descriptors))
+            }
+            Self::Host(memory) => {
+                let slots = memory.buffers.len() as u64;
+                let allocation_bytes = memory.stride * slots;
+                let place = |slot| Place { fd: 0, offset: slot * memory.stride, bytes, allocation_bytes };
+                Ok(((0..slots).map(place).collect(), vec![copy_of(&memory.file)?]))
+            }
+        }
+    }
+
+    /// Makes an allocation, and the descriptor to send.
+    pub(super) fn allocate(&mut self, device: &Device, id: u64, bytes: u64) -> Result<(Place, OwnedFd)> {
+        let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
+        match self {
+            Self::Cuda(memory) => {
+                let buffer = ExportedBuffer::new(device, bytes, SLOT_USAGE)?;
+                let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
+                memory.allocations.insert(id, buffer);
+                Ok(made)
+            }
+            Self::Host(memory) => {
+                let file = sealed_memory("wavefield allocation", bytes)?;
+                let made = (place(bytes), copy_of(&file)?);
+                memory.allocations.insert(id, file);
+                Ok(made)
+            }
+        }
+    }
+
+    /// Lets go of an allocation, which the GPU must be done with.
+    pub(super) fn release(&mut self, id: u64) {
+        match self {
+            Self::Cuda(memory) => drop(memory.allocations.remove(&id)),
+            Self::Host(memory) => drop(memory.allocations.remove(&id)),
+        }
+    }
+
+    /// Makes a frame that is shown for the first time drawable, and says where it is. With memory `host` that copies it:
+    /// read, not mapped, so whatever the client does to its memory meanwhile spoils its picture and nothing else.
+    pub(super) fn prepare(&mut self, source: Source) -> Result<(vk::Buffer, u64)> {
+        match self {
+            Self::Cuda(memory) => Ok(match source {
+                Source::Slot(slot) => (memory.slots[slot].raw(), 0),
+                Source::Allocation { id, offset } => match memory.allocations.get(&id) {
+                    Some(buffer) => (buffer.raw(), offset),
+                    None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
+                },
+            }),
+            Self::Host(memory) => memory.copy(source),
+        }
+    }
+
+    /// Who owns a slot between two frames.
+    pub(super) fn owner(&self) -> Owner {
+        match self {
+            Self::Cuda(_) => Owner::External,
+            Self::Host(_) => Owner::Queue,
+        }
+    }
+}
+
+impl HostMemory {
+    fn copy(&mut self, source: Source) -> Result<(vk::Buffer, u64)> {
+        let (file, mut from) = match source {
+            Source::Slot(slot) => (self.file.as_fd(), slot as u64 * self.stride),
+            Source::Allocation { id, offset } => match self.allocations.get(&id) {
+                Some(file) => (file.as_fd(), offset),
+                None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
+            },
+        };
+        // With no more frames in flight than buffers, the frame that last used this one is drawn.
+        let turn = self.copied % self.buffers.len();
+        self.copied += 1;
+        let buffer = &mut self.buffers[turn];
+        let raw = buffer.raw();
+        let mut rest = buffer.bytes_mut().unwrap_or_default();
+        while !rest.is_empty() {
+            match rustix::io::pread(file, &mut *rest, from) {
+                Ok(count) if count > 0 => {
+                    rest = &mut rest[count..];
+                    from += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                // Sealed memory has its size for good; without memory for the kernel the frame is shown as far as it came.
+                _ => break,
+            }
+        }
+        Ok((raw, 0))
+    }
+}
+
+/// What travels to another process is a descriptor, and on Linux Vulkan exports nothing else.
+fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
+    match handle {
+        MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+    }
+}
+
+/// As [`memory_descriptor`].
+fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
+    match handle {
+        SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+    }
+}
+
+/// Shared memory whose size nobody can change: a client that cut it short could otherwise stop whoever touches the rest.
+pub(super) fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
+    let make = || {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, bytes)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(file)
+    };
+    make().map_err(|error: rustix::io::Errno| out_of_memory(bytes, error))
+}
+
+fn copy_of(file: &OwnedFd) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|error| out_of_memory(0, error))
+}
+
+fn out_of_memory(bytes: u64, error: rustix::io::Errno) -> Error {
+    Error::Unsupported(format!("no shared memory of {bytes} bytes: {}", std::io::Error::from(error)))
+}

@@ -1,0 +1,73 @@
+//! `wavefield serve`: draws what a client in *another process* writes, and trusts it with nothing.
+//!
+//! The protocol is written down in `docs/protocol.md`. Read the code in this order:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`protocol`] | the messages |
+//! | [`session`] | what a client may say when, and what follows: pure |
+//! | [`ledger`] | which frame is shown, which slot is free, what is a lie: pure |
+//! | [`socket`] | packets and descriptors; where the socket lies and who may connect |
+//! | `door` | accepts, and listens to newcomers until they have said hello, on threads of its own |
+//! | `memory` | what a client is given, made anew for each |
+//! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
+//! | `kernels` | compiles the kernels that clients send, on a thread of its own |
+//! | `host` | the render thread's side: a look at the client between two frames |
+//!
+//! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
+//! semaphore that a client signals is *read* (a look at a counter), and what it guards is submitted only afterwards.
+
+mod absent;
+mod door;
+mod foreign;
+mod headless;
+mod host;
+mod kernels;
+pub mod ledger;
+mod memory;
+mod pace;
+pub mod protocol;
+pub mod session;
+pub mod socket;
+mod windowed;
+
+use std::path::PathBuf;
+
+use crate::app::{Config, Scene};
+use crate::{Error, Result};
+
+pub use headless::serve_headless;
+pub use windowed::serve_windowed;
+
+/// What is asked of `serve` besides what every run is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen; [`socket::default_path`] if nothing is said.
+    pub socket: Option<PathBuf>,
+    /// Let Vulkan wait for a client's semaphore without looking first: only to measure what looking costs.
+    pub trust: bool,
+    /// Draws a second without anything new to draw, headless; 0: as many as can be.
+    pub pace: f64,
+    /// Where to write what was measured, as JSON.
+    pub json: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { socket: None, trust: false, pace: 60.0, json: None }
+    }
+}
+
+/// Refuses what a client cannot fill.
+fn check_scene(config: &Config) -> Result<()> {
+    match config.scene {
+        Scene::Field => Ok(()),
+        Scene::Texture => Err(Error::Usage(
+            "serve draws the vertices that a client writes, and --scene texture has none: leave it out"
+                .into(),
+        )),
+    }
+}
+
+/// Seconds of the field between two frames, as far as a client is told.
+const FRAME_SECONDS: f64 = 1.0 / 60.0;

@@ -1,0 +1,163 @@
+//! How evenly frames come, and what they cost: what `status` answers, and what `--json` writes.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::protocol::Spread;
+use crate::app::FrameTimes;
+
+/// The times between events.
+#[derive(Default)]
+pub(super) struct Pace {
+    last: Option<Instant>,
+    times: FrameTimes,
+    longest: Duration,
+}
+
+impl Pace {
+    /// It happened once more.
+    pub(super) fn mark(&mut self, now: Instant) {
+        if let Some(last) = self.last.replace(now) {
+            self.times.add(now - last);
+            self.longest = self.longest.max(now - last);
+        }
+    }
+
+    /// How many times there are, and how they spread.
+    pub(super) fn spread(&self) -> Spread {
+        // The histogram keeps three digits, and rounds up.
+        let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
+        match self.times.count() {
+            0 => Spread::default(),
+            frames => {
+                Spread { frames, p50: quantile(0.5), p99: quantile(0.99), max: microseconds(self.longest) }
+            }
+        }
+    }
+
+    /// How much the longest exceeds `target`, in microseconds.
+    pub(super) fn late(&self, target: Duration) -> u64 {
+        microseconds(self.longest.saturating_sub(target))
+    }
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What a stretch of the run was like: the time between two clients, or one of them.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Stretch {
+    /// Who filled the field.
+    pub(super) producer: String,
+    /// The client's name; none between clients.
+    pub(super) client: Option<String>,
+    /// How it ended.
+    pub(super) ended: String,
+    /// How long it was.
+    pub(super) seconds: f64,
+    /// Draws.
+    pub(super) draws: u64,
+    /// Draws of something new: a client's frames, each once; all, where the renderer's own loop runs the kernel.
+    pub(super) frames: u64,
+    /// From one such draw's submission to the next.
+    pub(super) frame_us: Spread,
+    /// From one draw's submission to the next, repeats included.
+    pub(super) gaps_us: Spread,
+    /// How much the longest of those exceeds the frame time.
+    pub(super) late_us: u64,
+    /// The renderer's CPU time (all threads) from one of `frames` to the next, on average.
+    pub(super) cpu_us_per_frame: f64,
+}
+
+/// A stretch under way.
+pub(super) struct Watch {
+    since: Instant,
+    cpu: Duration,
+    pub(super) draws: Pace,
+    frames: Pace,
+    new_frames: u64,
+    all_draws: u64,
+    target: Duration,
+}
+
+impl Watch {
+    /// `last`: when the last draw before it was submitted, so that no gap is lost between two stretches.
+    pub(super) fn start(target: Duration, last: Option<Instant>) -> Self {
+        Self {
+            since: Instant::now(),
+            cpu: cpu_time(),
+            draws: Pace { last, ..Pace::default() },
+            frames: Pace::default(),
+            new_frames: 0,
+            all_draws: 0,
+            target,
+        }
+    }
+
+    /// A draw was submitted; `new` if it shows something that was not shown before.
+    pub(super) fn drawn(&mut self, new: bool) {
+        let now = Instant::now();
+        self.draws.mark(now);
+        self.all_draws += 1;
+        if new {
+            if self.new_frames == 0 {
+                // What came before belongs to no frame.
+                self.cpu = cpu_time();
+            }
+            self.frames.mark(now);
+            self.new_frames += 1;
+        }
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.since.elapsed().as_secs_f64()
+    }
+
+    pub(super) fn late_us(&self) -> u64 {
+        self.draws.late(self.target)
+    }
+
+    pub(super) fn end(&self, producer: &str, client: Option<&str>, ended: &str) -> Stretch {
+        let cpu = cpu_time().saturating_sub(self.cpu).as_secs_f64() * 1e6;
+        Stretch {
+            producer: producer.to_owned(),
+            client: client.map(str::to_owned),
+            ended: ended.to_owned(),
+            seconds: self.seconds(),
+            draws: self.all_draws,
+            frames: self.new_frames,
+            frame_us: self.frames.spread(),
+            gaps_us: self.draws.spread(),
+            late_us: self.late_us(),
+            cpu_us_per_frame: cpu / self.new_frames.saturating_sub(1).max(1) as f64,
+        }
+    }
+}
+
+/// The CPU time of this process so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_what_exceeds_the_target() {
+        let mut pace = Pace::default();
+        let start = Instant::now();
+        for millisecond in [0, 10, 20, 70, 80] {
+            pace.mark(start + Duration::from_millis(millisecond));
+        }
+        let spread = pace.spread();
+        assert_eq!((spread.frames, spread.max), (4, 50_000));
+        assert!(spread.p50.abs_diff(10_000) < 20);
+        assert_eq!(pace.late(Duration::from_millis(20)), 30_000);
+        assert_eq!(pace.late(Duration::from_millis(60)), 0);
+    }
+}

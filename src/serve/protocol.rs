@@ -1,0 +1,456 @@
+//! The messages, as `docs/protocol.md` has them: types, and the way from and to bytes. Nothing here knows of sockets.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+pub use crate::app::Parameters;
+use crate::render::ColorMap;
+
+/// The version that both sides must speak.
+pub const VERSION: u32 = 1;
+/// No message is longer.
+pub const MAX_MESSAGE: usize = 65_536;
+/// A client's name is cut after so many bytes.
+pub const MAX_NAME: usize = 200;
+/// No kernel's PTX is longer.
+pub const MAX_PTX: u64 = 16 << 20;
+
+/// What a client can say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromClient {
+    /// The first message.
+    Hello(Hello),
+    /// Memory `host`: a frame is written.
+    Ready {
+        /// Its number.
+        frame: u64,
+    },
+    /// Run this kernel instead; one descriptor.
+    Kernel {
+        /// The `.entry`.
+        entry: String,
+        /// The PTX's length.
+        bytes: u64,
+    },
+    /// More memory that the renderer can draw.
+    Allocate {
+        /// How much.
+        bytes: u64,
+    },
+    /// Give such memory back.
+    Release {
+        /// Which.
+        id: u64,
+    },
+    /// A frame's vertices lie in an allocation and not in its slot.
+    Show {
+        /// The frame.
+        frame: u64,
+        /// The allocation's id.
+        allocation: u64,
+        /// Where in it, in bytes.
+        offset: u64,
+    },
+    /// Send the last picture.
+    Snapshot,
+    /// Change parameters.
+    Set {
+        /// Those to change.
+        parameters: Wishes,
+    },
+    /// Say how things are.
+    Status,
+    /// The end.
+    Bye,
+}
+
+/// The first message of a client.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub protocol: u32,
+    /// A name for people.
+    pub client: String,
+    /// Which memory it wants.
+    pub memory: MemoryKind,
+    /// The ring's depth that it wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<u32>,
+}
+
+/// What the slots are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryKind {
+    /// Exported GPU memory and timeline semaphores, for CUDA to import.
+    Cuda,
+    /// A memfd, and messages.
+    Host,
+}
+
+impl MemoryKind {
+    /// As in a message.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// Some of the [`Parameters`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wishes {
+    /// See [`Parameters::speed`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
+    /// See [`Parameters::colormap`]; by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub colormap: Option<String>,
+    /// See [`Parameters::paused`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+impl Wishes {
+    /// The parameters with these changes.
+    ///
+    /// # Errors
+    /// What is wrong with a value, in words; then nothing is changed.
+    pub fn apply(&self, mut parameters: Parameters) -> Result<Parameters, String> {
+        if let Some(speed) = self.speed {
+            if !speed.is_finite() || speed.abs() > 1000.0 {
+                return Err(format!("speed {speed} is not between -1000 and 1000"));
+            }
+            parameters.speed = speed;
+        }
+        if let Some(name) = &self.colormap {
+            parameters.colormap = color_map(name)?;
+        }
+        parameters.paused = self.paused.unwrap_or(parameters.paused);
+        Ok(parameters)
+    }
+}
+
+/// What the renderer can say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromServer {
+    /// The client may draw.
+    Welcome(Box<Welcome>),
+    /// It may not; the connection ends.
+    Refused {
+        /// Why, for programs.
+        code: RefusedCode,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Memory `host`: the slot of this frame may be written again.
+    Free {
+        /// The frame.
+        frame: u64,
+    },
+    /// The answer to `allocate`.
+    Allocated {
+        /// Its name from now on.
+        id: u64,
+        /// Where it lies.
+        #[serde(flatten)]
+        place: Place,
+    },
+    /// The kernel has drawn its first frame.
+    Running {
+        /// What runs.
+        producer: String,
+    },
+    /// A request did nothing.
+    Failed {
+        /// Which, by its `type`.
+        request: String,
+        /// Why.
+        reason: String,
+    },
+    /// The answer to `snapshot`; one descriptor.
+    Picture {
+        /// Pixels across.
+        width: u32,
+        /// Pixels down.
+        height: u32,
+        /// Always `rgba8-srgb`.
+        format: String,
+        /// Width · height · 4.
+        bytes: u64,
+    },
+    /// The parameters as they are now.
+    Parameters {
+        /// All of them.
+        parameters: Parameters,
+    },
+    /// The answer to `status`.
+    State(State),
+    /// The client did something wrong, or the renderer ends; the connection ends.
+    Error {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What a client needs to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// [`VERSION`].
+    pub protocol: u32,
+    /// Name and version.
+    pub server: String,
+    /// The GPU.
+    pub device: DeviceName,
+    /// What the slots are made of.
+    pub memory: MemoryKind,
+    /// Columns and rows.
+    pub grid: [u32; 2],
+    /// Numbers in a vertex: 4.
+    pub components: u32,
+    /// Their type, as NumPy writes it.
+    pub dtype: String,
+    /// From one vertex to the next.
+    pub vertex_bytes: u64,
+    /// From one row to the next.
+    pub row_bytes: u64,
+    /// Offsets in `show` are multiples of it.
+    pub offset_alignment: u64,
+    /// K.
+    pub ring: u32,
+    /// K of them.
+    pub slots: Vec<Place>,
+    /// Which descriptor is the timeline that the client signals; memory `cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<u32>,
+    /// Which descriptor is the timeline that the client waits for; memory `cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<u32>,
+    /// Seconds of the field between two frames.
+    pub frame_seconds: f64,
+    /// Whether submissions wait for the client's signals without looking first.
+    pub trust: bool,
+    /// As they are now.
+    pub parameters: Parameters,
+}
+
+/// The GPU, by the identity that CUDA knows too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceName {
+    /// For people.
+    pub name: String,
+    /// 32 hexadecimal digits.
+    pub uuid: String,
+}
+
+/// A range of a descriptor's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which descriptor of the message.
+    pub fd: u32,
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The size of the whole, which an importer must name.
+    pub allocation_bytes: u64,
+}
+
+/// How things are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Draws since the renderer began.
+    pub frames_drawn: u64,
+    /// The client's frame that is shown.
+    pub frame_shown: Option<u64>,
+    /// The last value of `ready` that was seen; with memory `host`, frames that were said to be ready.
+    pub ready: u64,
+    /// The last value of `free` that was asked to be signalled; with memory `host`, frames that were copied.
+    pub free: u64,
+    /// Who fills the field.
+    pub producer: String,
+    /// Since the client connected.
+    pub seconds: f64,
+    /// The times from one draw's submission to the next, since the client connected.
+    pub gaps_us: Spread,
+    /// How much the longest of them exceeds the frame time.
+    pub late_us: u64,
+}
+
+/// Some times, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many.
+    pub frames: u64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedCode {
+    /// Another client draws.
+    Busy,
+    /// It speaks another version.
+    Version,
+    /// It is another user's.
+    User,
+    /// Such memory cannot be had.
+    Memory,
+    /// Too many connections.
+    Limit,
+    /// That was no hello.
+    Hello,
+}
+
+/// Why a client is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// Not understood.
+    Message,
+    /// Not now.
+    Order,
+    /// A value that cannot be.
+    Value,
+    /// It does not read.
+    Slow,
+    /// Its kernel does not end.
+    Stuck,
+    /// The renderer ends.
+    Ended,
+}
+
+impl FromClient {
+    /// Reads one packet.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(packet: &[u8]) -> Result<Self, String> {
+        if packet.len() > MAX_MESSAGE {
+            return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
+        }
+        serde_json::from_slice(packet).map_err(|error| format!("not a message of this protocol: {error}"))
+    }
+
+    /// Its `type`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "hello",
+            Self::Ready { .. } => "ready",
+            Self::Kernel { .. } => "kernel",
+            Self::Allocate { .. } => "allocate",
+            Self::Release { .. } => "release",
+            Self::Show { .. } => "show",
+            Self::Snapshot => "snapshot",
+            Self::Set { .. } => "set",
+            Self::Status => "status",
+            Self::Bye => "bye",
+        }
+    }
+}
+
+/// A message as a packet.
+pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Strings, numbers and structures of them: there is nothing in a message that JSON cannot hold.
+    serde_json::to_vec(message).unwrap_or_default()
+}
+
+/// A colour map by the name that the command line has for it.
+fn color_map(name: &str) -> Result<ColorMap, String> {
+    ColorMap::from_str(name, false).map_err(|_| {
+        let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
+        let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
+        format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
+    })
+}
+
+/// The beginning of a text that a stranger wrote, with nothing in it that a terminal would obey.
+pub fn short(text: &str, limit: usize) -> String {
+    let mut short: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if short.len() > limit {
+        let cut = (0..=limit).rev().find(|&at| short.is_char_boundary(at)).unwrap_or(0);
+        short.truncate(cut);
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_read_as_the_page_writes_them() {
+        let read = |text: &str| FromClient::parse(text.as_bytes());
+        let hello =
+            r#"{"type": "hello", "protocol": 1, "client": "my program 1.0", "memory": "cuda", "ring": 3}"#;
+        let want =
+            Hello { protocol: 1, client: "my program 1.0".into(), memory: MemoryKind::Cuda, ring: Some(3) };
+        assert_eq!(read(hello), Ok(FromClient::Hello(want)));
+        assert_eq!(read(r#"{"type": "snapshot", "unknown": [1, {}]}"#), Ok(FromClient::Snapshot));
+        assert_eq!(read(r#"{"frame": 7, "type": "ready"}"#), Ok(FromClient::Ready { frame: 7 }));
+        for rubbish in [
+            "",
+            "{}",
+            "null",
+            "[]",
+            "\"hello\"",
+            r#"{"type": "nothing"}"#,
+            r#"{"type": "ready"}"#,
+            r#"{"type": "ready", "frame": -1}"#,
+            r#"{"type": "ready", "frame": 1.5}"#,
+            r#"{"type": "ready", "frame": 1"#,
+            r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "magic"}"#,
+            r#"{"type": "bye"} {"type": "bye"}"#,
+        ] {
+            assert!(read(rubbish).is_err(), "{rubbish}");
+        }
+        assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1]).unwrap_err().contains("limit"));
+        assert!(FromClient::parse("[".repeat(60_000).as_bytes()).is_err(), "no overflow of the stack");
+    }
+
+    #[test]
+    fn parameters_are_checked_whole() {
+        let now = Parameters { speed: 1.0, colormap: ColorMap::Viridis, paused: false };
+        let wish = |text: &str| serde_json::from_str::<Wishes>(text).unwrap().apply(now);
+        assert_eq!(wish("{}"), Ok(now));
+        assert_eq!(wish(r#"{"speed": -2.5, "paused": true}"#).map(|p| (p.speed, p.paused)), Ok((-2.5, true)));
+        assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.colormap), Ok(ColorMap::Magma));
+        assert!(wish(r#"{"speed": 1e9}"#).unwrap_err().contains("1000"));
+        assert!(wish(r#"{"colormap": "jet"}"#).unwrap_err().contains("viridis"));
+        let text = String::from_utf8(encode(&FromServer::Parameters { parameters: now })).unwrap();
+        assert_eq!(
+            text,
+            r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false}}"#
+        );
+    }
+
+    #[test]
+    fn a_strangers_name_cannot_play_with_the_terminal() {
+        assert_eq!(short("a\x1b[2Jb\n", 40), "a [2Jb ");
+        assert_eq!(short("ääää", 3), "ä…");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_can_be_read(frame: u64, allocation: u64, offset: u64, client: String, ring: Option<u32>) {
+            let hello = Hello { protocol: 1, client, memory: MemoryKind::Host, ring };
+            for message in [FromClient::Hello(hello), FromClient::Show { frame, allocation, offset }] {
+                prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
+            }
+        }
+    }
+}

@@ -1,0 +1,577 @@
+//! One client's side of the conversation: what it may say now, and what follows from it. No sockets, no GPU: the fuzzers
+//! drive exactly what the renderer runs.
+
+use std::collections::BTreeMap;
+
+use super::ledger::{Ledger, Shown};
+use super::protocol::{
+    ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, VERSION, Wishes, short,
+};
+
+/// Allocations that a client may have at a time.
+pub const MAX_ALLOCATIONS: usize = 64;
+/// Bytes that they may have together.
+pub const MAX_ALLOCATED: u64 = 8 << 30;
+
+/// Why the conversation ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people.
+    pub reason: String,
+}
+
+impl Fault {
+    /// For `map_err`.
+    pub fn new(code: ErrorCode) -> impl FnOnce(String) -> Self {
+        move |reason| Self { code, reason }
+    }
+}
+
+/// What the renderer is to do after a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Nothing more.
+    None,
+    /// Compile and run a kernel, whose text is in the message's descriptor.
+    Kernel {
+        /// The `.entry`.
+        entry: String,
+        /// The text's length.
+        bytes: u64,
+    },
+    /// Make memory, then call [`Session::allocated`].
+    Allocate {
+        /// How much.
+        bytes: u64,
+    },
+    /// Let go of an allocation as soon as [`Session::take_released`] names it.
+    Release {
+        /// Which.
+        id: u64,
+    },
+    /// Send the picture.
+    Snapshot,
+    /// Change parameters, and answer with all of them.
+    Set(Wishes),
+    /// Answer with the state.
+    Status,
+    /// Answer that the request did nothing.
+    Fail {
+        /// Its type.
+        request: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Close.
+    Leave,
+}
+
+impl Action {
+    /// Whether it takes so long that one a frame is enough.
+    pub fn is_heavy(&self) -> bool {
+        match self {
+            Self::Kernel { .. } | Self::Allocate { .. } | Self::Release { .. } | Self::Snapshot => true,
+            Self::Set(wishes) => wishes.colormap.is_some(),
+            Self::None | Self::Status | Self::Fail { .. } | Self::Leave => false,
+        }
+    }
+}
+
+/// What a session rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The memory's kind.
+    pub memory: MemoryKind,
+    /// Slots in its ring.
+    pub depth: usize,
+    /// Bytes of a frame.
+    pub frame_bytes: u64,
+    /// Bytes that one allocation may have on the device.
+    pub largest_allocation: u64,
+    /// Offsets are multiples of it.
+    pub offset_alignment: u64,
+    /// The renderer does not look before it submits.
+    pub trust: bool,
+}
+
+/// The first message, judged.
+///
+/// # Errors
+/// Why the client is not let in.
+pub fn greet(message: &FromClient, descriptors: usize) -> Result<&Hello, (RefusedCode, String)> {
+    let FromClient::Hello(hello) = message else {
+        let reason = format!("the first message must be `hello`, not `{}`", message.name());
+        return Err((RefusedCode::Hello, reason));
+    };
+    if hello.protocol != VERSION {
+        let reason = format!(
+            "this renderer speaks version {VERSION} of the protocol and the client version {}: use a client and a \
+             renderer of the same release",
+            hello.protocol
+        );
+        return Err((RefusedCode::Version, reason));
+    }
+    if descriptors > 0 {
+        return Err((RefusedCode::Hello, "`hello` carries no descriptors".into()));
+    }
+    Ok(hello)
+}
+
+/// The conversation after `welcome`.
+#[derive(Clone, Debug)]
+pub struct Session {
+    terms: Terms,
+    ledger: Ledger,
+    allocations: BTreeMap<u64, u64>,
+    /// Given back, but still on show or announced.
+    released: Vec<u64>,
+    last_id: u64,
+    /// A kernel of it draws, and no frames of its own any more.
+    runs_kernel: bool,
+}
+
+impl Session {
+    /// Begins after the `welcome`.
+    pub fn new(terms: Terms) -> Self {
+        Self {
+            // A copy is on show, so the slot itself is free at once.
+            ledger: Ledger::new(terms.depth, terms.memory == MemoryKind::Cuda),
+            terms,
+            allocations: BTreeMap::new(),
+            released: Vec::new(),
+            last_id: 0,
+            runs_kernel: false,
+        }
+    }
+
+    /// What it rests on.
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// The frames.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Judges a message and says what to do.
+    ///
+    /// # Errors
+    /// The client is to be dropped.
+    pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Action, Fault> {
+        let wanted = usize::from(matches!(message, FromClient::Kernel { .. }));
+        if descriptors != wanted {
+            let reason = format!("`{}` with {descriptors} descriptors instead of {wanted}", message.name());
+            return Err(Fault { code: ErrorCode::Message, reason });
+        }
+        let fail = |request, reason| Ok(Action::Fail { request, reason });
+        match message {
+            FromClient::Hello(_) => Err(Fault { code: ErrorCode::Order, reason: "`hello` twice".into() }),
+            FromClient::Ready { frame } => self.host_ready(frame).map(|()| Action::None),
+            FromClient::Show { frame, allocation, offset } => {
+                self.show(frame, allocation, offset).map(|()| Action::None)
+            }
+            FromClient::Kernel { entry, .. } if entry.is_empty() || entry.contains('\0') => {
+                fail("kernel", "a kernel needs the name of its entry".into())
+            }
+            FromClient::Kernel { bytes, .. } if bytes == 0 || bytes > MAX_PTX => {
+                fail("kernel", format!("a kernel of {bytes} bytes: from 1 to {MAX_PTX} are allowed"))
+            }
+            FromClient::Kernel { entry, bytes } => Ok(Action::Kernel { entry, bytes }),
+            FromClient::Allocate { bytes } => match self.may_allocate(bytes) {
+                Ok(()) => Ok(Action::Allocate { bytes }),
+                Err(reason) => fail("allocate", reason),
+            },
+            FromClient::Release { id } if self.allocations.remove(&id).is_some() => {
+                self.released.push(id);
+                Ok(Action::Release { id })
+            }
+            FromClient::Release { id } => Err(Fault {
+                code: ErrorCode::Value,
+                reason: format!("there is no allocation {id} to release"),
+            }),
+            FromClient::Snapshot => Ok(Action::Snapshot),
+            FromClient::Set { parameters } => Ok(Action::Set(parameters)),
+            FromClient::Status => Ok(Action::Status),
+            FromClient::Bye => Ok(Action::Leave),
+        }
+    }
+
+    /// Memory `cuda`: the counter `ready` was read.
+    ///
+    /// # Errors
+    /// A lie: the client is to be dropped.
+    pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
+        self.ledger.see_ready(ready).map_err(Fault::new(ErrorCode::Value))
+    }
+
+    /// The id that the next allocation will have.
+    pub fn next_id(&self) -> u64 {
+        self.last_id + 1
+    }
+
+    /// Memory was made.
+    pub fn allocated(&mut self, bytes: u64) -> u64 {
+        self.last_id += 1;
+        self.allocations.insert(self.last_id, bytes);
+        self.last_id
+    }
+
+    /// Allocations that were given back and are not needed any more: to be freed once the GPU has drawn what was submitted.
+    pub fn take_released(&mut self) -> Vec<u64> {
+        let ledger = &self.ledger;
+        let (needed, free) = self.released.drain(..).partition(|&id| ledger.needs(id));
+        self.released = needed;
+        free
+    }
+
+    /// Whether a frame is there to be drawn for the first time.
+    pub fn has_next(&self) -> bool {
+        !self.runs_kernel && self.ledger.has_next()
+    }
+
+    /// A kernel of the client draws now: frames of its own are not drawn any more.
+    pub fn kernel_runs(&mut self) {
+        self.runs_kernel = true;
+    }
+
+    /// The frame to draw now, and whether it is drawn for the first time. With `trust` it may not be written yet.
+    pub fn turn(&mut self) -> Option<(Shown, bool)> {
+        if self.may_advance() {
+            return Some((self.ledger.advance(), true));
+        }
+        self.ledger.shown().map(|shown| (shown, false))
+    }
+
+    /// Whether the next frame may be drawn: it is there, or it is trusted to come (once the first has come).
+    pub fn may_advance(&self) -> bool {
+        self.has_next() || (self.terms.trust && self.ledger.ready() > 0 && !self.runs_kernel)
+    }
+
+    fn host_ready(&mut self, frame: u64) -> Result<(), Fault> {
+        if self.terms.memory != MemoryKind::Host {
+            let reason = "with memory `cuda` frames are made ready by the semaphore, not by messages";
+            return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
+        }
+        if frame != self.ledger.ready() {
+            let reason = format!("frame {frame} is ready, and frame {} should be", self.ledger.ready());
+            return Err(Fault { code: ErrorCode::Value, reason });
+        }
+        if self.runs_kernel {
+            return Ok(()); // On its way when the kernel began, perhaps.
+        }
+        self.see_ready(frame + 1)
+    }
+
+    fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), Fault> {
+        let wrong = Fault::new(ErrorCode::Value);
+        if self.terms.trust {
+            let reason = "`show` cannot be had with --trust: the frame may be submitted already";
+            return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
+        }
+        let Some(&bytes) = self.allocations.get(&id) else {
+            return Err(wrong(format!("`show` of allocation {id}, which does not exist")));
+        };
+        let (frame_bytes, alignment) = (self.terms.frame_bytes, self.terms.offset_alignment);
+        if !offset.is_multiple_of(alignment) {
+            return Err(wrong(format!("offset {offset} is no multiple of {alignment}")));
+        }
+        if offset.checked_add(frame_bytes).is_none_or(|end| end > bytes) {
+            let reason =
+                format!("a frame of {frame_bytes} bytes at {offset} does not fit into {bytes} bytes");
+            return Err(wrong(reason));
+        }
+        self.ledger.announce(frame, id, offset).map_err(wrong)
+    }
+
+    fn may_allocate(&self, bytes: u64) -> Result<(), String> {
+        if bytes == 0 {
+            return Err("an allocation of 0 bytes".into());
+        }
+        let largest = self.terms.largest_allocation;
+        if bytes > largest {
+            return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
+        }
+        if self.allocations.len() + self.released.len() >= MAX_ALLOCATIONS {
+            return Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some"));
+        }
+        let held: u64 = self.allocations.values().sum();
+        match held.checked_add(bytes) {
+            Some(all) if all <= MAX_ALLOCATED => Ok(()),
+            _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
+        }
+    }
+}
+
+/// A client's name for people: what it says of itself, and the process that the kernel says it is.
+pub fn display_name(name: &str, pid: i32) -> String {
+    format!("{} (process {pid})", short(name, super::protocol::MAX_NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::ledger::Source;
+    use super::super::protocol::Parameters;
+    use super::*;
+
+    fn session(memory: MemoryKind) -> Session {
+        let terms = Terms {
+            memory,
+            depth: 3,
+            frame_bytes: 1024,
+            largest_allocation: 4 << 30,
+            offset_alignment: 16,
+            trust: false,
+        };
+        Session::new(terms)
+    }
+
+    fn say(session: &mut Session, message: FromClient) -> Result<Action, Fault> {
+        let descriptors = usize::from(matches!(message, FromClient::Kernel { .. }));
+        session.receive(message, descriptors)
+    }
+
+    #[test]
+    fn the_first_message_is_hello_in_this_version() {
+        let hello = |protocol| {
+            let client = "x".into();
+            FromClient::Hello(Hello { protocol, client, memory: MemoryKind::Cuda, ring: None })
+        };
+        assert!(greet(&hello(1), 0).is_ok());
+        let code = |result: Result<&Hello, (RefusedCode, String)>| result.map_err(|(code, _)| code).err();
+        assert_eq!(code(greet(&hello(2), 0)), Some(RefusedCode::Version));
+        assert_eq!(code(greet(&hello(1), 1)), Some(RefusedCode::Hello));
+        assert_eq!(code(greet(&FromClient::Bye, 0)), Some(RefusedCode::Hello));
+    }
+
+    #[test]
+    fn host_frames_come_in_order_and_within_the_ring() {
+        let mut session = session(MemoryKind::Host);
+        for frame in 0..3 {
+            assert_eq!(say(&mut session, FromClient::Ready { frame }), Ok(Action::None));
+        }
+        let fault = say(&mut session, FromClient::Ready { frame: 3 }).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Value);
+        assert!(say(&mut session, FromClient::Ready { frame: 1 }).is_err());
+        assert!(say(&mut session, FromClient::Ready { frame: u64::MAX }).is_err());
+        assert_eq!(session.turn().map(|(shown, new)| (shown.frame, new)), Some((0, true)));
+        assert_eq!(session.turn().map(|(shown, _)| shown.frame), Some(1));
+        assert!(say(&mut session, FromClient::Ready { frame: 3 }).is_ok());
+    }
+
+    #[test]
+    fn cuda_frames_are_not_messages() {
+        let fault = say(&mut session(MemoryKind::Cuda), FromClient::Ready { frame: 0 }).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Order);
+    }
+
+    #[test]
+    fn without_a_new_frame_the_old_one_is_drawn_again() {
+        let mut session = session(MemoryKind::Cuda);
+        assert_eq!(session.turn(), None);
+        session.see_ready(1).unwrap();
+        let (shown, new) = session.turn().unwrap();
+        assert!(new);
+        assert_eq!(session.turn(), Some((shown, false)));
+    }
+
+    #[test]
+    fn trust_takes_the_next_frame_unseen_once_there_was_one() {
+        let terms = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
+        let mut session = Session::new(terms);
+        assert_eq!(session.turn(), None);
+        session.see_ready(1).unwrap();
+        for frame in 0..9 {
+            assert_eq!(session.turn().map(|(shown, new)| (shown.frame, new)), Some((frame, true)));
+        }
+        assert!(session.see_ready(4).is_ok(), "the counter comes after");
+    }
+
+    #[test]
+    fn allocations_are_bounded_and_shown_within_their_bounds() {
+        let mut session = session(MemoryKind::Cuda);
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 0 }), Ok(Action::Fail { .. })));
+        let all = FromClient::Allocate { bytes: u64::MAX };
+        assert!(matches!(say(&mut session, all), Ok(Action::Fail { .. })));
+        let id = session.allocated(2048);
+        let show = |frame, allocation, offset| FromClient::Show { frame, allocation, offset };
+        assert!(say(&mut session, show(0, id, 1024)).is_ok());
+        for wrong in [show(1, id, 1040), show(1, id, 8), show(1, id + 1, 0), show(1, id, u64::MAX - 15)] {
+            assert_eq!(say(&mut session, wrong).map_err(|fault| fault.code), Err(ErrorCode::Value));
+        }
+        assert_eq!(say(&mut session, FromClient::Release { id }), Ok(Action::Release { id }));
+        assert!(session.take_released().is_empty(), "frame 0 is still to be shown from it");
+        session.see_ready(2).unwrap();
+        session.turn();
+        assert!(session.take_released().is_empty(), "it is on show");
+        session.turn();
+        assert_eq!(session.take_released(), [id]);
+        assert!(say(&mut session, FromClient::Release { id }).is_err(), "twice");
+        for _ in 0..MAX_ALLOCATIONS {
+            session.allocated(1);
+        }
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
+    fn descriptors_belong_to_kernels_alone() {
+        let mut session = session(MemoryKind::Cuda);
+        let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
+        assert!(session.receive(kernel.clone(), 0).is_err());
+        assert!(session.receive(kernel.clone(), 2).is_err());
+        assert!(session.receive(FromClient::Status, 1).is_err());
+        assert!(matches!(session.receive(kernel, 1), Ok(Action::Kernel { .. })));
+        session.see_ready(1).unwrap();
+        assert!(session.has_next(), "the kernel does not run yet");
+        session.kernel_runs();
+        assert!(!session.has_next());
+        let huge = FromClient::Kernel { entry: "wave".into(), bytes: MAX_PTX + 1 };
+        assert!(matches!(session.receive(huge, 1), Ok(Action::Fail { .. })));
+    }
+
+    /// Inputs of the fuzzer below; a million were run before the protocol was called done.
+    fn fuzz_cases() -> u32 {
+        std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000)
+    }
+
+    /// Numbers at which arithmetic breaks, and small ones.
+    fn number() -> impl Strategy<Value = u64> {
+        let edges = vec![
+            0,
+            1,
+            16,
+            1 << 16,
+            MAX_PTX,
+            MAX_ALLOCATED,
+            1 << 53,
+            i64::MAX as u64,
+            u64::MAX - 15,
+            u64::MAX,
+        ];
+        prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
+    }
+
+    /// Something like a message: right, almost right, or not at all.
+    fn packet() -> impl Strategy<Value = Vec<u8>> {
+        let known = (
+            prop::sample::select(vec![
+                "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status",
+                "bye", "Ready", "",
+            ]),
+            number(),
+            number(),
+            number(),
+        );
+        let message = known.prop_map(|(kind, a, b, c)| {
+            let parameters =
+                serde_json::json!({"speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0});
+            serde_json::json!({
+                "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
+                "protocol": a, "client": "fuzz", "memory": "host", "parameters": parameters,
+            })
+            .to_string()
+            .into_bytes()
+        });
+        let message = message.boxed();
+        let broken =
+            (message.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, byte)| {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+                bytes
+            });
+        let cut = (message.clone(), any::<prop::sample::Index>()).prop_map(|(mut bytes, at)| {
+            bytes.truncate(at.index(bytes.len()));
+            bytes
+        });
+        prop_oneof![6 => message, 2 => broken, 1 => cut, 1 => prop::collection::vec(any::<u8>(), 0..200)]
+    }
+
+    /// One thing that can happen to a session.
+    #[derive(Clone, Debug)]
+    enum Event {
+        Packet(Vec<u8>, usize),
+        Counter(u64),
+        Draw,
+        Kernel,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            6 => (packet(), prop_oneof![4 => Just(0usize), 2 => Just(1), 1 => 0usize..254])
+                .prop_map(|(packet, descriptors)| Event::Packet(packet, descriptors)),
+            1 => number().prop_map(Event::Counter),
+            3 => Just(Event::Draw),
+            1 => Just(Event::Kernel),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: fuzz_cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds
+        /// are ever drawn.
+        #[test]
+        fn no_input_breaks_a_session(
+            events in prop::collection::vec(event(), 1..24),
+            host: bool,
+            depth in 2usize..6,
+        ) {
+            let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
+            let terms = Terms { memory, depth, ..session(memory).terms() };
+            let mut session = Session::new(terms);
+            let mut held = BTreeMap::new();
+            for event in events {
+                let outcome = match event {
+                    Event::Counter(value) if !host => session.see_ready(value).map(|()| Action::None),
+                    Event::Counter(_) => Ok(Action::None),
+                    Event::Kernel => {
+                        session.kernel_runs();
+                        Ok(Action::None)
+                    }
+                    Event::Draw => {
+                        if let Some((shown, _)) = session.turn() {
+                            match shown.source {
+                                Source::Slot(slot) => prop_assert!(slot < depth),
+                                Source::Allocation { id, offset } => {
+                                    let bytes: u64 = held[&id];
+                                    prop_assert!(offset + terms.frame_bytes <= bytes);
+                                }
+                            }
+                        }
+                        let released = session.take_released();
+                        held.retain(|id, _| !released.contains(id));
+                        Ok(Action::None)
+                    }
+                    Event::Packet(packet, descriptors) => match FromClient::parse(&packet) {
+                        Ok(message) => {
+                            let _ = greet(&message, descriptors);
+                            session.receive(message, descriptors)
+                        }
+                        Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
+                    },
+                };
+                match outcome {
+                    Ok(Action::Allocate { bytes }) => {
+                        held.insert(session.allocated(bytes), bytes);
+                    }
+                    Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
+                    Ok(Action::Set(wishes)) => {
+                        let now = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
+                        prop_assert!(wishes.apply(now).is_ok_and(|p| p.speed.abs() <= 1000.0) || wishes.apply(now).is_err());
+                    }
+                    Ok(_) => {}
+                    // The renderer drops the client here; the fuzzer goes on, which asks even more.
+                    Err(fault) => prop_assert!(!fault.reason.is_empty()),
+                }
+                prop_assert!(held.len() <= MAX_ALLOCATIONS);
+                prop_assert!(session.allocations.values().sum::<u64>() <= MAX_ALLOCATED);
+                let ledger = session.ledger();
+                prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
+            }
+        }
+    }
+}

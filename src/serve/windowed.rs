@@ -1,0 +1,30 @@
+//! `serve` in a window.
+
+use super::headless::FLIGHTS;
+use super::host::Host;
+use super::socket::Listener;
+use super::{Options, check_scene};
+use crate::app::{Config, EventLoop, Guest, Stop, Summary, run_with};
+use crate::{Result, whole_file};
+
+/// The window of [`crate::app::run_windowed`], in which a client may draw.
+///
+/// # Errors
+/// As [`super::serve_headless`].
+pub fn serve_windowed(
+    event_loop: &mut EventLoop,
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+) -> Result<Summary> {
+    check_scene(config)?;
+    if let Some(path) = &options.json {
+        whole_file::check_writable(path)?;
+    }
+    let listener = Listener::bind(options.socket.as_deref())?;
+    let guest = Guest {
+        invite: Box::new(|choice| Ok(Box::new(Host::new(listener, choice, config, options)?))),
+        flights: FLIGHTS.max(config.ring.depth()),
+    };
+    run_with(event_loop, config, stop, Some(guest))
+}

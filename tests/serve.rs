@@ -1,0 +1,733 @@
+//! `wavefield serve` against clients that behave, and clients that do anything but.
+//!
+//! Most of it runs with memory `host`, which needs no CUDA. Clients that are to be killed are processes of their own: this very
+//! program, started again with `CLIENT` set.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+#[allow(dead_code)]
+#[path = "../examples/05_client.rs"]
+mod example;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{assert_same_picture, wavefield};
+use example::client::{Arguments, Memory, connect, run};
+use wavefield::app::write_png;
+use wavefield::serve::protocol::{
+    ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, State, Welcome, Wishes,
+};
+use wavefield::serve::socket::{Connection, Received};
+use wavefield::wave::{self, Grid};
+
+/// Long enough for whatever a busy machine does between; nothing is expected to take it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A renderer in a process of its own; killed at the end unless it was ended.
+struct Renderer {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+/// What it measured, and what it said.
+struct Ended {
+    code: Option<i32>,
+    report: serde_json::Value,
+    notes: String,
+}
+
+impl Renderer {
+    fn start(more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = std::fs::File::create(folder.path().join("notes")).unwrap();
+        let mut command = wavefield();
+        command.args(["serve", "--headless", "--size=96x64"]);
+        if !more.contains(&"--validation") {
+            command.arg("--validation=off");
+        }
+        if !more.iter().any(|argument| argument.starts_with("--grid")) {
+            command.arg("--grid=16x16");
+        }
+        let child = command
+            .args(more)
+            .arg("--socket")
+            .arg(folder.path().join("socket"))
+            .arg("--json")
+            .arg(folder.path().join("report.json"))
+            .stdout(Stdio::null())
+            .stderr(notes)
+            .spawn()
+            .expect("the program starts");
+        let mut renderer = Self { child, folder };
+        let until = Instant::now() + PATIENCE;
+        while !renderer.socket().exists() || !renderer.notes().contains("listening") {
+            assert!(renderer.is_alive(), "{}", renderer.notes());
+            assert!(Instant::now() < until, "it does not listen: {}", renderer.notes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        renderer
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn notes(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("notes")).unwrap_or_default()
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn arguments(&self, memory: Memory) -> Arguments {
+        Arguments { socket: Some(self.socket()), memory, ..Arguments::default() }
+    }
+
+    /// A client that is welcome; tries again where the one before is only just leaving.
+    fn client(&self, memory: Memory) -> Client {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match connect(&self.arguments(memory)) {
+                Ok((connection, welcome, descriptors)) => {
+                    return Client { connection, welcome, descriptors, freed: 0 };
+                }
+                Err(error) => assert!(Instant::now() < until, "{error:#}; {}", self.notes()),
+            }
+        }
+    }
+
+    /// Open descriptors, and resident memory in KiB.
+    fn resources(&self) -> (usize, u64) {
+        let process = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let status = std::fs::read_to_string(process.join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let resident = line.split_whitespace().next().unwrap().parse().unwrap();
+        (std::fs::read_dir(process.join("fd")).unwrap().count(), resident)
+    }
+
+    /// Asks it to end, and waits for that.
+    fn end(mut self) -> Ended {
+        signal(&self.child, "TERM");
+        let code = self.child.wait().unwrap().code();
+        let report = std::fs::read(self.folder.path().join("report.json")).unwrap_or_default();
+        let ended =
+            Ended { code, report: serde_json::from_slice(&report).unwrap_or_default(), notes: self.notes() };
+        assert!(!ended.notes.contains("panicked"), "{}", ended.notes);
+        ended
+    }
+}
+
+impl Drop for Renderer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The stretches with a client.
+    fn clients(&self) -> Vec<&serde_json::Value> {
+        let stretches = self.report["stretches"].as_array();
+        stretches.into_iter().flatten().filter(|stretch| !stretch["client"].is_null()).collect()
+    }
+
+    fn assert_fine(&self) {
+        assert_eq!(self.code, Some(0), "{}", self.notes);
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    // A shell has `kill` built in; the program of that name is not on every system.
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+/// A client in this process, with memory `host`.
+struct Client {
+    connection: Connection,
+    welcome: Welcome,
+    descriptors: Vec<OwnedFd>,
+    /// Frames that were copied.
+    freed: u64,
+}
+
+impl Client {
+    fn grid(&self) -> Grid {
+        Grid { cols: self.welcome.grid[0], rows: self.welcome.grid[1] }
+    }
+
+    fn say(&self, message: &FromClient) {
+        self.connection.send(message, &[]).unwrap();
+    }
+
+    /// The next message.
+    fn hear(&self) -> (FromServer, Vec<OwnedFd>) {
+        match self.connection.receive_within(PATIENCE) {
+            Received::Packet(packet, descriptors) => (serde_json::from_slice(&packet).unwrap(), descriptors),
+            other => panic!("no message, but {other:?}"),
+        }
+    }
+
+    /// The next message that is none of `free`.
+    fn answer(&mut self) -> (FromServer, Vec<OwnedFd>) {
+        loop {
+            match self.hear() {
+                (FromServer::Free { frame }, _) => self.freed = frame + 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Why it is dropped.
+    fn error(&mut self) -> ErrorCode {
+        match self.answer().0 {
+            FromServer::Error { code, .. } => code,
+            other => panic!("no error, but {other:?}"),
+        }
+    }
+
+    fn state(&mut self) -> State {
+        self.say(&FromClient::Status);
+        match self.answer().0 {
+            FromServer::State(state) => state,
+            other => panic!("no state, but {other:?}"),
+        }
+    }
+
+    /// The wave at a turn, as bytes.
+    fn wave(&self, turn: f32) -> Vec<u8> {
+        let grid = self.grid();
+        let vertices = (0..grid.rows)
+            .flat_map(|row| (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn)))
+            .collect::<Vec<_>>();
+        bytemuck::cast_slice(&vertices).to_vec()
+    }
+
+    /// Makes frame `frame` of these bytes, once its slot is free.
+    fn frame(&mut self, frame: u64, bytes: &[u8]) {
+        while frame >= self.freed + u64::from(self.welcome.ring) {
+            match self.hear().0 {
+                FromServer::Free { frame } => self.freed = frame + 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        let slot = &self.welcome.slots[(frame % u64::from(self.welcome.ring)) as usize];
+        assert_eq!(rustix::io::pwrite(&self.descriptors[0], bytes, slot.offset).unwrap(), bytes.len());
+        self.say(&FromClient::Ready { frame });
+    }
+
+    /// The picture, as a file.
+    fn picture(&mut self, path: &Path) {
+        self.say(&FromClient::Snapshot);
+        let (FromServer::Picture { width, height, format, bytes }, descriptors) = self.answer() else {
+            panic!("no picture")
+        };
+        assert_eq!((format.as_str(), bytes), ("rgba8-srgb", u64::from(width * height * 4)));
+        let mut pixels = vec![0; bytes as usize];
+        assert_eq!(rustix::io::pread(&descriptors[0], &mut pixels, 0).unwrap(), pixels.len());
+        write_png(path, ash::vk::Extent2D { width, height }, &pixels).unwrap();
+    }
+
+    /// Waits until `frame` is shown.
+    fn wait_for(&mut self, frame: u64) {
+        let until = Instant::now() + PATIENCE;
+        while self.freed <= frame {
+            assert!(Instant::now() < until);
+            if let (FromServer::Free { frame }, _) = self.hear() {
+                self.freed = frame + 1;
+            }
+        }
+    }
+}
+
+/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
+fn validated() -> &'static [&'static str] {
+    match common::has_validation() {
+        true => &["--validation"],
+        false => {
+            common::skip_without_tools("no validation layer");
+            &[]
+        }
+    }
+}
+
+/// Frame 1 of a run without a client.
+fn own_picture(folder: &Path, grid: &str) -> PathBuf {
+    let path = folder.join("own.png");
+    let grid = format!("--grid={grid}");
+    let arguments = ["--headless", "--frames=1", "--size=96x64", "--producer=compute", &grid, "--output"];
+    let output = wavefield().args(arguments).arg(&path).output().unwrap();
+    common::assert_exit(&output, 0);
+    path
+}
+
+#[test]
+fn what_a_client_writes_is_what_is_shown() {
+    let renderer = Renderer::start(validated());
+    let own = own_picture(renderer.folder.path(), "16x16");
+    let mut client = renderer.client(Memory::Host);
+    assert_eq!(client.state().frame_shown, None);
+    let flat = vec![0; client.wave(0.0).len()];
+    for frame in 0..20 {
+        client.frame(frame, &flat);
+    }
+    let still = client.wave(0.0);
+    client.frame(20, &still);
+    client.wait_for(20);
+    let path = renderer.folder.path().join("got.png");
+    client.picture(&path);
+    assert_same_picture(&path, &own, common::SAME_PICTURE);
+    let state = client.state();
+    assert_eq!((state.frame_shown, state.ready, state.free), (Some(20), 21, 21));
+    assert_eq!(state.producer, "client, host");
+    client.say(&FromClient::Bye);
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert_eq!(ended.clients()[0]["frames"], 21, "no frame is skipped");
+}
+
+#[test]
+fn an_allocation_is_shown_at_its_offset() {
+    let more = [validated(), &["--ring=2"]].concat();
+    let renderer = Renderer::start(&more);
+    let own = own_picture(renderer.folder.path(), "16x16");
+    let mut client = renderer.client(Memory::Host);
+    let (still, offset) = (client.wave(0.0), client.welcome.offset_alignment * 3);
+    let flat = vec![0; still.len()];
+    client.say(&FromClient::Allocate { bytes: still.len() as u64 + offset });
+    let (FromServer::Allocated { id, .. }, files) = client.answer() else { panic!("no memory") };
+    rustix::io::pwrite(&files[0], &still, offset).unwrap();
+    client.frame(0, &flat);
+    client.say(&FromClient::Show { frame: 1, allocation: id, offset });
+    client.frame(1, &flat);
+    client.wait_for(1);
+    client.say(&FromClient::Release { id });
+    let path = renderer.folder.path().join("got.png");
+    client.picture(&path);
+    assert_same_picture(&path, &own, common::SAME_PICTURE);
+    client.frame(2, &flat);
+    client.wait_for(2);
+    // Too much is refused in words, and the connection goes on.
+    client.say(&FromClient::Allocate { bytes: 1 << 60 });
+    let (FromServer::Failed { request, .. }, _) = client.answer() else { panic!("no refusal") };
+    assert_eq!(request, "allocate");
+    assert_eq!(client.state().frame_shown, Some(2));
+    // After the release the id means nothing.
+    client.say(&FromClient::Show { frame: 3, allocation: id, offset: 0 });
+    assert_eq!(client.error(), ErrorCode::Value);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn parameters_are_set_and_told() {
+    let renderer = Renderer::start(&["--speed=2"]);
+    let mut client = renderer.client(Memory::Host);
+    assert_eq!(client.welcome.parameters.speed, 2.0);
+    let parameters = Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true) };
+    client.say(&FromClient::Set { parameters });
+    let (FromServer::Parameters { parameters }, _) = client.answer() else { panic!("no parameters") };
+    assert_eq!((parameters.speed, parameters.paused), (-0.5, true));
+    client.say(&FromClient::Set { parameters: Wishes { colormap: Some("jet".into()), ..Wishes::default() } });
+    let (FromServer::Failed { reason, .. }, _) = client.answer() else { panic!("no refusal") };
+    assert!(reason.contains("viridis"), "{reason}");
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_second_client_is_told_so_and_its_turn_comes() {
+    let renderer = Renderer::start(&[]);
+    let first = renderer.client(Memory::Host);
+    let error = connect(&renderer.arguments(Memory::Host)).err().unwrap().to_string();
+    assert!(error.contains("draws") && error.contains("the Rust example"), "{error}");
+    drop(first);
+    drop(renderer.client(Memory::Host));
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_second_renderer_is_refused_and_a_killed_ones_socket_replaced() {
+    let mut renderer = Renderer::start(&[]);
+    let again = || {
+        let mut command = wavefield();
+        command.args(["serve", "--headless", "--frames=2", "--grid=2x2", "--size=16x16", "--socket"]);
+        command.arg(renderer.socket()).output().unwrap()
+    };
+    let output = again();
+    common::assert_exit(&output, 1);
+    assert!(
+        common::stderr(&output).contains("another renderer listens there"),
+        "{}",
+        common::stderr(&output)
+    );
+    renderer.child.kill().unwrap();
+    renderer.child.wait().unwrap();
+    assert!(renderer.socket().exists());
+    let mut command = wavefield();
+    command.args(["serve", "--headless", "--frames=2", "--grid=2x2", "--size=16x16", "--socket"]);
+    common::assert_exit(&command.arg(renderer.socket()).output().unwrap(), 0);
+    assert!(!renderer.socket().exists());
+}
+
+#[test]
+fn a_scene_that_no_client_can_fill_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--headless", "--scene=texture", "--socket"];
+    let output = wavefield().args(arguments).arg(folder.path().join("socket")).output().unwrap();
+    common::assert_exit(&output, 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--scene texture"), "{output:?}");
+}
+
+#[test]
+fn memory_that_cannot_be_had_is_refused_in_words() {
+    let renderer = Renderer::start(&[]);
+    match connect(&renderer.arguments(Memory::Cuda)) {
+        Ok((_, welcome, descriptors)) => {
+            assert_eq!(descriptors.len(), welcome.ring as usize + 2, "slots and two semaphores");
+        }
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains("ask for memory `host`"), "{error}");
+        }
+    }
+    renderer.end().assert_fine();
+}
+
+/// Each of these ends the connection with a reason, and the next client finds everything as before.
+#[test]
+fn rubbish_and_lies_cost_the_client_its_place_and_nobody_else_anything() {
+    let renderer = Renderer::start(&[]);
+    let json = |text: &str| text.as_bytes().to_vec();
+    let cases = [
+        (json("rubbish"), ErrorCode::Message),
+        (json("{}"), ErrorCode::Message),
+        (vec![0xff; 300], ErrorCode::Message),
+        (vec![b' '; MAX_MESSAGE + 1], ErrorCode::Message),
+        (json(r#"{"type": "ready", "frame": 0"#), ErrorCode::Message),
+        (json(r#"{"type": "kernel", "entry": "wave", "bytes": 10}"#), ErrorCode::Message),
+        (json(r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "host"}"#), ErrorCode::Order),
+        (json(r#"{"type": "ready", "frame": 1}"#), ErrorCode::Value),
+        (json(r#"{"type": "ready", "frame": 18446744073709551615}"#), ErrorCode::Value),
+        (json(r#"{"type": "show", "frame": 0, "allocation": 1, "offset": 0}"#), ErrorCode::Value),
+        (json(r#"{"type": "release", "id": 1}"#), ErrorCode::Value),
+    ];
+    for (packet, want) in cases {
+        let mut client = renderer.client(Memory::Host);
+        client.frame(0, &vec![0; client.wave(0.0).len()]);
+        client.wait_for(0);
+        let before = client.state();
+        client.connection.send_bytes(&packet, &[]).unwrap();
+        let packet = String::from_utf8_lossy(&packet[..packet.len().min(80)]).into_owned();
+        // Frame 1 may be ready, since frame 0 was: that case is about a gap.
+        if packet.contains("\"ready\", \"frame\": 1}") {
+            client.say(&FromClient::Ready { frame: 3 });
+        }
+        assert_eq!((before.frame_shown, client.error()), (Some(0), want), "{packet}");
+    }
+    // A message with a descriptor that it should not have.
+    let mut client = renderer.client(Memory::Host);
+    let file = client.descriptors[0].try_clone().unwrap();
+    client.connection.send(&FromClient::Status, &[file.as_fd()]).unwrap();
+    assert_eq!(client.error(), ErrorCode::Message);
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert_eq!(ended.clients().len(), 12);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_dropped() {
+    let renderer = Renderer::start(&[]);
+    let client = renderer.client(Memory::Host);
+    let until = Instant::now() + PATIENCE;
+    while client.connection.send(&FromClient::Status, &[]).is_ok()
+        || !renderer.notes().contains("does not read")
+    {
+        assert!(Instant::now() < until, "{}", renderer.notes());
+    }
+    let mut next = renderer.client(Memory::Host);
+    assert_eq!(next.state().frame_shown, None);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_hundred_connections_leave_room_for_a_client() {
+    let renderer = Renderer::start(&[]);
+    let (descriptors, _) = renderer.resources();
+    let mut crowd = Vec::new();
+    for number in 0..100 {
+        let Ok(connection) = Connection::connect(&renderer.socket()) else { continue };
+        if number % 2 == 0 {
+            let _ = connection.send_bytes(b"{\"type\": \"hello\"", &[]);
+        }
+        crowd.push(connection);
+    }
+    let mut client = renderer.client(Memory::Host);
+    let before = client.state().frames_drawn;
+    client.frame(0, &vec![0; client.wave(0.0).len()]);
+    client.wait_for(0);
+    assert!(client.state().frames_drawn > before);
+    drop((crowd, client));
+    let until = Instant::now() + PATIENCE;
+    while renderer.resources().0 > descriptors {
+        assert!(Instant::now() < until, "{} descriptors, {descriptors} before", renderer.resources().0);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    renderer.end().assert_fine();
+}
+
+/// A client in a process of its own, when this program is started by [`client_process`]; otherwise nothing.
+#[test]
+fn client_in_a_process_of_its_own() {
+    let (Ok(socket), Ok(memory)) = (std::env::var("CLIENT"), std::env::var("CLIENT_MEMORY")) else { return };
+    let memory = if memory == "cuda" { Memory::Cuda } else { Memory::Host };
+    let frames = std::env::var("CLIENT_FRAMES").map_or(u64::MAX / 4, |frames| frames.parse().unwrap());
+    let kernel = std::env::var("CLIENT_KERNEL").ok();
+    let arguments = Arguments { socket: Some(socket.into()), memory, frames, kernel, ..Arguments::default() };
+    if let Err(error) = run(&arguments) {
+        panic!("{error:#}");
+    }
+}
+
+fn client_process(renderer: &Renderer, memory: Memory, frames: Option<u64>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "client_in_a_process_of_its_own", "--nocapture"])
+        .env("CLIENT", renderer.socket())
+        .env("CLIENT_MEMORY", if memory == Memory::Cuda { "cuda" } else { "host" })
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(frames) = frames {
+        command.env("CLIENT_FRAMES", frames.to_string());
+    }
+    command.spawn().unwrap()
+}
+
+/// How often clients are killed: more with `WAVEFIELD_KILLS`.
+fn kills() -> u64 {
+    std::env::var("WAVEFIELD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
+}
+
+/// Waits until a client is seated (a second one is told so), as the notes say.
+fn wait_for_notes(renderer: &mut Renderer, what: &str, count: usize) {
+    let until = Instant::now() + PATIENCE;
+    while renderer.notes().matches(what).count() < count {
+        assert!(renderer.is_alive(), "{}", renderer.notes());
+        assert!(Instant::now() < until, "no `{what}`: {}", renderer.notes());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills one client after another, each at another moment: before its hello, in its first frames, in the middle.
+fn killed_clients(memory: Memory, more: &[&str]) {
+    let mut renderer = Renderer::start(more);
+    let mut resources = Vec::new();
+    for round in 0..kills() {
+        let mut child = client_process(&renderer, memory, None);
+        // Spread over the first 200 ms, in no order that repeats soon; CUDA alone takes longer than that to start.
+        let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
+        let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
+        std::thread::sleep(moment);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(renderer.is_alive(), "round {round}: {}", renderer.notes());
+        resources.push(renderer.resources());
+    }
+    // The next client finds everything as the first would have.
+    let mut next = client_process(&renderer, memory, Some(50));
+    assert!(next.wait().unwrap().success(), "{}", renderer.notes());
+    wait_for_notes(&mut renderer, "said goodbye", 1);
+    let (early, late) = (resources[resources.len() / 4], resources[resources.len() - 1]);
+    let ended = renderer.end();
+    ended.assert_fine();
+    // A client that is only just leaving still has some.
+    assert!(late.0 <= early.0 + 16, "descriptors: {early:?} to {late:?}");
+    assert!(late.1 <= early.1 + early.1 / 4 + 32 * 1024, "memory in KiB: {early:?} to {late:?}");
+    // The first stretch has the renderer's own start in it.
+    let stretches = ended.report["stretches"].as_array().into_iter().flatten().skip(1);
+    let latest = stretches.filter_map(|stretch| stretch["late_us"].as_u64()).max();
+    let drew = ended.clients().iter().filter(|client| client["frames"].as_u64() > Some(0)).count();
+    println!(
+        "{} clients killed, {drew} of them while they drew: late by {latest:?} µs at most; descriptors and KiB {early:?} to {late:?}",
+        kills()
+    );
+    assert!(drew > 1, "none was killed while it drew");
+}
+
+#[test]
+fn clients_that_are_killed_cost_nothing() {
+    killed_clients(Memory::Host, &[]);
+}
+
+/// A client that is stopped in the middle of its work, and goes on later.
+fn stopped_client(memory: Memory, seconds: u64) {
+    let mut renderer = Renderer::start(&[]);
+    let mut child = client_process(&renderer, memory, None);
+    wait_for_notes(&mut renderer, " draws, with memory", 1);
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "STOP");
+    std::thread::sleep(Duration::from_secs(seconds));
+    assert!(renderer.is_alive(), "{}", renderer.notes());
+    signal(&child, "CONT");
+    std::thread::sleep(Duration::from_millis(300));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(renderer.client(Memory::Host));
+    let ended = renderer.end();
+    ended.assert_fine();
+    let client = ended.clients()[0];
+    let (draws, frames) = (client["draws"].as_u64().unwrap(), client["frames"].as_u64().unwrap());
+    // It was stopped for whole seconds, in each of which even a slow software device draws a few times.
+    assert!(draws >= frames + seconds * 2, "{draws} draws, {frames} frames: {client}");
+    println!("stopped for {seconds} s: {draws} draws, late by {} µs at most", client["late_us"]);
+}
+
+#[test]
+fn a_client_that_stops_leaves_its_last_frame_on_show() {
+    stopped_client(Memory::Host, 2);
+}
+
+fn send_kernel(client: &Client, text: &[u8], entry: &str) {
+    let file = rustix::fs::memfd_create("kernel", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    assert_eq!(rustix::io::pwrite(&file, text, 0), Ok(text.len()));
+    let kernel = FromClient::Kernel { entry: entry.into(), bytes: text.len() as u64 };
+    client.connection.send(&kernel, &[file.as_fd()]).unwrap();
+}
+
+#[test]
+fn a_kernel_runs_or_fails_in_words() {
+    let renderer = Renderer::start(&[]);
+    let mut client = renderer.client(Memory::Host);
+    let failed = |client: &mut Client| match client.answer().0 {
+        FromServer::Failed { request, reason } if request == "kernel" => Some(reason),
+        FromServer::Running { .. } => None,
+        other => panic!("{other:?}"),
+    };
+    send_kernel(&client, include_bytes!("../kernels/test/broken.ptx"), "broken");
+    let reason = failed(&mut client).unwrap();
+    if reason.contains("no CUDA") {
+        common::skip_without_gpu(&reason);
+        client.frame(0, &vec![0; client.wave(0.0).len()]);
+        client.wait_for(0);
+        return renderer.end().assert_fine();
+    }
+    send_kernel(&client, b"not PTX at all", "wave");
+    assert!(failed(&mut client).unwrap().contains("PTX"));
+    send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "nothing");
+    assert!(failed(&mut client).unwrap().contains("wave"));
+    send_kernel(&client, include_bytes!("../kernels/test/flat.ptx"), "flat");
+    assert_eq!(failed(&mut client), None, "it runs");
+    // A fault: the words come, and the last good kernel goes on.
+    send_kernel(&client, include_bytes!("../kernels/test/trap.ptx"), "trap_kernel");
+    let mut reason = failed(&mut client);
+    if reason.is_none() {
+        reason = failed(&mut client); // Its first frame was drawn before the fault was seen.
+    }
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("CUDA_ERROR")), "{reason:?}");
+    let before = client.state();
+    assert!(before.producer.starts_with("cuda"), "{}", before.producer);
+    while client.state().frames_drawn < before.frames_drawn + 10 {}
+    // And another one after that.
+    send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
+    assert_eq!(failed(&mut client), None, "it runs after the fault");
+    client.say(&FromClient::Bye);
+    let mut next = renderer.client(Memory::Host);
+    assert!(next.state().producer.starts_with("cuda"));
+    drop(next);
+    renderer.end().assert_fine();
+}
+
+/// Whether a client can have memory `cuda` here; else says that the test is skipped.
+fn cuda_or_skip() -> bool {
+    let renderer = Renderer::start(&[]);
+    match connect(&renderer.arguments(Memory::Cuda)) {
+        Ok(_) => true,
+        Err(error) => {
+            common::skip_without_gpu(&error.to_string());
+            false
+        }
+    }
+}
+
+#[test]
+fn cuda_clients_draw_through_exported_memory() {
+    if !cuda_or_skip() {
+        return;
+    }
+    for more in [validated(), &["--trust"], &["--ring=8"], &["--producer=compute"]] {
+        let renderer = Renderer::start(more);
+        let own = own_picture(renderer.folder.path(), "16x16");
+        // One frame of the wave at time 0, and the picture of it.
+        let path = renderer.folder.path().join("got.png");
+        let client =
+            Arguments { frames: 1, snapshot: Some(path.clone()), ..renderer.arguments(Memory::Cuda) };
+        run(&client).unwrap();
+        assert_same_picture(&path, &own, common::SAME_PICTURE);
+        let mut child = client_process(&renderer, Memory::Cuda, Some(2000));
+        assert!(child.wait().unwrap().success(), "{}", renderer.notes());
+        drop(renderer.client(Memory::Host));
+        let ended = renderer.end();
+        ended.assert_fine();
+        let frames: Vec<_> = ended.clients().iter().map(|client| client["frames"].clone()).collect();
+        println!("{more:?}: {}", ended.report);
+        // A trusting renderer may be ahead of a client that is done.
+        if more.contains(&"--trust") {
+            assert!(frames[1].as_u64() >= Some(2000), "{frames:?}");
+        } else {
+            assert_eq!(frames[..2], [1, 2000], "no frame is skipped");
+        }
+    }
+}
+
+/// A kernel that does not end cannot be taken back: the client is told, and the renderer ends.
+#[test]
+fn a_kernel_that_never_ends_ends_the_renderer_in_words() {
+    let mut renderer = Renderer::start(&["--timeout=2"]);
+    let mut client = renderer.client(Memory::Host);
+    send_kernel(&client, include_bytes!("../kernels/test/spin.ptx"), "spin");
+    match client.answer().0 {
+        FromServer::Failed { reason, .. } if reason.contains("no CUDA") => {
+            return common::skip_without_gpu(&reason);
+        }
+        FromServer::Error { code, reason } => {
+            assert_eq!(code, ErrorCode::Stuck);
+            assert!(reason.contains("cannot be taken back"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(renderer.child.wait().unwrap().code(), Some(1), "{}", renderer.notes());
+    assert!(renderer.notes().contains("no frame was finished for 2 s"), "{}", renderer.notes());
+}
+
+#[test]
+fn cuda_clients_that_are_killed_cost_nothing() {
+    if cuda_or_skip() {
+        killed_clients(Memory::Cuda, &["--grid=512x512"]);
+        killed_clients(Memory::Cuda, &["--grid=512x512", "--trust"]);
+    }
+}
+
+#[test]
+fn a_cuda_client_that_stops_leaves_its_last_frame_on_show() {
+    if cuda_or_skip() {
+        stopped_client(Memory::Cuda, 10);
+    }
+}
+
+#[test]
+fn a_wrong_version_is_told_so() {
+    let renderer = Renderer::start(&[]);
+    let connection = Connection::connect(&renderer.socket()).unwrap();
+    let hello = br#"{"type": "hello", "protocol": 9, "client": "x", "memory": "host"}"#;
+    connection.send_bytes(hello, &[]).unwrap();
+    let Received::Packet(packet, _) = connection.receive_within(PATIENCE) else { panic!("no answer") };
+    let Ok(FromServer::Refused { code, reason }) = serde_json::from_slice(&packet) else {
+        panic!("no refusal")
+    };
+    assert_eq!(code, RefusedCode::Version);
+    assert!(reason.contains('9') && reason.contains("same release"), "{reason}");
+    renderer.end().assert_fine();
+}
