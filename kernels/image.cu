@@ -121,9 +121,9 @@ extern "C" __global__ void surface_read(unsigned long long surface, void *texels
 }
 
 #define SAMPLE(VIEW, KIND, AT) \
-    asm volatile("tex." VIEW ".v4." KIND ".f32 {%[a], %[b], %[c], %[d]}, [%[texture], " AT "];" \
+    asm volatile("tex.level." VIEW ".v4." KIND ".f32 {%[a], %[b], %[c], %[d]}, [%[texture], " AT "], %[lod];" \
                  : [a] "=r"(out[0]), [b] "=r"(out[1]), [c] "=r"(out[2]), [d] "=r"(out[3]) \
-                 : [texture] "l"(texture), [x] "f"(x), [y] "f"(y), [z] "f"(z), [layer] "r"(layer))
+                 : [texture] "l"(texture), [x] "f"(x), [y] "f"(y), [z] "f"(z), [layer] "r"(layer), [lod] "f"(lod))
 
 // The registers are plain 32 bits, so that one line serves floats and integers.
 #define SAMPLE_KIND(VIEW, AT) \
@@ -133,26 +133,36 @@ extern "C" __global__ void surface_read(unsigned long long surface, void *texels
     default: SAMPLE(VIEW, "f32", AT); break; \
     }
 
+// The normalised coordinate (0 to 1) of the middle of texel i of n. With `between`, that of the place half-way to its
+// neighbour, where a linear filter must give the mean of both; the last one, which has no neighbour, is read where it is.
+//
+// The division rounds once. What a texture unit makes of it by multiplying with n again is off by some millionths of a
+// texel, and the nearest border is half a texel away; `coordinates_meet_their_texels` in src/formats/kernels.rs computes it.
+static __device__ float normalized(unsigned i, unsigned n, bool between)
+{
+    return ((float)i + (between && i + 1 < n ? 1.0f : 0.5f)) / (float)n;
+}
+
 // From the texture to the buffer: four channels of 32 bits a texel, whatever the format has.
 //
-// Coordinates count texels, except a cube's, which are a direction. With `between` each is read half-way to its
-// neighbour in every dimension, where a linear filter must give the mean of both; the last of a row, which has no
-// neighbour, is read where it is.
+// Width, height and depth are those of the level that the texture object shows, and so are the coordinates: normalised,
+// which a texture of a mipmapped array must have, or a direction for a cube. `lod` is the level that is asked for. The
+// object shows no other level than its own, so every `lod` must give the same.
 extern "C" __global__ void texture_read(unsigned long long texture, unsigned *texels, unsigned view,
                                         unsigned width, unsigned height, unsigned depth, unsigned kind,
-                                        unsigned between)
+                                        unsigned between, float lod)
 {
     Texel at;
     if (!find(at, width, height, depth))
         return;
     unsigned *out = texels + 4 * index(at, width, height);
-    float x = at.x + (between && at.x + 1 < width ? 1.0f : 0.5f);
-    float y = at.y + (between && at.y + 1 < height ? 1.0f : 0.5f);
-    float z = at.z + (between && at.z + 1 < depth ? 1.0f : 0.5f);
+    float x = normalized(at.x, width, between);
+    float y = normalized(at.y, height, between);
+    float z = normalized(at.z, depth, between);
     unsigned layer = at.z;
     if (view == CUBE || view == CUBE_ARRAY) {
         // From a place on a face, -1 to 1 each way, to the direction that meets it.
-        float s = __fdividef(2.0f * x, (float)width) - 1.0f, t = __fdividef(2.0f * y, (float)height) - 1.0f;
+        float s = 2.0f * x - 1.0f, t = 2.0f * y - 1.0f;
         layer = at.z / 6;
         switch (at.z % 6) {
         case 0: x = 1.0f, y = -t, z = -s; break;

@@ -216,6 +216,10 @@ fn cuda_hint(call: &str, code: u32) -> &'static str {
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
         }
+        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in what they call a handle that they cannot use.
+        1 | 400 | 999 if matches!(call, "cuImportExternalMemory" | "cuImportExternalSemaphore") => {
+            "; most likely the handle is not one that Vulkan exported on this GPU"
+        }
         700 | 710 | 714..=719 => "; the kernel did this: run it under compute-sanitizer to see where",
         802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
@@ -250,6 +254,17 @@ mod tests {
         let hint = cuda_hint("cuImportExternalMemory", 304);
         assert!(hint.contains("WSL2"), "{hint}");
         assert!(!cuda_hint("cuInit", 304).contains("WSL2"));
+    }
+
+    #[test]
+    fn a_handle_that_cannot_be_imported_is_not_blamed_on_the_kernel_module() {
+        for call in ["cuImportExternalMemory", "cuImportExternalSemaphore"] {
+            for code in [1, 400, 999] {
+                let hint = cuda_hint(call, code);
+                assert!(hint.contains("not one that Vulkan exported on this GPU"), "{call}, {code}: {hint}");
+            }
+        }
+        assert!(cuda_hint("cuInit", 999).contains("kernel module"));
     }
 
     #[test]

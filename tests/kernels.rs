@@ -95,7 +95,7 @@ fn the_image_kernels_take_what_they_are_given() {
     let copy = [".u64", ".u64", ".u32", ".u32", ".u32", ".u32", ".u32"];
     assert_signature("image.ptx", "surface_write", &copy);
     assert_signature("image.ptx", "surface_read", &copy);
-    assert_signature("image.ptx", "texture_read", &[&copy[..], &[".u32"]].concat());
+    assert_signature("image.ptx", "texture_read", &[&copy[..], &[".u32", ".f32"]].concat());
 }
 
 /// What src/handoff/texture.rs passes.
@@ -110,7 +110,7 @@ fn the_texture_kernels_take_what_they_are_given() {
 fn every_view_and_size_has_its_instruction() {
     let ptx = read("image.ptx");
     let count = |start: &str| ptx.lines().filter(|line| line.trim_start().starts_with(start)).count();
-    assert_eq!((count("sust.b."), count("suld.b."), count("tex.")), (25, 25, 21));
+    assert_eq!((count("sust.b."), count("suld.b."), count("tex.level.")), (25, 25, 21));
 }
 
 /// One 16-byte store a thread, to global memory, is what makes the writes coalesce.

@@ -1,7 +1,14 @@
 //! How kernels reach an array: as a surface, which they write, or as a texture, which they read and filter.
 //!
-//! Both kinds of object are made for one array (one level of an image). They say nothing of who owns the array's memory,
+//! Both kinds of object show one array: one level of a mipmapped array. They say nothing of who owns the array's memory,
 //! so each keeps alive whatever it was made from.
+//!
+//! A surface object is made of the level's own array. A texture object is made of the *whole* mipmapped array and held to
+//! the level by its clamps. The straight way, a texture object of the level's array, is wrong for layers and cubes in
+//! external memory: there each layer holds its whole mip chain, so the distance from a layer to the next is that of all
+//! levels, and the texture object reckons with that of its one level. From the second layer on it reads another layer's or
+//! level's texels, without an error (seen on an H200 with driver 580, where surface objects of a level are right,
+//! and so are textures without layers). One way for all is simpler than two, so every texture object is made like that.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,23 +18,28 @@ use cudarc::driver::sys;
 use super::{Context, api};
 use crate::Result;
 
-/// An array that belongs to something else, which is kept alive with it.
+/// One level of a mipmapped array that belongs to something else, which is kept alive with it.
 #[derive(Clone)]
 pub struct Array {
     raw: sys::CUarray,
+    mipmap: sys::CUmipmappedArray,
+    level: u32,
     context: Arc<Context>,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
 impl Array {
     /// # Safety
-    /// `raw` is an array of `context` that lives as long as `owner`.
+    /// `raw` is what `cuMipmappedArrayGetLevel` gave for `level` of `mipmap`, which is `context`'s and lives as long as
+    /// `owner`.
     pub(crate) unsafe fn of(
         raw: sys::CUarray,
+        mipmap: sys::CUmipmappedArray,
+        level: u32,
         context: &Arc<Context>,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        Self { raw, context: context.clone(), _owner: owner }
+        Self { raw, mipmap, level, context: context.clone(), _owner: owner }
     }
 
     /// For a kernel to write, and to read byte by byte.
@@ -35,7 +47,7 @@ impl Array {
     /// # Errors
     /// What the driver answers; 1 (`INVALID_VALUE`) where the array was made without `CUDA_ARRAY3D_SURFACE_LDST`.
     pub fn surface(&self) -> Result<Surface> {
-        let desc = resource(self.raw);
+        let desc = level_resource(self.raw);
         let mut raw = 0;
         self.context.bind()?;
         // SAFETY: `desc` names a live array of the current context.
@@ -43,15 +55,18 @@ impl Array {
         Ok(Surface { raw, array: self.clone() })
     }
 
-    /// For a kernel to read.
+    /// For a kernel to read. Coordinates are normalised: 0 to 1 across this level, whatever the size of the first one, or
+    /// a direction where the array is a cube. Texel `x` of `width` has its middle at `(x + 0.5) / width`.
+    ///
+    /// Every `tex` reads this level: one without a level, and one with any. The module says how, and why so.
     ///
     /// # Errors
     /// What the driver answers: a filter on integers that are read as integers, for example.
     pub fn texture(&self, how: TextureDesc) -> Result<Texture> {
-        let (desc, how) = (resource(self.raw), how.raw());
+        let (desc, how) = (mipmap_resource(self.mipmap), how.raw(self.level));
         let mut raw = 0;
         self.context.bind()?;
-        // SAFETY: `desc` names a live array of the current context; no view of it is asked.
+        // SAFETY: `desc` names a live mipmapped array of the current context; no view of it is asked.
         self.context.check("cuTexObjectCreate", unsafe {
             api::cuTexObjectCreate(&mut raw, &desc, &how, std::ptr::null())
         })?;
@@ -59,15 +74,27 @@ impl Array {
     }
 }
 
-fn resource(array: sys::CUarray) -> sys::CUDA_RESOURCE_DESC {
-    // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing".
-    let mut desc: sys::CUDA_RESOURCE_DESC = unsafe { std::mem::zeroed() };
+fn level_resource(array: sys::CUarray) -> sys::CUDA_RESOURCE_DESC {
+    let mut desc = no_resource();
     desc.resType = sys::CUresourcetype::CU_RESOURCE_TYPE_ARRAY;
     desc.res.array.hArray = array;
     desc
 }
 
-/// How a texture object reads.
+fn mipmap_resource(mipmap: sys::CUmipmappedArray) -> sys::CUDA_RESOURCE_DESC {
+    let mut desc = no_resource();
+    desc.resType = sys::CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    desc.res.mipmap.hMipmappedArray = mipmap;
+    desc
+}
+
+fn no_resource() -> sys::CUDA_RESOURCE_DESC {
+    // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing".
+    unsafe { std::mem::zeroed() }
+}
+
+/// How a texture object reads. Coordinates are normalised always: the manual demands it of a mipmapped array
+/// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
     /// Means the neighbours, instead of taking the nearest texel.
@@ -75,25 +102,25 @@ pub struct TextureDesc {
     /// Gives integers as integers. Otherwise those of 8 and 16 bits become floats from 0 or -1 to 1, which is how a
     /// normalised format is read.
     pub as_integer: bool,
-    /// Coordinates from 0 to 1 instead of texels; a cube's must be.
-    pub normalized_coordinates: bool,
 }
 
 impl TextureDesc {
-    fn raw(self) -> sys::CUDA_TEXTURE_DESC {
+    /// For the mipmapped array of which only `level` is to be seen.
+    fn raw(self, level: u32) -> sys::CUDA_TEXTURE_DESC {
         use sys::CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP;
         use sys::CUfilter_mode::{CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT};
-        let flag = |on, flag| if on { flag } else { 0 };
+        let as_integer = if self.as_integer { sys::CU_TRSF_READ_AS_INTEGER } else { 0 };
+        // The level of detail is clamped after all else, an explicit one too: with both ends the same, it is this one.
+        let only = level as f32;
         sys::CUDA_TEXTURE_DESC {
             addressMode: [CU_TR_ADDRESS_MODE_CLAMP; 3],
             filterMode: if self.linear { CU_TR_FILTER_MODE_LINEAR } else { CU_TR_FILTER_MODE_POINT },
-            flags: flag(self.as_integer, sys::CU_TRSF_READ_AS_INTEGER)
-                | flag(self.normalized_coordinates, sys::CU_TRSF_NORMALIZED_COORDINATES),
+            flags: as_integer | sys::CU_TRSF_NORMALIZED_COORDINATES,
             maxAnisotropy: 0,
             mipmapFilterMode: CU_TR_FILTER_MODE_POINT,
             mipmapLevelBias: 0.0,
-            minMipmapLevelClamp: 0.0,
-            maxMipmapLevelClamp: 0.0,
+            minMipmapLevelClamp: only,
+            maxMipmapLevelClamp: only,
             borderColor: [0.0; 4],
             reserved: [0; 12],
         }
@@ -146,10 +173,26 @@ mod tests {
 
     #[test]
     fn a_texture_is_described_as_asked() {
-        let plain = TextureDesc::default().raw();
-        assert_eq!((plain.filterMode, plain.flags), (sys::CUfilter_mode::CU_TR_FILTER_MODE_POINT, 0));
-        let all = TextureDesc { linear: true, as_integer: true, normalized_coordinates: true }.raw();
+        let plain = TextureDesc::default().raw(0);
+        assert_eq!(plain.filterMode, sys::CUfilter_mode::CU_TR_FILTER_MODE_POINT);
+        assert_eq!(plain.flags, 2, "CU_TRSF_NORMALIZED_COORDINATES");
+        let all = TextureDesc { linear: true, as_integer: true }.raw(0);
         assert_eq!(all.filterMode, sys::CUfilter_mode::CU_TR_FILTER_MODE_LINEAR);
         assert_eq!(all.flags, 1 | 2, "CU_TRSF_READ_AS_INTEGER and CU_TRSF_NORMALIZED_COORDINATES");
+    }
+
+    #[test]
+    fn a_texture_shows_one_level_of_the_whole_mipmapped_array() {
+        let mipmap: sys::CUmipmappedArray = std::ptr::without_provenance_mut(64);
+        let resource = mipmap_resource(mipmap);
+        assert_eq!(resource.resType, sys::CUresourcetype::CU_RESOURCE_TYPE_MIPMAPPED_ARRAY);
+        // SAFETY: the member that the type names.
+        assert_eq!(unsafe { resource.res.mipmap.hMipmappedArray }, mipmap);
+        for (level, linear) in [(0, false), (5, true)] {
+            let how = TextureDesc { linear, as_integer: false }.raw(level);
+            assert_eq!((how.minMipmapLevelClamp, how.maxMipmapLevelClamp), (level as f32, level as f32));
+            assert_eq!(how.mipmapFilterMode, sys::CUfilter_mode::CU_TR_FILTER_MODE_POINT);
+            assert_eq!(how.mipmapLevelBias, 0.0);
+        }
     }
 }

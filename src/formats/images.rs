@@ -88,13 +88,12 @@ pub(super) fn check(
             Err(error) => refused(context, error)?,
         };
         let sample = |linear| -> Result<Outcome> {
-            let how = TextureDesc {
-                linear,
-                as_integer: !this.format.filters(),
-                normalized_coordinates: this.view.is_cube(),
-            };
+            let how = TextureDesc { linear, as_integer: !this.format.filters() };
+            // The object shows one level, whichever a kernel asks for: here the first, as a `tex` without a level
+            // does, and there the one that it shows.
+            let lod = if linear { level as f32 } else { 0.0 };
             let sampled =
-                array.texture(how).and_then(|texture| kernels.sample(&texture, &this, linear, &scratch));
+                array.texture(how).and_then(|texture| kernels.sample(&texture, &this, linear, lod, &scratch));
             match sampled {
                 Ok(got) if linear => {
                     Ok(outcome(pattern::compare_filtered(this.format, this.view, &want, this.size, &got)))

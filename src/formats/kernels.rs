@@ -82,12 +82,14 @@ impl ImageKernels {
         self.stream.synchronize()
     }
 
-    /// Reads every texel of the texture, four channels of 32 bits each, and waits. `scratch` has 16 bytes a texel.
+    /// Reads every texel of the texture, four channels of 32 bits each, and waits: each in its middle, or `between` it and
+    /// its neighbours. The kernel asks for level `lod`. `scratch` has 16 bytes a texel.
     pub(super) fn sample(
         &self,
         texture: &Texture,
         level: &LevelTexels,
         between: bool,
+        mut lod: f32,
         scratch: &DeviceMemory,
     ) -> Result<Vec<u32>> {
         let (mut texture, mut pointer) = (texture.raw(), scratch.pointer());
@@ -99,7 +101,7 @@ impl ImageKernels {
             Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => 0,
         };
         let mut between = u32::from(between);
-        let mut arguments: [*mut c_void; 8] = [
+        let mut arguments: [*mut c_void; 9] = [
             (&raw mut texture).cast(),
             (&raw mut pointer).cast(),
             (&raw mut view).cast(),
@@ -108,6 +110,7 @@ impl ImageKernels {
             (&raw mut depth).cast(),
             (&raw mut kind).cast(),
             (&raw mut between).cast(),
+            (&raw mut lod).cast(),
         ];
         // SAFETY: as in `copy`.
         unsafe { self.sample.launch_with(&self.stream, level.blocks(), BLOCK, &mut arguments) }?;
@@ -145,5 +148,43 @@ fn view_code(view: ViewType) -> u32 {
         ViewType::D2Array => 4,
         ViewType::Cube => 5,
         ViewType::CubeArray => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// `normalized` in `kernels/image.cu`, in the same precision and order. PTX's `div.rn.f32` and this division round alike.
+    fn normalized(i: u32, n: u32, between: bool) -> f32 {
+        (i as f32 + if between && i + 1 < n { 1.0 } else { 0.5 }) / n as f32
+    }
+
+    /// From 0 to 1 back to texels, exactly: what a texture unit of unlimited precision would find.
+    fn texels(coordinate: f64, n: u32) -> f64 {
+        coordinate * f64::from(n)
+    }
+
+    /// Texture units count in 1/256 of a texel, so what is off by less than half of that is not off.
+    const UNSEEN: f64 = 1.0 / 512.0;
+
+    /// Every size up to 600: more than any width, height or depth that `list` tries, at any level.
+    #[test]
+    fn coordinates_meet_their_texels() {
+        for n in 1..=600 {
+            for i in 0..n {
+                for between in [false, true] {
+                    let x = normalized(i, n, between);
+                    let meant = f64::from(i) + if between && i + 1 < n { 1.0 } else { 0.5 };
+                    let straight = texels(x.into(), n);
+                    // A cube's direction: from -1 to 1 in the kernel, back to 0 to 1 in the texture unit.
+                    let face = texels((f64::from(2.0 * x - 1.0) + 1.0) / 2.0, n);
+                    for met in [straight, face] {
+                        assert!((met - meant).abs() < UNSEEN, "{met} and not {meant} of {n}");
+                    }
+                    if !between {
+                        assert_eq!((straight as u32, face as u32), (i, i), "of {n}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -71,8 +71,8 @@ fn index([width, height, _]: Dimensions, [x, y, z]: Dimensions) -> usize {
 /// How far a float that was only read may be off: the conversion from a normalised integer may round differently.
 pub const READ_TOLERANCE: f32 = 1e-6;
 
-/// How far a filtered float may be off: a texture unit weighs its texels in steps of 1/256, and a cube's coordinates go
-/// through a division. Values are in -1 to 1, and neighbours are far apart: taking the nearest texel instead of the mean
+/// How far a filtered float may be off: a texture unit weighs its texels in steps of 1/256, and a normalised coordinate
+/// that is a hair below the middle may cost one step in each dimension (together 3/256 at most). Values are in -1 to 1, and neighbours are far apart: taking the nearest texel instead of the mean
 /// exceeds this nearly everywhere.
 pub const FILTER_TOLERANCE: f32 = 0.02;
 

@@ -239,8 +239,8 @@ impl MappedImage {
         context.check("cuMipmappedArrayGetLevel", unsafe {
             api::cuMipmappedArrayGetLevel(&mut array, self.mipmap, level)
         })?;
-        // SAFETY: a level's array lives as long as its mipmapped array, which is `self`'s.
-        Ok(unsafe { Array::of(array, context, self.clone()) })
+        // SAFETY: a level's array lives as long as its mipmapped array, which is `self`'s; the level was asked of it above.
+        Ok(unsafe { Array::of(array, self.mipmap, level, context, self.clone()) })
     }
 
     /// Vulkan's side.
