@@ -188,8 +188,9 @@ fn every_call_fails_in_turn() {
     let mut cases = Vec::new();
     let mut table = String::new();
     for symbol in symbols() {
-        // These are tests of their own.
-        if matches!(symbol, "cuDeviceGetUuid" | "cuDeviceGetLuid" | "cuMemGetInfo_v2") {
+        // These are tests of their own; cuDeviceGetLuid is asked on Windows only, and cuEventQuery by `wavefield serve` with a
+        // client that CUDA serves, which no run here has.
+        if matches!(symbol, "cuDeviceGetUuid" | "cuDeviceGetLuid" | "cuMemGetInfo_v2" | "cuEventQuery") {
             continue;
         }
         let text = matches!(symbol, "cuGetErrorName" | "cuGetErrorString");
