@@ -660,12 +660,15 @@ fn cuda_clients_draw_through_exported_memory() {
     for more in [validated(), &["--trust"], &["--ring=8"], &["--producer=compute"]] {
         let renderer = Renderer::start(more);
         let own = own_picture(renderer.folder.path(), "16x16");
-        // One frame of the wave at time 0, and the picture of it.
-        let path = renderer.folder.path().join("got.png");
-        let client =
-            Arguments { frames: 1, snapshot: Some(path.clone()), ..renderer.arguments(Memory::Cuda) };
-        run(&client).unwrap();
-        assert_same_picture(&path, &own, common::SAME_PICTURE);
+        // One frame of the wave at time 0, and the picture of it. A renderer that trusts has already told the GPU to wait for the
+        // next frame, so it has no picture to give before that comes.
+        if more != ["--trust"] {
+            let path = renderer.folder.path().join("got.png");
+            let client =
+                Arguments { frames: 1, snapshot: Some(path.clone()), ..renderer.arguments(Memory::Cuda) };
+            run(&client).unwrap();
+            assert_same_picture(&path, &own, common::SAME_PICTURE);
+        }
         let mut child = client_process(&renderer, Memory::Cuda, Some(2000));
         assert!(child.wait().unwrap().success(), "{}", renderer.notes());
         drop(renderer.client(Memory::Host));
