@@ -22,7 +22,8 @@ use wavefield::serve::protocol::{
     ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, State, Welcome, Wishes,
 };
 use wavefield::serve::socket::{Connection, Received};
-use wavefield::wave::{self, Grid};
+use wavefield::verify::stamp;
+use wavefield::wave::{self, Grid, Vertex};
 
 /// Long enough for whatever a busy machine does between; nothing is expected to take it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -245,6 +246,30 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The wave, every vertex with the stamp of a frame.
+    fn stamped(&self, number: u64) -> Vec<u8> {
+        let mut vertices: Vec<Vertex> = bytemuck::pod_collect_to_vec(&self.wave(0.0));
+        for vertex in &mut vertices {
+            vertex.w = stamp::apply(vertex.w, number);
+        }
+        bytemuck::cast_slice(&vertices).to_vec()
+    }
+
+    /// Writes into a frame's slot, whether it is free or not, and says nothing of it.
+    fn write(&self, frame: u64, bytes: &[u8]) {
+        let slot = &self.welcome.slots[(frame % u64::from(self.welcome.ring)) as usize];
+        assert_eq!(rustix::io::pwrite(&self.descriptors[0], bytes, slot.offset).unwrap(), bytes.len());
+    }
+}
+
+impl Ended {
+    /// What `--verify` has counted of a kind, in the looks before the draw.
+    fn counted(&self, kind: &str) -> u64 {
+        self.report["verify"]["before_draw"][kind].as_u64().unwrap_or_else(|| panic!("{}", self.report))
+    }
+}
+
 /// The validation layer, where it is: an error of it ends a renderer with exit code 1.
 fn validated() -> &'static [&'static str] {
     match common::has_validation() {
@@ -321,6 +346,108 @@ fn an_allocation_is_shown_at_its_offset() {
     client.say(&FromClient::Show { frame: 3, allocation: id, offset: 0 });
     assert_eq!(client.error(), ErrorCode::Value);
     renderer.end().assert_fine();
+}
+
+/// The renderer's own frames are checked before and after the client's; one frame is drawn again and again meanwhile.
+#[test]
+fn a_client_that_stamps_its_frames_is_found_clean() {
+    let renderer = Renderer::start(&[validated(), &["--verify", "--ring=2"]].concat());
+    let mut client = renderer.client(Memory::Host);
+    // The renderer's own come first.
+    let own = client.state().frames_drawn;
+    while client.state().frames_drawn < own + 5 {}
+    for frame in 0..20 {
+        let bytes = client.stamped(frame);
+        client.frame(frame, &bytes);
+    }
+    // From an allocation, not at its begin.
+    let (bytes, offset) = (client.stamped(20), client.welcome.offset_alignment);
+    client.say(&FromClient::Allocate { bytes: bytes.len() as u64 + offset });
+    let (FromServer::Allocated { id, .. }, files) = client.answer() else { panic!("no memory") };
+    rustix::io::pwrite(&files[0], &bytes, offset).unwrap();
+    client.say(&FromClient::Show { frame: 20, allocation: id, offset });
+    client.frame(20, &bytes);
+    client.wait_for(20);
+    let shown = client.state().frames_drawn;
+    while client.state().frames_drawn < shown + 5 {}
+    client.say(&FromClient::Bye);
+    drop(client);
+    // Another, whose frames begin at 0 again, and the renderer's own in between.
+    let mut client = renderer.client(Memory::Host);
+    let bytes = client.stamped(0);
+    client.frame(0, &bytes);
+    client.wait_for(0);
+    drop(client);
+    let ended = renderer.end();
+    ended.assert_fine();
+    let verify = &ended.report["verify"];
+    assert_eq!((&verify["wrong_frames"], &verify["unchecked_frames"]), (&0.into(), &0.into()), "{verify}");
+    let frames = verify["frames"].as_u64().unwrap();
+    assert!(frames >= 32, "{verify}");
+    assert_eq!(ended.counted("checked"), frames * 16 * 16);
+}
+
+/// What a renderer with `--verify` says at the end, which must be that something is wrong.
+fn verified(write: impl FnOnce(&Renderer, &mut Client)) -> Ended {
+    // No picture is drawn but the client's once its first frame is there, and each as seldom as can be.
+    let renderer = Renderer::start(&["--verify", "--ring=2", "--pace=1"]);
+    let mut client = renderer.client(Memory::Host);
+    write(&renderer, &mut client);
+    let ended = renderer.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    assert!(ended.notes.contains("the check found what must not be"), "{}", ended.notes);
+    ended
+}
+
+#[test]
+fn a_wrong_stamp_is_found() {
+    let ended = verified(|_, client| {
+        for frame in 0..3 {
+            // The frame's number, and not one more.
+            let mut bytes = client.stamped(frame);
+            if frame == 1 {
+                bytes = client.stamped(0);
+            }
+            client.frame(frame, &bytes);
+        }
+        client.wait_for(2);
+    });
+    assert!(ended.counted("stale") >= 16 * 16, "{}", ended.report);
+    assert_eq!(ended.counted("stale") % (16 * 16), 0);
+    assert_eq!((ended.counted("overwritten"), ended.counted("missing")), (0, 0));
+    assert_eq!(ended.report["verify"]["first_wrong_frame"], 1);
+}
+
+#[test]
+fn vertices_that_a_client_leaves_out_are_missing() {
+    let ended = verified(|_, client| {
+        let bytes = client.stamped(0);
+        client.frame(0, &bytes[..bytes.len() - 5 * 16]);
+        client.wait_for(0);
+    });
+    let missing = ended.counted("missing");
+    assert!(missing >= 5 && missing.is_multiple_of(5), "{}", ended.report);
+    assert_eq!(ended.report["verify"]["torn_frames"], ended.report["verify"]["wrong_frames"]);
+}
+
+#[test]
+fn what_a_client_writes_after_ready_is_found() {
+    let ended = verified(|renderer, client| {
+        let bytes = client.stamped(0);
+        client.frame(0, &bytes);
+        client.wait_for(0);
+        // Stopped, so that it cannot have copied the frame before it is spoilt.
+        signal(&renderer.child, "STOP");
+        let bytes = client.stamped(1);
+        client.frame(1, &bytes);
+        let late = client.stamped(3);
+        client.write(1, &late[..7 * 16]);
+        signal(&renderer.child, "CONT");
+        client.wait_for(1);
+    });
+    let overwritten = ended.counted("overwritten");
+    assert!(overwritten >= 7 && overwritten.is_multiple_of(7), "{}", ended.report);
+    assert_eq!(ended.report["verify"]["first_wrong_frame"], 1);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use wavefield::cuda::KernelSource;
 use wavefield::handoff::{Broken, Handoff};
 use wavefield::interop::Ring;
 use wavefield::interop::ownership::Owner;
+use wavefield::producer::Vertices;
 use wavefield::verify::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checked, Checker, Pass};
@@ -202,7 +203,7 @@ impl Bench {
             &BufferDesc { label: "slot", size: 16 * vertices, usage, location: MemoryLocation::CpuToGpu },
         )
         .unwrap();
-        let checker = Checker::new(&device, &[slot.raw()], vertices, 1).unwrap();
+        let checker = Checker::new(&device, vertices, 1).unwrap();
         Self { pacer: Pacer::new(&queue, 1, false).unwrap(), queue, checker, slot }
     }
 
@@ -219,9 +220,10 @@ impl Bench {
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
-            self.checker.record(commands, flight.index, 0, Pass::BeforeDraw);
+            let source = Vertices { buffer: self.slot.raw(), offset: 0 };
+            self.checker.record(commands, flight.index, source, Pass::BeforeDraw);
             between(&self.queue, commands, self.slot.raw());
-            self.checker.record(commands, flight.index, 0, Pass::AfterDraw);
+            self.checker.record(commands, flight.index, source, Pass::AfterDraw);
             device.raw().end_command_buffer(commands).unwrap();
         }
     }
@@ -329,7 +331,7 @@ fn the_same_commands_serve_every_frame() {
 fn what_is_never_written_is_missing() {
     let count = 1000;
     let mut bench = Bench::new(count);
-    bench.checker.blank(&mut bench.queue, Owner::Queue).unwrap();
+    bench.checker.blank(&mut bench.queue, &[bench.slot.raw()], Owner::Queue).unwrap();
     let looks = bench.looks(7, nothing);
     assert_eq!(counts(&looks.before), (count, 0, 0, count));
     assert!(looks.wrong() && !looks.torn());

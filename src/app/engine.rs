@@ -9,6 +9,7 @@ use tracing::trace_span;
 use super::scene::texture_producer;
 use super::{Choice, Config, ProducerKind, Scene, Summary};
 use crate::cuda::{Context, KernelSource};
+use crate::interop::ownership::Owner;
 use crate::producer::{
     Blocked, CHECK_READS, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer, Producer,
     StillProducer, level_regions,
@@ -16,6 +17,7 @@ use crate::producer::{
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
 use crate::texture::{self, Texel};
 use crate::trace::{Recorder, Track};
+use crate::verify::tally::Tally;
 use crate::verify::{Check, Pass};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
@@ -291,9 +293,10 @@ impl Engine {
             self.recorded.fill(None);
         }
         trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
+        let number = self.producer.stamped_as(frame.index);
         self.renderer.set_view(flight.index, camera, picture.extent);
         if let Some(check) = &mut self.check {
-            check.expect(flight.index, &frame)?;
+            check.expect(flight.index, number)?;
         }
         trace_span!("record", frame = frame.index).in_scope(|| self.record(flight, &frame, picture))?;
 
@@ -324,7 +327,7 @@ impl Engine {
         self.producer.submitted();
         self.pacer.end();
         if let Some(check) = &mut self.check {
-            check.submitted(flight.index, &frame, picture.extent);
+            check.submitted(flight.index, &frame, number, picture.extent);
         }
         let waited = self.producer.blocked().time - blocked.time;
         let cpu = began.elapsed().saturating_sub(waited);
@@ -367,7 +370,7 @@ impl Engine {
             if let Some(check) = &self.check {
                 // SAFETY: recording, outside a render pass; the pacer says that the flight is free; the producer has
                 // made the slot readable for the check too, as `Frame::reads` asks.
-                unsafe { check.record(commands, flight.index, self.producer.slot_of(frame.index), pass) };
+                unsafe { check.record(commands, flight.index, self.producer.vertices_of(frame.index), pass) };
             }
         };
         look(Pass::BeforeDraw);
@@ -410,7 +413,12 @@ impl Engine {
     /// The same after the producer has failed: it lets go first. `None` where nothing comes to rest.
     #[cfg(target_os = "linux")]
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
-        self.quiesce().then(|| self.put(incoming))
+        self.quiesce().then(|| {
+            if let Some(check) = &mut self.check {
+                check.exchanged(true);
+            }
+            self.put(incoming)
+        })
     }
 
     /// Nothing is in flight: the old producer can be exchanged.
@@ -418,12 +426,43 @@ impl Engine {
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = submitted - self.first;
+        if let Some(check) = &mut self.check {
+            check.exchanged(false);
+        }
         // The times of its last frames are asked of nobody.
         self.begun.fill(None);
         self.recorded.fill(None);
         self.pacer.set_limit(incoming.producer.max_in_flight());
         self.first = submitted - incoming.next;
         Installed { producer: std::mem::replace(&mut self.producer, incoming.producer), next }
+    }
+
+    /// In a checked run: makes a producer that has not produced yet stamp its frames, and blanks its slots, before it is
+    /// [swapped](Self::swap) in. Waits for the GPU.
+    pub(crate) fn follow(&mut self, producer: &mut dyn Producer) -> Result<()> {
+        if self.check.is_some() {
+            self.drain()?;
+        }
+        match &mut self.check {
+            Some(check) => check.follow(&mut self.queue, producer),
+            None => Ok(()),
+        }
+    }
+
+    /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.
+    pub(crate) fn blank(&mut self, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
+        if self.check.is_some() {
+            self.drain()?;
+        }
+        match &self.check {
+            Some(check) => check.blank(&mut self.queue, slots, owner),
+            None => Ok(()),
+        }
+    }
+
+    /// What the check has found so far, in a checked run: everything, once [`Engine::summary`] was asked for.
+    pub(crate) fn found(&self) -> Option<Tally> {
+        self.check.as_ref().map(Check::tally)
     }
 
     /// Frames that the GPU has finished drawing.

@@ -18,6 +18,10 @@ pub struct ServeArgs {
     /// stops then stops the picture.
     #[arg(long)]
     trust: bool,
+    /// Check every vertex of every frame: w must carry the frame's number, as docs/protocol.md says. Ends with exit code 1
+    /// if any does not.
+    #[arg(long)]
+    verify: bool,
     /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
     #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace)]
     pace: f64,
@@ -30,7 +34,8 @@ pub struct ServeArgs {
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     let options = Options { socket: args.socket, trust: args.trust, pace: args.pace, json: args.json };
     let headless = args.run.headless;
-    let config = args.run.config()?;
+    let mut config = args.run.config()?;
+    config.verify = args.verify;
     if config.trace.is_some() {
         return Err(Error::Usage(
             "--trace follows one producer, and here they change: trace a plain run".into(),

@@ -149,6 +149,12 @@ pub trait Producer {
         Vertices { buffer: self.slots()[self.slot_of(frame)], offset: 0 }
     }
 
+    /// The number that a frame's vertices carry where frames are stamped, once it is produced: the frame's own, unless
+    /// whoever writes them counts by itself, and may be shown twice.
+    fn stamped_as(&self, frame: u64) -> u64 {
+        frame
+    }
+
     /// How many frames the CPU may have in flight with it.
     fn max_in_flight(&self) -> usize {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.

@@ -145,6 +145,11 @@ impl Producer for ForeignProducer {
         current.map_or(Vertices { buffer: self.slots[0], offset: 0 }, |current| current.vertices)
     }
 
+    /// The client counts its own frames, and one is drawn until there is the next.
+    fn stamped_as(&self, frame: u64) -> u64 {
+        self.shared.borrow().current.map_or(frame, |current| current.frame)
+    }
+
     /// No more than the ring has slots: see `HostMemory::copy`.
     fn max_in_flight(&self) -> usize {
         self.slots.len()

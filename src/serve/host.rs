@@ -27,6 +27,7 @@ use crate::app::{Choice, Companion, Config, Engine, Installed, make_producer};
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
+use crate::verify::tally::Tally;
 use crate::wave::Vertex;
 use crate::{Error, Result, note, say, whole_file};
 
@@ -244,11 +245,11 @@ impl Host {
 
     fn welcome(
         &self,
-        engine: &Engine,
+        engine: &mut Engine,
         terms: Terms,
         parameters: Parameters,
     ) -> Result<(Welcome, ClientMemory, Vec<OwnedFd>)> {
-        let (device, grid) = (engine.device(), self.config.grid);
+        let (device, grid) = (engine.device().clone(), self.config.grid);
         let info = device.info();
         if terms.memory == MemoryKind::Cuda && !self.choice.can_export() {
             return Err(Error::Unsupported(format!(
@@ -257,7 +258,10 @@ impl Host {
             )));
         }
         let ring = Ring::new(terms.depth as u32).unwrap_or_default();
-        let memory = ClientMemory::new(device, terms.memory, grid, ring)?;
+        let memory = ClientMemory::new(&device, terms.memory, grid, ring)?;
+        if self.config.verify {
+            memory.blank(engine)?;
+        }
         let (slots, descriptors) = memory.export(grid)?;
         let semaphore = |place: u32| (terms.memory == MemoryKind::Cuda).then_some(terms.depth as u32 + place);
         let welcome = Welcome {
@@ -477,7 +481,7 @@ impl Host {
                 return Ok(());
             }
         };
-        let old = match exchange(engine, producer) {
+        let old = match exchange_own(engine, producer) {
             Ok(old) => old,
             // The kernel that ran until now has faulted just now.
             Err(error) => return self.rescue(engine, error),
@@ -525,6 +529,7 @@ impl Host {
             "ring": ring.depth(),
             "handoff": handoff.name(),
             "trust": self.options.trust,
+            "verify": engine.found(),
             "frame_seconds": FRAME_SECONDS,
             "stretches": self.stretches,
         });
@@ -550,7 +555,7 @@ impl Host {
                 Box::new(ComputeProducer::new(engine.device(), self.config.grid, self.config.ring)?)
             }
         };
-        exchange(engine, built_in)?;
+        exchange_own(engine, built_in)?;
         if let Some(client) = &mut self.client {
             client.kernel_since = None;
             // If it was its ring that was drawn, that comes back with its next frame.
@@ -715,7 +720,8 @@ impl Companion for Host {
             None => self.watch.end(name, None, reason),
         };
         self.remember(stretch);
-        self.report(engine)
+        self.report(engine)?;
+        engine.found().map_or(Ok(()), |tally| verdict(&tally))
     }
 }
 
@@ -751,6 +757,33 @@ impl Client {
             late_us: self.watch.late_us(),
         }
     }
+}
+
+/// What `--verify` has found: an error, if anything.
+fn verdict(tally: &Tally) -> Result<()> {
+    let (frames, total, found) = (tally.frames, tally.total(), tally.findings());
+    say!(
+        "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
+        total.stale,
+        total.overwritten,
+        total.missing
+    );
+    match found.is_empty() {
+        _ if frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
+        true => Ok(()),
+        false => Err(Error::Check(format!("the check found what must not be: {}", found.join("; ")))),
+    }
+}
+
+/// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
+fn exchange_own(engine: &mut Engine, mut producer: Box<dyn Producer>) -> Result<Installed> {
+    if let Err(error) = engine.follow(&mut *producer) {
+        if matches!(error, Error::Stuck { .. }) {
+            std::mem::forget(producer);
+        }
+        return Err(error);
+    }
+    exchange(engine, producer)
 }
 
 /// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.

@@ -9,10 +9,12 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::ledger::Source;
 use super::protocol::{MemoryKind, Place};
+use crate::app::Engine;
 use crate::interop::handle::{MemoryHandle, SemaphoreHandle};
 use crate::interop::ownership::Owner;
 use crate::interop::{ExportedBuffer, ExportedTimeline, Ring};
 use crate::producer::{SLOT_USAGE, check_grid, own_slots};
+use crate::verify::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -73,6 +75,23 @@ impl ClientMemory {
                 })
             }
         })
+    }
+
+    /// Fills the ring with [`stamp::BLANK`] where the client writes, for the check of `--verify`. Before the client has it.
+    pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
+        let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
+        let blank = [stamp::BLANK.to_ne_bytes(); 1 << 14];
+        let (bytes, end) = (blank.as_flattened(), memory.stride * memory.buffers.len() as u64);
+        let mut at = 0;
+        while at < end {
+            let rest = &bytes[..bytes.len().min((end - at) as usize)];
+            match rustix::io::pwrite(&memory.file, rest, at) {
+                Ok(count) => at += count as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(out_of_memory(end, error)),
+            }
+        }
+        Ok(())
     }
 
     /// The buffers that are drawn from, for the producer's list of slots.

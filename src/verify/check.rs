@@ -7,7 +7,8 @@ use crate::Result;
 use crate::app::{Choice, Config};
 use crate::bench::record::Machine;
 use crate::handoff::Broken;
-use crate::producer::{Frame, Producer};
+use crate::interop::ownership::Owner;
+use crate::producer::{Frame, Producer, Vertices};
 use crate::vulkan::{Device, Queue, read_buffer};
 use crate::wave::Grid;
 
@@ -17,11 +18,13 @@ const REMEMBERED: usize = 64;
 /// A check in progress. Allocates nothing for a frame.
 pub struct Check {
     checker: Checker,
-    /// The frame of each flight that was submitted and not read yet.
+    /// The frame of each flight that was submitted and not read yet, by the number that it should carry.
     pending: Vec<Option<u64>>,
     /// The last frames as they were asked of the producer, by their number modulo [`REMEMBERED`].
     asked: [Option<Frame>; REMEMBERED],
     tally: Tally,
+    /// The producer was exchanged: what lies in its slots at the end is not what the last frames of all have left.
+    exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
     grid: Grid,
@@ -41,7 +44,7 @@ pub struct Checked {
     pub broken: Option<Broken>,
     /// The counts of all frames.
     pub tally: Tally,
-    /// What lay in the ring at the end.
+    /// What lay in the ring at the end; nothing where the producer was exchanged.
     pub slots: SlotsFound,
     /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
@@ -62,14 +65,12 @@ impl Check {
         flights: usize,
     ) -> Result<Self> {
         let device = queue.device().clone();
-        producer.stamp_frames()?;
-        let checker = Checker::new(&device, producer.slots(), config.grid.vertices(), flights)?;
-        checker.blank(queue, producer.owner())?;
-        Ok(Self {
-            checker,
+        let mut made = Self {
+            checker: Checker::new(&device, config.grid.vertices(), flights)?,
             pending: vec![None; flights],
             asked: [None; REMEMBERED],
             tally: Tally::default(),
+            exchanged: false,
             settled: None,
             picture: [0, 0],
             grid: config.grid,
@@ -77,26 +78,57 @@ impl Check {
             broken: config.broken,
             machine: Machine::describe(choice),
             device,
-        })
+        };
+        made.follow(queue, producer)?;
+        Ok(made)
     }
 
-    /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
-    pub fn expect(&mut self, flight: usize, frame: &Frame) -> Result<()> {
-        self.checker.expect(flight, frame.index)
+    /// Makes a producer stamp its frames, and blanks its slots. Before its first frame; waits for the queue.
+    ///
+    /// # Errors
+    /// As [`Check::new`].
+    pub fn follow(&mut self, queue: &mut Queue, producer: &mut dyn Producer) -> Result<()> {
+        producer.stamp_frames()?;
+        self.checker.blank(queue, producer.slots(), producer.owner())
+    }
+
+    /// Fills slots with what is no stamp. Nobody uses them yet; waits for the queue.
+    pub fn blank(&self, queue: &mut Queue, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
+        self.checker.blank(queue, slots, owner)
+    }
+
+    /// Another producer draws from now on. Where the one before has failed, its frames in flight were never whole, and nobody
+    /// promised that they would be: they do not count.
+    pub fn exchanged(&mut self, failed: bool) {
+        self.exchanged = true;
+        if failed {
+            self.pending.fill(None);
+        }
+    }
+
+    /// What was found so far, in the frames whose counts were read.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Says which frame a flight's next submission should find: the number that it carries. The GPU must be done with the
+    /// flight.
+    pub fn expect(&mut self, flight: usize, number: u64) -> Result<()> {
+        self.checker.expect(flight, number)
     }
 
     /// Records one of a frame's two looks.
     ///
     /// # Safety
     /// As for [`Checker::record`].
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, slot: usize, pass: Pass) {
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Vertices, pass: Pass) {
         // SAFETY: the caller's promise.
-        unsafe { self.checker.record(commands, flight, slot, pass) };
+        unsafe { self.checker.record(commands, flight, source, pass) };
     }
 
-    /// A frame was submitted.
-    pub fn submitted(&mut self, flight: usize, frame: &Frame, picture: vk::Extent2D) {
-        self.pending[flight] = Some(frame.index);
+    /// A frame was submitted that should carry `number`.
+    pub fn submitted(&mut self, flight: usize, frame: &Frame, number: u64, picture: vk::Extent2D) {
+        self.pending[flight] = Some(number);
         self.asked[(frame.index % REMEMBERED as u64) as usize] = Some(*frame);
         self.picture = [picture.width, picture.height];
         if frame.index + 1 == Footprint::SETTLED {
@@ -124,7 +156,8 @@ impl Check {
         // A batch was filled whole, though its last frames may not have been drawn.
         let filled = drawn.next_multiple_of(producer.batch());
         let depth = producer.slots().len() as u64;
-        for (slot, &buffer) in producer.slots().iter().enumerate() {
+        let left = if self.exchanged { &[][..] } else { producer.slots() };
+        for (slot, &buffer) in left.iter().enumerate() {
             let bytes = read_buffer(queue, buffer, self.grid.bytes(), producer.owner())?;
             let vertices = bytemuck::allocation::pod_collect_to_vec(&bytes);
             match last_user(filled, depth, slot as u64) {

@@ -11,9 +11,11 @@ use gpu_allocator::MemoryLocation;
 use super::stamp;
 use super::tally::{Look, Looks};
 use crate::interop::ownership::{Access, Owner};
+use crate::producer::Vertices;
 use crate::vulkan::{
     Buffer, BufferDesc, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier, pipeline_barrier,
 };
+use crate::wave::Vertex;
 use crate::{Error, Result};
 
 /// Which of a frame's two looks.
@@ -75,14 +77,13 @@ pub struct Checker {
     /// The stamp that each flight's frame should have. In memory and not among the commands, because these are recorded
     /// once and submitted for many frames: that they are is what should be checked, too.
     expected: Vec<Buffer>,
-    slots: Vec<vk::Buffer>,
     vertices: u64,
     device: Device,
 }
 
 impl Checker {
-    /// For `flights` frames in flight that read `slots`, each of `vertices` vertices in a storage buffer.
-    pub fn new(device: &Device, slots: &[vk::Buffer], vertices: u64, flights: usize) -> Result<Self> {
+    /// For `flights` frames in flight, each of `vertices` vertices in a storage buffer.
+    pub fn new(device: &Device, vertices: u64, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
             (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
@@ -114,25 +115,25 @@ impl Checker {
                 spirv: include_bytes!(concat!(env!("OUT_DIR"), "/check.spv")),
                 entry: c"check",
                 constants: 8,
-                buffers: &[slots, &raw(&counts), &raw(&expected)],
+                // The first is where each flight's vertices will be: they are pointed at when the flight is recorded.
+                buffers: &[&raw(&counts), &raw(&counts), &raw(&expected)],
             },
         )?;
-        let slots = slots.to_vec();
-        Ok(Self { pipeline, counts, read_back, expected, slots, vertices, device: device.clone() })
+        Ok(Self { pipeline, counts, read_back, expected, vertices, device: device.clone() })
     }
 
     /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
     /// Waits for the queue. The slots belong to `owner` before and after.
-    pub fn blank(&self, queue: &mut Queue, owner: Owner) -> Result<()> {
+    pub fn blank(&self, queue: &mut Queue, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
         let family = queue.family();
         let fill =
             Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
-        let released: Vec<_> = self.slots.iter().map(|&slot| owner.release(slot, family, fill)).collect();
+        let released: Vec<_> = slots.iter().map(|&slot| owner.release(slot, family, fill)).collect();
         crate::vulkan::one_shot(queue, |commands| {
             // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame was drawn yet, so
             // nobody uses them; what was in them is not wanted, so they need not be acquired.
             unsafe {
-                for &slot in &self.slots {
+                for &slot in slots {
                     self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
                 }
                 pipeline_barrier(&self.device, commands, &released, &[]);
@@ -152,13 +153,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a look at `slot`. Resets the counts in the first look, and copies them to the CPU in the second. The
+    /// Records a look at `source`. Resets the counts in the first look, and copies them to the CPU in the second. The
     /// commands may be submitted again, with another expectation.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass; the flight's previous frame is done; the slot is readable for
-    /// [`crate::producer::CHECK_READS`]; first one look, then the other.
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, slot: usize, pass: Pass) {
+    /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
+    /// submitted again; the vertices, as many as there were said to be, are readable for
+    /// [`crate::producer::CHECK_READS`]; first one look, then the other, of the same.
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Vertices, pass: Pass) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
         let read_back = self.read_back[flight].raw();
@@ -167,7 +169,7 @@ impl Checker {
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let constants = [self.vertices as u32, pass as u32];
         let look = || {
-            let (chosen, constants) = ([slot, flight, flight], bytemuck::bytes_of(&constants));
+            let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
             // SAFETY: recording (the caller's promise); three lists of buffers, the first of the slots and the others of
             // the flights; the constants have 8 bytes; the barriers below order the counts, the caller's the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, self.vertices) };
@@ -176,6 +178,10 @@ impl Checker {
         unsafe {
             match pass {
                 Pass::BeforeDraw => {
+                    let Vertices { buffer, offset } = source;
+                    let bytes = self.vertices * size_of::<Vertex>() as u64;
+                    let part = vk::DescriptorBufferInfo { buffer, offset, range: bytes };
+                    self.pipeline.point(0, flight, part);
                     vk.cmd_fill_buffer(commands, counts, 0, vk::WHOLE_SIZE, 0);
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, filled, SHADER_COUNTS)], &[]);
                     look();
@@ -187,7 +193,7 @@ impl Checker {
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,
                     );
-                    let again = buffer_barrier(self.slots[slot], drawn, SHADER_READS);
+                    let again = buffer_barrier(source.buffer, drawn, SHADER_READS);
                     pipeline_barrier(device, commands, &[again], &[]);
                     look();
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, SHADER_COUNTS, copied)], &[]);

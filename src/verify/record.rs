@@ -153,25 +153,7 @@ pub fn write_verification(path: &Path, verification: &Verification) -> Result<()
 }
 
 fn findings(tally: &Tally, slots: &SlotsFound, settled: Option<&Footprint>, end: &Footprint) -> Vec<String> {
-    let total = tally.total();
-    let mut found = Vec::new();
-    if tally.unchecked_frames > 0 {
-        found.push(format!("the check itself left vertices out in {} frames", tally.unchecked_frames));
-    }
-    for (count, what) in [
-        (total.stale, "stale (of an earlier frame)"),
-        (total.overwritten, "overwritten (of a later frame)"),
-        (total.missing, "missing (never written)"),
-    ] {
-        if count > 0 {
-            found.push(format!("{count} vertices were {what}"));
-        }
-    }
-    if let Some(first) = tally.first_wrong_frame {
-        let (wrong, torn, frames) = (tally.wrong_frames, tally.torn_frames, tally.frames);
-        found
-            .push(format!("{wrong} of {frames} frames were wrong, {torn} of them torn, first frame {first}"));
-    }
+    let mut found = tally.findings();
     if slots.wrong_stamps > 0 {
         found.push(format!("{} vertices in the slots at the end are of no such frame", slots.wrong_stamps));
     }

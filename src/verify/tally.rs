@@ -120,6 +120,31 @@ impl Tally {
         self.unchecked_frames += u64::from(!whole);
     }
 
+    /// What of it must not be, in words; nothing where every frame was right.
+    pub fn findings(&self) -> Vec<String> {
+        let total = self.total();
+        let mut found = Vec::new();
+        if self.unchecked_frames > 0 {
+            found.push(format!("the check itself left vertices out in {} frames", self.unchecked_frames));
+        }
+        for (count, what) in [
+            (total.stale, "stale (of an earlier frame)"),
+            (total.overwritten, "overwritten (of a later frame)"),
+            (total.missing, "missing (never written)"),
+        ] {
+            if count > 0 {
+                found.push(format!("{count} vertices were {what}"));
+            }
+        }
+        if let Some(first) = self.first_wrong_frame {
+            let (wrong, torn, frames) = (self.wrong_frames, self.torn_frames, self.frames);
+            let wrong =
+                format!("{wrong} of {frames} frames were wrong, {torn} of them torn, first frame {first}");
+            found.push(wrong);
+        }
+        found
+    }
+
     /// Both looks together.
     pub fn total(&self) -> Counts {
         self.before_draw + self.after_draw

@@ -112,6 +112,21 @@ impl ComputePipeline {
         Ok(())
     }
 
+    /// Binds another buffer, or a part of one, at place `chosen` of list `list`, for commands that are recorded from now on.
+    ///
+    /// # Safety
+    /// No submitted commands use that place, and none that were recorded with it are submitted again. The buffer lives as
+    /// long as commands use it.
+    pub(crate) unsafe fn point(&self, list: usize, chosen: usize, part: vk::DescriptorBufferInfo) {
+        let parts = [part];
+        let write = [vk::WriteDescriptorSet::default()
+            .dst_set(self.sets[list][chosen])
+            .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+            .buffer_info(&parts)];
+        // SAFETY: the set is not in use (the caller's promise), and the description points to locals.
+        unsafe { self.device.raw().update_descriptor_sets(&write, &[]) };
+    }
+
     /// Records one thread for each of `threads`, rounded up to whole workgroups, with buffer `chosen[n]` of the n-th list
     /// bound to set n. Two dimensions of workgroups, because one may hold no more than 65,535.
     ///
