@@ -439,6 +439,7 @@ impl Engine {
 
     /// In a checked run: makes a producer that has not produced yet stamp its frames, and blanks its slots, before it is
     /// [swapped](Self::swap) in. Waits for the GPU.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` asks.
     pub(crate) fn follow(&mut self, producer: &mut dyn Producer) -> Result<()> {
         if self.check.is_some() {
             self.drain()?;
@@ -450,6 +451,7 @@ impl Engine {
     }
 
     /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` asks.
     pub(crate) fn blank(&mut self, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
         if self.check.is_some() {
             self.drain()?;
@@ -461,6 +463,7 @@ impl Engine {
     }
 
     /// What the check has found so far, in a checked run: everything, once [`Engine::summary`] was asked for.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` asks.
     pub(crate) fn found(&self) -> Option<Tally> {
         self.check.as_ref().map(Check::tally)
     }
