@@ -148,7 +148,7 @@ fn bounds(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 }
 
 /// The next larger of 1, 2, 5 times a power of ten.
-fn round_step(least: f64) -> f64 {
+pub(crate) fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let parts = [1.0, 2.0, 5.0, 10.0];
     parts.into_iter().map(|part| part * power).find(|step| *step >= least * 0.999).unwrap_or(least)

@@ -1,34 +1,37 @@
 //! The same as a picture: a few frames of each run below each other, for those who want to see it without a viewer.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
+use maud::{Markup, PreEscaped, html};
+
 use super::chrome::Lane;
 use super::recorder::{FrameSpans, Track};
+use crate::bench::round_step;
 use crate::{Result, whole_file};
 
 /// Frames that are shown of each run.
 const SHOWN: usize = 4;
-/// Pixels: the drawing's width, the names at its left, one row, and what a run takes besides its rows.
+/// Pixels: the drawing's width, the names at its left, the room at its right, a run's name, one row, and what a run takes.
 const WIDTH: f64 = 1180.0;
 const NAMES: f64 = 92.0;
+const RIGHT: f64 = 12.0;
+const HEAD: f64 = 24.0;
 const ROW: f64 = 22.0;
-const HEAD: f64 = 30.0;
+const RUN: f64 = HEAD + 2.0 * ROW + 20.0;
 
 /// Writes an SVG, whole or not at all. All runs have one scale.
 ///
 /// # Errors
 /// A place that cannot be written.
 pub fn write_picture(path: &Path, lanes: &[Lane]) -> Result<()> {
-    let text = drawing(lanes);
-    whole_file::write(path, |file| file.write_all(text.as_bytes()))
+    let text = drawing(lanes).into_string();
+    whole_file::write(path, |file| writeln!(file, "{text}"))
 }
 
 /// What one run shows: from a draw in its middle on.
 struct Window<'a> {
     track: &'a Track,
-    frames: &'a [FrameSpans],
     from: f64,
     to: f64,
 }
@@ -39,86 +42,82 @@ impl<'a> Window<'a> {
         let first = track.frames.len() / 2;
         let shown = track.frames.get(first..(first + SHOWN).min(track.frames.len()))?;
         let (from, to) = (shown.first()?.vulkan[1], shown.last()?.vulkan[2]);
-        Some(Self { track, frames: &track.frames, from, to })
+        Some(Self { track, from, to })
     }
 }
 
-fn drawing(lanes: &[Lane]) -> String {
+fn drawing(lanes: &[Lane]) -> Markup {
     let windows: Vec<_> = lanes.iter().filter_map(|lane| Window::of(&lane.track)).collect();
     let longest = windows.iter().map(|window| window.to - window.from).fold(1.0, f64::max);
-    let height = windows.len() as f64 * (HEAD + 2.0 * ROW + 14.0) + 56.0;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"12\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
-    );
-    let mut top = 8.0;
-    for window in &windows {
-        let alike = windows.iter().filter(|other| other.track.grid == window.track.grid);
-        run(&mut out, window, &shortest(alike.map(|other| usual(other.frames))), longest, top);
-        top += HEAD + 2.0 * ROW + 14.0;
+    let scale = (WIDTH - NAMES - RIGHT) / longest;
+    let usual: Vec<_> = windows.iter().map(|window| usual(&window.track.frames)).collect();
+    let alike = |track: &Track| {
+        let same = windows.iter().zip(&usual).filter(|(other, _)| other.track.grid == track.grid);
+        shortest(same.map(|(_, usual)| usual))
+    };
+    let top = |run: usize| 8.0 + run as f64 * RUN;
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {}", top(windows.len()) + 48.0))
+            font-family="system-ui, sans-serif" font-size="12" {
+            style { (PreEscaped(STYLE)) }
+            rect.paper width="100%" height="100%" {}
+            @for (index, window) in windows.iter().enumerate() {
+                (run(window, &alike(window.track), scale, top(index)))
+            }
+            (axis(longest, scale, top(windows.len())))
+        }
     }
-    axis(&mut out, longest, top);
-    out.push_str("</svg>\n");
-    out
 }
 
 const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.soft{fill:#777}.draw{fill:#4c78a8}.even{fill:#7ba3cf}.kernel{fill:#e4572e}\
 .row{fill:#f1f2f4}.line{stroke:#999}@media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e8e8e8}.soft{fill:#9a9a9a}\
 .row{fill:#23262d}.draw{fill:#5b8ec4}.even{fill:#3d6690}.kernel{fill:#ff7a50}.line{stroke:#666}}";
 
-fn run(out: &mut String, window: &Window<'_>, usual: &[f64], longest: f64, top: f64) {
-    let scale = (WIDTH - NAMES - 12.0) / longest;
-    let x = |time: f64| NAMES + (time - window.from) * scale;
-    let _ = writeln!(
-        out,
-        "<text class=\"ink\" x=\"8\" y=\"{:.1}\" font-weight=\"600\">{}</text>",
-        top + 14.0,
-        escape(&window.track.name)
-    );
-    let rows = [top + HEAD - 6.0, top + HEAD - 6.0 + ROW];
-    for (row, name) in rows.iter().zip(["CUDA", "Vulkan"]) {
-        let _ = writeln!(out, "<text class=\"soft\" x=\"8\" y=\"{:.1}\">{name}</text>", row + 14.0);
-        let _ = writeln!(
-            out,
-            "<rect class=\"row\" x=\"{NAMES}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
-            row + 2.0,
-            (window.to - window.from) * scale,
-            ROW - 4.0
-        );
-    }
-    let mut bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
+/// One run: its name, a row for CUDA, a row for Vulkan.
+fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
+    let rows = [top + HEAD, top + HEAD + ROW];
+    let bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
         let (begin, end) = (begin.max(window.from), end.min(window.to));
-        if begin >= end {
-            return;
-        }
         // A kernel of 3 µs should still be seen among draws of milliseconds.
         let width = ((end - begin) * scale).max(2.5);
-        let _ = writeln!(
-            out,
-            "<rect class=\"{class}\" x=\"{:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{:.1}\"><title>{words}: {:.1} µs</title></rect>",
-            x(begin),
-            row + 2.0,
-            ROW - 4.0,
-            (end - begin) * 1e-3
-        );
+        html! {
+            @if begin < end {
+                rect class=(class) x=(places(NAMES + (begin - window.from) * scale)) y=(row + 2.0)
+                    width=(places(width)) height=(ROW - 4.0) {
+                    title { (words) ": " (format!("{:.1} µs", (end - begin) * 1e-3)) }
+                }
+            }
+        }
     };
-    for spans in window.frames {
-        let frame = spans.frame;
+    let frame = |spans: &FrameSpans| {
+        let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
         let class = if frame % 2 == 0 { "even" } else { "draw" };
-        let [begin, draw, end] = spans.vulkan;
-        if window.track.in_queue {
-            bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, kernel in Vulkan's queue"));
+        html! {
+            @if window.track.in_queue {
+                (bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, kernel in Vulkan's queue")))
+            }
+            @for part in at_work(spans, usual) {
+                (bar(rows[1], class, part, &format!("frame {frame}, part of the draw")))
+            }
+            @if spans.slices.is_none() {
+                (bar(rows[1], class, (draw, end), &format!("frame {frame}, draw")))
+            }
+            @if let Some(kernel) = spans.cuda { (bar(rows[0], "kernel", kernel, &format!("frame {frame}, kernel"))) }
         }
-        for piece in at_work(spans, usual) {
-            bar(rows[1], class, piece, &format!("frame {frame}, part of the draw"));
+    };
+    html! {
+        text.ink x="8" y=(top + 14.0) font-weight="600" { (window.track.name) }
+        @for (row, name) in rows.iter().zip(["CUDA", "Vulkan"]) {
+            text.soft x="8" y=(row + 14.0) { (name) }
+            rect.row x=(NAMES) y=(row + 2.0) width=(places((window.to - window.from) * scale)) height=(ROW - 4.0) {}
         }
-        if spans.slices.is_none() {
-            bar(rows[1], class, (draw, end), &format!("frame {frame}, draw"));
-        }
-        if let Some(kernel) = spans.cuda {
-            bar(rows[0], "kernel", kernel, &format!("frame {frame}, kernel"));
-        }
+        @for spans in &window.track.frames { (frame(spans)) }
     }
+}
+
+/// A hundredth of a pixel is enough.
+fn places(pixels: f64) -> String {
+    format!("{pixels:.2}")
 }
 
 /// The parts of a draw: its slices, and what comes behind the last (the background, and the samples' averages).
@@ -146,8 +145,9 @@ fn usual(frames: &[FrameSpans]) -> Vec<f64> {
 
 /// Each part at its shortest: a run whose GPU switches in every frame does not know how long the part takes without, but the
 /// others with the same field do.
-fn shortest(runs: impl Iterator<Item = Vec<f64>>) -> Vec<f64> {
+fn shortest<'a>(runs: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     runs.filter(|usual| !usual.is_empty())
+        .cloned()
         .reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a.min(*b)).collect())
         .unwrap_or_default()
 }
@@ -167,35 +167,19 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
 /// A part that is so many nanoseconds longer than usual had to wait.
 const SWITCH: f64 = 60_000.0;
 
-fn axis(out: &mut String, longest: f64, top: f64) {
-    let scale = (WIDTH - NAMES - 12.0) / longest;
-    // Steps of 1, 2 or 5 times a power of ten, about ten of them.
-    let raw = longest / 10.0;
-    let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|&step| step >= raw).unwrap_or(raw);
-    let mut at = 0.0;
-    while at <= longest {
-        let x = NAMES + at * scale;
-        let _ = writeln!(
-            out,
-            "<line class=\"line\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{:.1}\"/><text class=\"soft\" x=\"{x:.1}\" \
-             y=\"{:.1}\" text-anchor=\"middle\">{} ms</text>",
-            top + 5.0,
-            top + 18.0,
-            (at * 1e-4).round() / 100.0
-        );
-        at += step;
+fn axis(longest: f64, scale: f64, top: f64) -> Markup {
+    let step = round_step(longest / 10.0);
+    let ticks = (0..=(longest / step) as u32).map(|tick| f64::from(tick) * step);
+    html! {
+        @for tick in ticks {
+            @let x = places(NAMES + tick * scale);
+            line.line x1=(x) x2=(x) y1=(top) y2=(top + 5.0) {}
+            text.soft x=(x) y=(top + 18.0) text-anchor="middle" { ((tick * 1e-4).round() / 100.0) " ms" }
+        }
+        text.soft x="8" y=(top + 40.0) {
+            "Orange: the CUDA kernel. Blue: the draw, in parts; a gap within it is where the GPU was switching to CUDA and back."
+        }
     }
-    let _ = writeln!(
-        out,
-        "<text class=\"soft\" x=\"8\" y=\"{:.1}\">Orange: the CUDA kernel. Blue: the draw, in parts; a gap within it is where the GPU was \
-         switching to CUDA and back.</text>",
-        top + 40.0
-    );
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]
@@ -225,6 +209,6 @@ mod tests {
         assert_eq!(at_work(&frames[3], &usual)[SLICES].0, 490_000.0);
         let always = [frame(0, Some(2)), frame(1, Some(2))];
         let both = [self::usual(&always), self::usual(&frames), Vec::new()];
-        assert_eq!(shortest(both.into_iter()), usual);
+        assert_eq!(shortest(both.iter()), usual);
     }
 }
