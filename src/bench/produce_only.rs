@@ -119,8 +119,9 @@ fn measure_with(
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let slot = &shared[config.ring.turn(index).slot];
+            let frame = Frame { index, time: 0.0, step: 0.0, reads: DRAW_READS };
             // SAFETY: as above.
-            unsafe { fill.enqueue_memset(slot.cuda(), index) }?;
+            unsafe { fill.enqueue_memset(slot.cuda(), &frame) }?;
         }
         fill.wait_idle(config.timeout)?;
         // The first is the warm-up.

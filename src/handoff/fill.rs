@@ -52,13 +52,11 @@ impl Fill {
     /// `vertices` is memory of this context for the whole grid, which nobody else touches until the stream has passed
     /// this point. That the kernel has the documented signature is what `--kernel` asks of its user.
     pub unsafe fn enqueue(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
-        let _span = trace_span!("launch", frame = frame.index).entered();
-        let (before, after) = &self.marks[(frame.index % KEPT) as usize];
-        before.record(&self.stream)?;
         let Grid { cols, rows } = self.grid;
-        // SAFETY: the caller's promise.
-        unsafe { self.kernel.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
-        after.record(&self.stream)?;
+        self.enqueue_with(frame, |kernel, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { kernel.launch(stream, vertices, cols, rows, frame.index, frame.time) }
+        })?;
         if let Some(stamp) = &self.stamp {
             // SAFETY: as above; the stamp has the documented signature.
             unsafe { stamp.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
@@ -72,7 +70,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Enqueues other work with the kernel between the frame's events.
+    /// Enqueues work between the frame's events, with the kernel or without.
     pub(crate) fn enqueue_with(
         &self,
         frame: &Frame,
@@ -90,12 +88,11 @@ impl Fill {
     ///
     /// # Safety
     /// As for [`Fill::enqueue`].
-    pub(crate) unsafe fn enqueue_memset(&self, vertices: CUdeviceptr, frame: u64) -> Result<()> {
-        let (before, after) = self.events(frame);
-        before.record(&self.stream)?;
-        // SAFETY: the caller's promise.
-        unsafe { memset(&self.stream, vertices, self.grid.bytes()) }?;
-        after.record(&self.stream)
+    pub(crate) unsafe fn enqueue_memset(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
+        self.enqueue_with(frame, |_kernel, stream| {
+            // SAFETY: the caller's promise.
+            unsafe { memset(stream, vertices, self.grid.bytes()) }
+        })
     }
 
     /// How long the kernel of a finished frame took, if that is still known.
