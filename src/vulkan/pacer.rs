@@ -166,49 +166,42 @@ impl Pacer {
             return Ok(());
         }
         self.blocking_waits += 1;
+        let mut since = Instant::now();
+        while !self.arrives(value)? {
+            let now = self.finished()?;
+            if now > finished {
+                (finished, since) = (now, Instant::now());
+            }
+            alive(since.elapsed())?;
+        }
+        Ok(())
+    }
+
+    /// Whether `value` is there before it is time to look up.
+    fn arrives(&self, value: u64) -> Result<bool> {
         if self.spin {
-            return self.spin_for(value, alive);
+            let began = Instant::now();
+            while began.elapsed() < LOOK_UP {
+                if self.finished()? >= value {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            return Ok(false);
         }
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        let mut since = Instant::now();
-        loop {
-            // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
-            match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP_NS) } {
-                Ok(()) => return Ok(()),
-                Err(vk::Result::TIMEOUT) => {
-                    let now = self.finished()?;
-                    if now > finished {
-                        (finished, since) = (now, Instant::now());
-                    }
-                    alive(since.elapsed())?;
-                }
-                Err(result) => return Err(self.device.failed("vkWaitSemaphores")(result)),
-            }
+        // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
+        match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP.as_nanos() as u64) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
         }
-    }
-}
-
-impl Pacer {
-    fn spin_for(&self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
-        let (mut seen, mut since, mut looked) = (self.finished()?, Instant::now(), Instant::now());
-        while seen < value {
-            std::hint::spin_loop();
-            let now = self.finished()?;
-            if now > seen {
-                (seen, since) = (now, Instant::now());
-            }
-            if looked.elapsed().as_nanos() >= u128::from(LOOK_UP_NS) {
-                alive(since.elapsed())?;
-                looked = Instant::now();
-            }
-        }
-        Ok(())
     }
 }
 
 /// How long a wait goes on before it looks up: what it waits for may never come.
-const LOOK_UP_NS: u64 = 100_000_000;
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Drop for Pacer {
     fn drop(&mut self) {
