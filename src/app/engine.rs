@@ -195,10 +195,15 @@ impl Engine {
 
     /// Waits until every submitted frame is drawn.
     pub(crate) fn drain(&mut self) -> Result<()> {
+        self.wait_drawn(self.pacer.submitted())
+    }
+
+    /// Waits until the first `frames` frames are drawn.
+    pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let watchdog =
             Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
-        let drained = self.pacer.wait_all(|since| watchdog.look(since));
-        self.noting(drained)
+        let drawn = self.pacer.wait_for(frames, |since| watchdog.look(since));
+        self.noting(drawn)
     }
 
     /// Remembers a failure, and that the watchdog gave up.

@@ -1,7 +1,7 @@
 //! The same frames without a window: into an image, the last of which becomes a file.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 
@@ -73,13 +73,18 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summa
             break;
         }
         run.frame(config.speed * STEP)?;
-        let now = Instant::now();
-        times.add(now - last);
-        last = now;
+        // The first few are enqueued behind each other at once: nothing was finished yet that could be timed.
+        if run.engine.finished().is_some() {
+            times.add(lap(&mut last));
+        }
+    }
+    let drawn = run.engine.next_frame();
+    for frames in times.count() + 1..=drawn {
+        run.engine.wait_drawn(frames)?;
+        times.add(lap(&mut last));
     }
     run.engine.finish()?;
     times.finish(last.elapsed());
-    let drawn = run.engine.next_frame();
     if let Some(path) = &config.output {
         if drawn < frames {
             return Err(Error::Stopped(format!(
@@ -89,6 +94,12 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summa
         run.save(path)?;
     }
     run.engine.summary(times, 0)
+}
+
+/// The time since `last`, which becomes now.
+fn lap(last: &mut Instant) -> Duration {
+    let now = Instant::now();
+    now - std::mem::replace(last, now)
 }
 
 /// An engine and the image that it draws on.

@@ -160,7 +160,8 @@ impl Pacer {
             .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
     }
 
-    fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+    /// Waits until the first `value` frames are done, which must have been submitted; `alive` as for [`Pacer::begin`].
+    pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         let mut finished = self.finished()?;
         if finished >= value {
             return Ok(());
