@@ -654,7 +654,7 @@ fn killed_clients(memory: Memory, more: &[&str]) {
     let mut resources = Vec::new();
     for round in 0..kills() {
         let mut child = client_process(&renderer, memory, None);
-        // Spread over the first 200 ms, in no order that repeats soon; CUDA alone takes longer than that to start.
+        // Spread over the first 200 ms, in no order that repeats soon; with CUDA, which takes about 200 ms to start, over 1.5 s.
         let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
         let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
         std::thread::sleep(moment);

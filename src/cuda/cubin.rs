@@ -8,7 +8,7 @@ use super::api;
 use super::{Context, KernelSource};
 use crate::{Error, Result};
 
-/// Links the PTX into a cubin for the context's device (24 to 77 ms were seen on an H200).
+/// Links the PTX into a cubin for the context's device.
 ///
 /// # Errors
 /// The linker's log where it refuses.

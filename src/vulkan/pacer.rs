@@ -27,7 +27,7 @@ struct Slot {
 /// Bounds the frames in flight.
 ///
 /// With the timeline hand-off this is where the CPU waits for the GPU, and only on a value that *Vulkan* signals: such a wait returns at once,
-/// where a host wait on a value that CUDA signals was seen to return up to 10 ms late.
+/// where a host wait on a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
     slots: Vec<Slot>,
