@@ -1,14 +1,19 @@
 //! Another CUDA library, with its own stream and its own memory manager, takes a shared slot and gives it back: the seven
 //! steps of ArrayFire's guide to interoperability with CUDA.
 //!
-//! The library here is a stand-in, written below. The `arrayfire` crate needs ArrayFire's own library, which could not be
-//! had, so the real one is not tried.
+//! The library here is a stand-in, written below. `04_another_library/with_arrayfire.rs` has the same steps with ArrayFire
+//! itself, behind the feature `arrayfire`: its types are checked, and it was never run, because ArrayFire's own libraries
+//! could not be had.
 //!
 //! ```sh
 //! cargo run --example 04_another_library
+//! AF_PATH=/opt/arrayfire cargo run --example 04_another_library --features arrayfire
 //! ```
 
 pub mod common;
+#[cfg(feature = "arrayfire")]
+#[path = "04_another_library/with_arrayfire.rs"]
+mod with_arrayfire;
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -61,6 +66,8 @@ pub fn run() -> Result<Outcome> {
     // 7. Free what is yours: the library its stream and scratch memory, we the slot, both idle by now.
     drop(library);
     drop((turn, slot));
+    #[cfg(feature = "arrayfire")]
+    with_arrayfire::run(&mut gpu)?;
     Ok(Outcome::Done)
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The checks of the Python package: ruff, mypy and the tests, in a virtual environment under target/, with what they need
-# from PyPI (about 63 MB). Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
+# from PyPI (about 80 MB). Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
 #
 # What needs Numba's compiler says `skipped: …`, unless WAVEFIELD_PYTHON_NUMBA=1 asks for it: that fetches about 800 MB at
 # first, into an environment of its own.
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$PWD/target/python
-packages=(ruff mypy pytest pillow numpy cuda-bindings 'setuptools>=77')
+packages=(ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel 'setuptools>=77')
 if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
     # It makes PTX without a GPU. This one needs a NumPy before 2.5.
     venv+=-numba packages+=('numpy<2.5' 'numba-cuda[cu13]==0.30.4')

@@ -7,24 +7,39 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
-/// Every package that is compiled here, as cargo describes it; `None`, with a word about it, where there is no cargo.
-fn packages() -> Option<Vec<Value>> {
+/// Every package that is compiled here, as cargo describes it, with these arguments to `cargo metadata`; `Err` has cargo's
+/// words, `None` inside means that there is no cargo, and a word about it was said.
+fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
     let Ok(cargo) = std::env::var("CARGO") else {
         common::skip("not run by cargo");
-        return None;
+        return Ok(None);
     };
     let version = Command::new("rustc").arg("-vV").output().expect("where cargo is there is rustc");
     let host =
         common::stdout(&version).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let mut command = Command::new(cargo);
     command.args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform"]);
-    command.arg(host.expect("rustc knows its host")).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.arg(host.expect("rustc knows its host")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command.output().expect("cargo starts");
-    assert!(output.status.success(), "{}", common::stderr(&output));
+    if !output.status.success() {
+        return Err(common::stderr(&output));
+    }
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
     let packages = metadata["packages"].as_array().expect("a list of packages").clone();
     assert!(packages.len() > 100, "{} packages only", packages.len());
-    Some(packages)
+    Ok(Some(packages))
+}
+
+/// Those of every feature; of the default ones where the others' were never fetched, with a word about it.
+fn packages() -> Option<Vec<Value>> {
+    metadata(&["--all-features"]).unwrap_or_else(|words| {
+        common::skip_without_tools(&format!("the packages of optional features, for `cargo fetch`: {words}"));
+        default_packages()
+    })
+}
+
+fn default_packages() -> Option<Vec<Value>> {
+    metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
 }
 
 fn name(package: &Value) -> String {
@@ -67,4 +82,14 @@ fn no_dependency_needs_a_newer_rust() {
     let newer: Vec<_> =
         newer.map(|package| format!("{}: {}", name(package), package["rust_version"])).collect();
     assert!(newer.is_empty(), "they need a newer Rust than {ours:?}:\n{}", newer.join("\n"));
+}
+
+/// What cannot be linked without a vendor's library is in nobody's way who does not ask for it.
+#[test]
+fn arrayfire_is_only_there_when_asked_for() {
+    let named = |packages: &[Value]| packages.iter().any(|package| package["name"] == "arrayfire");
+    let Some(packages) = default_packages() else { return };
+    assert!(!named(&packages), "arrayfire is a dependency by default");
+    let Ok(Some(packages)) = metadata(&["--all-features"]) else { return };
+    assert!(named(&packages), "the feature arrayfire does not bring it");
 }

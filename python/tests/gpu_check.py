@@ -30,6 +30,7 @@ REPOSITORY = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import notebooks  # noqa: E402
 import wavefield  # noqa: E402
 
 MEMORY: Any = os.environ.get("CHECK_MEMORY", "cuda")
@@ -170,10 +171,14 @@ def jax(out: Path) -> str:
 
 @check("notebook", 300)
 def notebook(out: Path) -> str:
-    need("nbconvert", "ipykernel", "PIL")
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", "--output-dir", str(out)]
-    subprocess.run([*command, str(EXAMPLES / "notebook.ipynb")], check=True)
-    return str(out / "notebook.html")
+    """From top to bottom by nbconvert; the executed copy and its pictures are left in --out."""
+    need("cupy", "numba.cuda", "nbconvert", "ipykernel", "PIL")
+    executed = notebooks.execute(EXAMPLES / "notebook.ipynb", out)
+    pictures = notebooks.save_pictures(executed)
+    said = notebooks.printed(executed)
+    for words in ("Shown.WITHOUT_COPY", "Shown.COPIED", "cuda, "):
+        assert words in said, f"the notebook did not print {words}, but: {said}"
+    return f"{executed}, {len(pictures)} pictures"
 
 
 # No copies, and the right bytes.

@@ -8,12 +8,18 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import compilers
+import wavefield
+from fake_driver import FakeDriver
+from fake_renderer import FakeRenderer, Session
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -83,3 +89,71 @@ def test_the_notebook_is_clean_and_compiles() -> None:
             assert cell["outputs"] == []
             assert cell["execution_count"] is None
             compile("".join(cell["source"]), "notebook", "exec")
+
+
+class OnTheGpu(np.ndarray[Any, Any]):
+    """What the stand-in driver's memory looks like to a library: an array with CUDA's interface."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.__array_interface__, "version": 3, "stream": 1}
+
+
+def on_the_gpu(array: Any) -> OnTheGpu:
+    described = dict(array.__cuda_array_interface__)
+    memory = type("Memory", (), {"__array_interface__": {**described, "version": 3}, "owner": array})()
+    return np.asarray(memory).view(OnTheGpu)
+
+
+def test_the_notebook_in_cuda_memory(
+    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cells, with NumPy behind CuPy's name over the stand-in driver, and a kernel that needs no compiler."""
+    pytest.importorskip("PIL")
+    cupy: Any = ModuleType("cupy")
+    vars(cupy).update({name: getattr(np, name) for name in ("linspace", "sqrt", "exp", "sin", "cos", "float32")})
+    cupy.asarray = on_the_gpu
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=0))
+    numba: Any = ModuleType("numba")
+    numba.cuda = SimpleNamespace(jit=lambda _kernel: ".visible .entry bowl(\n")
+    numba.float32 = numba.uint32 = None
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "numba", numba)
+    monkeypatch.setattr(wavefield, "launch", lambda grid, memory: wavefield.connect(renderer.path, memory=memory))
+
+    over = threading.Event()
+
+    def draw() -> None:
+        while not over.wait(0.002):
+            if renderer.session is not None and renderer.session.ring:
+                renderer.draw(driver)
+
+    lent: list[np.ndarray] = []
+
+    def status(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        # By now every message before it has been read. The drawing thread may have drawn before it was.
+        if 31 in session.shows:
+            lent.append(session.vertices(31))
+        session.on_status(message, files)
+
+    renderer.answers["status"] = status
+    drawing = threading.Thread(target=draw, daemon=True)
+    book = json.loads((EXAMPLES / "notebook.ipynb").read_text())
+    names: dict[str, Any] = {}
+    drawing.start()
+    try:
+        for cell in book["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), "notebook", "exec"), names)
+    finally:
+        over.set()
+        drawing.join()
+        names.clear()
+    said = capsys.readouterr().out
+    assert "Shown.WITHOUT_COPY\nShown.COPIED\ncuda, bowl\n" in said
+    assert len(renderer.frames) == 33
+    ripple, saddle = renderer.frames[29], renderer.frames[30]
+    assert ripple[1, 2, 3] != 0.5
+    np.testing.assert_allclose(saddle[1, 0], (-1, 0.3, 0, 1), atol=1e-6)
+    np.testing.assert_array_equal(lent[-1], renderer.frames[32])
+    assert renderer.kernels[0][0] == "bowl"

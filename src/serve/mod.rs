@@ -20,6 +20,8 @@
 mod absent;
 mod door;
 mod foreign;
+#[cfg(test)]
+mod fuzz;
 mod headless;
 mod host;
 mod kernels;

@@ -340,6 +340,10 @@ impl FromClient {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
+        // serde would also take a list of a structure's values for the structure.
+        if packet.trim_ascii_start().first() != Some(&b'{') {
+            return Err("not a message of this protocol: not a JSON object".into());
+        }
         serde_json::from_slice(packet).map_err(|error| format!("not a message of this protocol: {error}"))
     }
 
@@ -408,6 +412,8 @@ mod tests {
             "null",
             "[]",
             "\"hello\"",
+            r#"["bye"]"#,
+            r#"["ready", 7]"#,
             r#"{"type": "nothing"}"#,
             r#"{"type": "ready"}"#,
             r#"{"type": "ready", "frame": -1}"#,

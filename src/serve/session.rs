@@ -314,6 +314,7 @@ pub fn display_name(name: &str, pid: i32) -> String {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::fuzz::{self, number, packet};
     use super::super::ledger::Source;
     use super::super::protocol::Parameters;
     use super::*;
@@ -433,63 +434,6 @@ mod tests {
         assert!(matches!(session.receive(huge, 1), Ok(Action::Fail { .. })));
     }
 
-    /// Inputs of the fuzzer below; a million were run before the protocol was called done.
-    fn fuzz_cases() -> u32 {
-        std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(20_000)
-    }
-
-    /// Numbers at which arithmetic breaks, and small ones.
-    fn number() -> impl Strategy<Value = u64> {
-        let edges = vec![
-            0,
-            1,
-            16,
-            1 << 16,
-            MAX_PTX,
-            MAX_ALLOCATED,
-            1 << 53,
-            i64::MAX as u64,
-            u64::MAX - 15,
-            u64::MAX,
-        ];
-        prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
-    }
-
-    /// Something like a message: right, almost right, or not at all.
-    fn packet() -> impl Strategy<Value = Vec<u8>> {
-        let known = (
-            prop::sample::select(vec![
-                "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status",
-                "bye", "Ready", "",
-            ]),
-            number(),
-            number(),
-            number(),
-        );
-        let message = known.prop_map(|(kind, a, b, c)| {
-            let parameters =
-                serde_json::json!({"speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0});
-            serde_json::json!({
-                "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
-                "protocol": a, "client": "fuzz", "memory": "host", "parameters": parameters,
-            })
-            .to_string()
-            .into_bytes()
-        });
-        let message = message.boxed();
-        let broken =
-            (message.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(mut bytes, at, byte)| {
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-                bytes
-            });
-        let cut = (message.clone(), any::<prop::sample::Index>()).prop_map(|(mut bytes, at)| {
-            bytes.truncate(at.index(bytes.len()));
-            bytes
-        });
-        prop_oneof![6 => message, 2 => broken, 1 => cut, 1 => prop::collection::vec(any::<u8>(), 0..200)]
-    }
-
     /// One thing that can happen to a session.
     #[derive(Clone, Debug)]
     enum Event {
@@ -509,69 +453,80 @@ mod tests {
         ]
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: fuzz_cases(), failure_persistence: None, ..ProptestConfig::default() })]
-
-        /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds
-        /// are ever drawn.
-        #[test]
-        fn no_input_breaks_a_session(
-            events in prop::collection::vec(event(), 1..24),
-            host: bool,
-            depth in 2usize..6,
-        ) {
-            let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
-            let terms = Terms { memory, depth, ..session(memory).terms() };
-            let mut session = Session::new(terms);
-            let mut held = BTreeMap::new();
-            for event in events {
-                let outcome = match event {
-                    Event::Counter(value) if !host => session.see_ready(value).map(|()| Action::None),
-                    Event::Counter(_) => Ok(Action::None),
-                    Event::Kernel => {
-                        session.kernel_runs();
-                        Ok(Action::None)
-                    }
-                    Event::Draw => {
-                        if let Some((shown, _)) = session.turn() {
-                            match shown.source {
-                                Source::Slot(slot) => prop_assert!(slot < depth),
-                                Source::Allocation { id, offset } => {
-                                    let bytes: u64 = held[&id];
-                                    prop_assert!(offset + terms.frame_bytes <= bytes);
-                                }
+    /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds are ever
+    /// drawn. Returns the number of events.
+    fn converse(events: Vec<Event>, host: bool, depth: usize) -> Result<u64, TestCaseError> {
+        let count = events.len() as u64;
+        let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
+        let terms = Terms { memory, depth, ..session(memory).terms() };
+        let mut session = Session::new(terms);
+        let mut held = BTreeMap::new();
+        for event in events {
+            let outcome = match event {
+                Event::Counter(value) if !host => session.see_ready(value).map(|()| Action::None),
+                Event::Counter(_) => Ok(Action::None),
+                Event::Kernel => {
+                    session.kernel_runs();
+                    Ok(Action::None)
+                }
+                Event::Draw => {
+                    if let Some((shown, _)) = session.turn() {
+                        match shown.source {
+                            Source::Slot(slot) => prop_assert!(slot < depth),
+                            Source::Allocation { id, offset } => {
+                                let bytes: u64 = held[&id];
+                                prop_assert!(offset + terms.frame_bytes <= bytes);
                             }
                         }
-                        let released = session.take_released();
-                        held.retain(|id, _| !released.contains(id));
-                        Ok(Action::None)
                     }
-                    Event::Packet(packet, descriptors) => match FromClient::parse(&packet) {
-                        Ok(message) => {
-                            let _ = greet(&message, descriptors);
-                            session.receive(message, descriptors)
-                        }
-                        Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
-                    },
-                };
-                match outcome {
-                    Ok(Action::Allocate { bytes }) => {
-                        held.insert(session.allocated(bytes), bytes);
-                    }
-                    Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
-                    Ok(Action::Set(wishes)) => {
-                        let now = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
-                        prop_assert!(wishes.apply(now).is_ok_and(|p| p.speed.abs() <= 1000.0) || wishes.apply(now).is_err());
-                    }
-                    Ok(_) => {}
-                    // The renderer drops the client here; the fuzzer goes on, which asks even more.
-                    Err(fault) => prop_assert!(!fault.reason.is_empty()),
+                    let released = session.take_released();
+                    held.retain(|id, _| !released.contains(id));
+                    Ok(Action::None)
                 }
-                prop_assert!(held.len() <= MAX_ALLOCATIONS);
-                prop_assert!(session.allocations.values().sum::<u64>() <= MAX_ALLOCATED);
-                let ledger = session.ledger();
-                prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
+                Event::Packet(packet, descriptors) => match FromClient::parse(&packet) {
+                    Ok(message) => {
+                        let _ = greet(&message, descriptors);
+                        session.receive(message, descriptors)
+                    }
+                    Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
+                },
+            };
+            match outcome {
+                Ok(Action::Allocate { bytes }) => {
+                    held.insert(session.allocated(bytes), bytes);
+                }
+                Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
+                Ok(Action::Set(wishes)) => {
+                    let now = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
+                    prop_assert!(
+                        wishes.apply(now).is_ok_and(|p| p.speed.abs() <= 1000.0)
+                            || wishes.apply(now).is_err()
+                    );
+                }
+                Ok(_) => {}
+                // The renderer drops the client here; the fuzzer goes on, which asks even more.
+                Err(fault) => prop_assert!(!fault.reason.is_empty()),
             }
+            prop_assert!(held.len() <= MAX_ALLOCATIONS);
+            prop_assert!(session.allocations.values().sum::<u64>() <= MAX_ALLOCATED);
+            let ledger = session.ledger();
+            prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
         }
+        Ok(count)
+    }
+
+    fn half_of_a_million_events() {
+        let conversation = (prop::collection::vec(event(), 1..24), any::<bool>(), 2usize..6);
+        fuzz::feed(fuzz::inputs() / 2, &conversation, |(events, host, depth)| converse(events, host, depth));
+    }
+
+    #[test]
+    fn no_input_breaks_a_session_1_of_2() {
+        half_of_a_million_events();
+    }
+
+    #[test]
+    fn no_input_breaks_a_session_2_of_2() {
+        half_of_a_million_events();
     }
 }

@@ -1,0 +1,165 @@
+//! What strangers could send, and a million of it for the parser. `session` has the fuzzer of whole conversations.
+//!
+//! `WAVEFIELD_FUZZ=10000000 cargo test --lib fuzz` tries more.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use serde_json::{Value, json};
+
+use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, encode};
+use super::session::MAX_ALLOCATED;
+
+/// How many inputs there are in all. One for the parser is one packet; one for a session is one event, most of which
+/// are packets.
+pub fn inputs() -> u64 {
+    std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// Shows `share` of `strategy`'s values to `test`, which returns how many inputs were in each; repeated until there
+/// were that many.
+pub fn feed<S: Strategy>(share: u64, strategy: &S, test: impl Fn(S::Value) -> Result<u64, TestCaseError>) {
+    let fed = Cell::new(0);
+    while fed.get() < share {
+        let cases = u32::try_from(share - fed.get()).unwrap_or(u32::MAX).div_ceil(16);
+        let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+        let result = TestRunner::new(config).run(strategy, |value| -> TestCaseResult {
+            fed.set(fed.get() + test(value)?);
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("after {} inputs: {failure}", fed.get());
+        }
+    }
+}
+
+/// Numbers at which arithmetic breaks, and small ones.
+pub fn number() -> impl Strategy<Value = u64> {
+    let edges =
+        vec![0, 1, 16, 1 << 16, MAX_PTX, MAX_ALLOCATED, 1 << 53, i64::MAX as u64, u64::MAX - 15, u64::MAX];
+    prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
+}
+
+/// A message that has every field that any message has, so that its `type` alone decides what it is.
+fn message() -> impl Strategy<Value = Value> {
+    let kinds = vec![
+        "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status", "bye",
+        "Ready", "",
+    ];
+    let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
+    (prop::sample::select(kinds), number(), number(), number(), memory).prop_map(|(kind, a, b, c, memory)| {
+        let parameters = json!({"speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0});
+        json!({
+            "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
+            "protocol": a % 3, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
+        })
+    })
+}
+
+/// Any JSON that is not too deep.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        number().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 8, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// Something like a message: right, almost right, or not at all.
+pub fn packet() -> impl Strategy<Value = Vec<u8>> {
+    let index = any::<prop::sample::Index>;
+    let right = message().prop_map(|message| message.to_string().into_bytes()).boxed();
+    let wrong_field = (message(), index(), value()).prop_map(|(mut message, at, value)| {
+        let fields = message.as_object_mut().expect("an object");
+        let name = at.get(&fields.keys().cloned().collect::<Vec<_>>()).clone();
+        fields.insert(name, value);
+        message.to_string().into_bytes()
+    });
+    let missing_field = (message(), index()).prop_map(|(mut message, at)| {
+        let fields = message.as_object_mut().expect("an object");
+        let name = at.get(&fields.keys().cloned().collect::<Vec<_>>()).clone();
+        fields.remove(&name);
+        message.to_string().into_bytes()
+    });
+    // A library that reads into structures may take a list of the values for an object.
+    let list = (message(), number()).prop_map(|(message, number)| {
+        json!([message["type"], number, number, number]).to_string().into_bytes()
+    });
+    let twice = (right.clone(), right.clone()).prop_map(|(one, other)| [one, other].concat());
+    let broken = (right.clone(), index(), any::<u8>()).prop_map(|(mut bytes, at, byte)| {
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        bytes
+    });
+    let cut = (right.clone(), index()).prop_map(|(mut bytes, at)| {
+        bytes.truncate(at.index(bytes.len()));
+        bytes
+    });
+    // White space belongs to JSON: just within the limit, and just beyond.
+    let long = (right.clone(), MAX_MESSAGE - 2..MAX_MESSAGE + 3).prop_map(|(mut bytes, length)| {
+        bytes.resize(length, b' ');
+        bytes
+    });
+    let deep = (1usize..60_000, any::<bool>()).prop_map(|(depth, list)| {
+        if list { "[".repeat(depth) } else { "{\"type\":".repeat(depth / 8) }.into()
+    });
+    prop_oneof![
+        200 => right,
+        60 => wrong_field,
+        20 => missing_field,
+        10 => list,
+        10 => twice,
+        60 => broken,
+        30 => cut,
+        30 => prop::collection::vec(any::<u8>(), 0..200),
+        1 => long,
+        1 => deep,
+    ]
+}
+
+/// What is read is what was written, and what cannot be read is said in words.
+fn parse(packet: &[u8]) -> Result<u64, TestCaseError> {
+    let json = serde_json::from_slice::<Value>(packet);
+    match FromClient::parse(packet) {
+        Ok(message) => {
+            prop_assert!(packet.len() <= MAX_MESSAGE);
+            let object = json.expect("what was read is JSON");
+            prop_assert!(object.is_object(), "not an object");
+            prop_assert_eq!(&object["type"], message.name());
+            prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
+        }
+        Err(reason) => prop_assert!(!reason.is_empty() && reason.len() < 4096, "{}", reason),
+    }
+    Ok(1)
+}
+
+/// The million, as tests of their own so that they run side by side.
+macro_rules! a_million_packets {
+    ($($name:ident),*) => {
+        const SHARES: u64 = [$(stringify!($name)),*].len() as u64;
+        $(
+            #[test]
+            fn $name() {
+                feed(inputs().div_ceil(SHARES), &packet(), |packet| parse(&packet));
+            }
+        )*
+    };
+}
+
+a_million_packets! {
+    no_packet_breaks_the_parser_1_of_4,
+    no_packet_breaks_the_parser_2_of_4,
+    no_packet_breaks_the_parser_3_of_4,
+    no_packet_breaks_the_parser_4_of_4
+}
