@@ -580,6 +580,33 @@ fn a_client_that_does_not_read_is_dropped() {
     renderer.end().assert_fine();
 }
 
+/// Each picture is memory of its own until it is read.
+#[test]
+fn pictures_that_nobody_reads_do_not_pile_up() {
+    let renderer = Renderer::start(&["--pace=0"]);
+    let mut client = renderer.client(Memory::Host);
+    const ASKED: usize = 150;
+    for _ in 0..ASKED {
+        client.say(&FromClient::Snapshot);
+    }
+    // Time to draw far more frames than that.
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&renderer.child, "STOP");
+    let mut pictures = 0;
+    while let Received::Packet(packet, _) = client.connection.receive() {
+        assert!(matches!(serde_json::from_slice(&packet).unwrap(), FromServer::Picture { .. }));
+        pictures += 1;
+    }
+    signal(&renderer.child, "CONT");
+    assert!((1..=60).contains(&pictures), "{pictures} pictures were there to be read");
+    // The others come as they are read.
+    for _ in pictures..ASKED {
+        assert!(matches!(client.answer().0, FromServer::Picture { .. }));
+    }
+    drop(client);
+    renderer.end().assert_fine();
+}
+
 #[test]
 fn a_hundred_connections_leave_room_for_a_client() {
     let renderer = Renderer::start(&[]);

@@ -390,7 +390,14 @@ impl State {
             Some(target) => target,
             None => {
                 self.engine.forget_recorded();
-                OffscreenTarget::with_format(self.engine.device(), extent, format)?
+                match OffscreenTarget::with_format(self.engine.device(), extent, format) {
+                    Ok(target) => target,
+                    // No memory for it, perhaps: the client's affair, not the window's.
+                    Err(error) => {
+                        companion.send_picture(extent, Err(error));
+                        return Ok(());
+                    }
+                }
             }
         };
         let target = self.aside.insert(target);
@@ -401,9 +408,11 @@ impl State {
             extent,
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         };
-        let flight = self.engine.begin()?;
-        let drawn = self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, None);
-        if let Err(error) = drawn.and_then(|()| self.engine.drain()) {
+        let drawn = self.engine.begin().and_then(|flight| {
+            self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, None)?;
+            self.engine.drain()
+        });
+        if let Err(error) = drawn {
             // Nothing was drawn aside; the next frame tries again.
             return companion.rescue(&mut self.engine, error);
         }
@@ -421,7 +430,7 @@ impl State {
         for _ in 0..2 {
             if self.swapchain.is_stale() {
                 // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
-                self.engine.drain()?;
+                self.drain()?;
                 self.engine.forget_recorded();
             }
             match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
@@ -431,6 +440,14 @@ impl State {
             }
         }
         Ok(None)
+    }
+
+    /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
+    fn drain(&mut self) -> Result<()> {
+        match (self.engine.drain(), &mut self.companion) {
+            (Err(error), Some(companion)) => companion.rescue(&mut self.engine, error),
+            (drained, _) => drained,
+        }
     }
 
     /// No frame for a while: the pause is no frame time, and the field does not jump after it.
@@ -485,6 +502,7 @@ impl State {
             Key::Character("r" | "R") => self.camera = self.scene.camera(),
             Key::Character("c" | "C") => {
                 self.color_map = self.color_map.next();
+                self.drain()?;
                 self.engine.set_color_map(self.color_map)?;
             }
             _ => {}

@@ -18,7 +18,7 @@ use super::memory::{ClientMemory, sealed_memory};
 use super::pace::{Stretch, Watch};
 use super::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
-    Welcome,
+    Welcome, short,
 };
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Listener, Received, discard, take_leave};
@@ -39,10 +39,13 @@ const MESSAGES_A_FRAME: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
 const NO_DRAW: Duration = Duration::from_millis(100);
+/// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
+const MAX_UNREAD: u64 = 32 << 10;
 /// Stretches that are remembered for the report: a renderer may run for months.
 const MAX_STRETCHES: usize = 4096;
-/// Failed requests of one client that are worth a line.
+/// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
+const MAX_NOTE: usize = 1000;
 /// How often `ready` is read while frames come in quick succession, and while they do not.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
@@ -112,11 +115,23 @@ impl Client {
         self.ended.get_or_insert(ended);
     }
 
+    /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
+    fn see_off(&mut self, seen: Result<(), Fault>, since: Instant) {
+        let has_next = self.shared.borrow().session.has_next();
+        self.ended = match seen {
+            Err(fault) => Some(Ended::Dropped(fault)),
+            // In a hidden window nothing is drawn.
+            Ok(()) if has_next && since.elapsed() < FAREWELL => None,
+            Ok(()) => Some(Ended::Left("it said goodbye")),
+        };
+    }
+
     fn fail(&mut self, request: &str, reason: impl ToString) {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
-            note!("note: {}: {request} failed: {reason}", self.name);
+            // A compiler's log quotes what the client sent, and this goes to a terminal.
+            note!("note: {}: {request} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
         self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
     }
@@ -290,13 +305,19 @@ impl Host {
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         client.busy &= self.last_draw.elapsed() < NO_DRAW;
-        // The counter first: what was said before it was signalled has arrived, and is read below before it counts.
-        let ready = match &client.shared.borrow().memory {
-            ClientMemory::Cuda(memory) => Some(memory.ready.value()?),
+        // The counters first: what was said before `ready` was signalled has arrived, and is read below before it counts.
+        let counters = match &client.shared.borrow().memory {
+            ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
             ClientMemory::Host(_) => None,
         };
+        let see = |session: &mut Session| match counters {
+            Some((ready, free)) => session.see_free(free).and_then(|()| session.see_ready(ready)),
+            None => Ok(()),
+        };
         if let Some(since) = client.leaving {
-            return self.see_off(ready, since);
+            let seen = see(&mut client.shared.borrow_mut().session);
+            client.see_off(seen, since);
+            return Ok(());
         }
         for _ in 0..MESSAGES_A_FRAME {
             let Some(client) = self
@@ -309,9 +330,7 @@ impl Host {
             let (packet, descriptors) = match client.connection.receive() {
                 Received::Packet(packet, descriptors) => (packet, descriptors),
                 Received::Nothing => {
-                    let seen =
-                        ready.map_or(Ok(()), |ready| client.shared.borrow_mut().session.see_ready(ready));
-                    client.ended = seen.err().map(Ended::Dropped);
+                    client.ended = see(&mut client.shared.borrow_mut().session).err().map(Ended::Dropped);
                     return Ok(());
                 }
                 Received::Closed => {
@@ -339,20 +358,6 @@ impl Host {
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
-    fn see_off(&mut self, ready: Option<u64>, since: Instant) -> Result<()> {
-        let Some(client) = &mut self.client else { return Ok(()) };
-        let mut shared = client.shared.borrow_mut();
-        let seen = ready.map_or(Ok(()), |ready| shared.session.see_ready(ready));
-        client.ended = match seen {
-            Err(fault) => Some(Ended::Dropped(fault)),
-            // In a hidden window nothing is drawn.
-            Ok(()) if shared.session.has_next() && since.elapsed() < FAREWELL => None,
-            Ok(()) => Some(Ended::Left("it said goodbye")),
-        };
         Ok(())
     }
 
@@ -393,6 +398,7 @@ impl Host {
                     Err(error) => client.fail("allocate", error),
                 }
             }
+            Action::Snapshot if client.wants_picture => client.fail("snapshot", "one is on its way already"),
             Action::Snapshot => client.wants_picture = true,
             Action::Set(wishes) => match wishes.apply(*parameters) {
                 Ok(wanted) => {
@@ -648,7 +654,7 @@ impl Companion for Host {
             self.watch.drawn(true);
             return Ok(());
         };
-        client.busy = false;
+        client.busy = client.wants_picture;
         let copied = std::mem::take(&mut client.shared.borrow_mut().copied);
         for frame in copied {
             client.send(&FromServer::Free { frame }, &[]);
@@ -673,13 +679,16 @@ impl Companion for Host {
 
     /// Whether the client waits for a picture.
     fn wants_picture(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| client.wants_picture)
+        // Each unread one would be a picture's worth of memory.
+        self.client
+            .as_ref()
+            .is_some_and(|client| client.wants_picture && client.connection.unread() <= MAX_UNREAD)
     }
 
     /// Sends it: four bytes a pixel, sRGB.
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
         let Some(client) = &mut self.client else { return };
-        client.wants_picture = false;
+        (client.wants_picture, client.busy) = (false, false);
         match pixels.and_then(|pixels| Ok((pixels.len() as u64, filled(&pixels)?))) {
             Ok((bytes, file)) => {
                 let vk::Extent2D { width, height } = extent;

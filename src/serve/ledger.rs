@@ -93,6 +93,18 @@ impl Ledger {
         Ok(())
     }
 
+    /// Looks at the counter `free`, which is the renderer's to signal. A client can signal it all the same: then the next
+    /// value that the renderer signals would be no larger, and what a driver makes of that is not defined.
+    ///
+    /// # Errors
+    /// A value that the renderer has not signalled.
+    pub fn see_free(&self, free: u64) -> Result<(), String> {
+        match self.free() {
+            own if free > own => Err(format!("`free` is {free}, and the renderer signalled {own} at most")),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes note that frame `frame` lies in an allocation.
     ///
     /// # Errors
@@ -169,6 +181,9 @@ mod tests {
         assert!(ledger.see_ready(3).is_err(), "frame 0 is on show, so its slot is not free");
         ledger.advance();
         ledger.see_ready(3).unwrap();
+        ledger.see_free(0).unwrap(); // The GPU is behind.
+        ledger.see_free(1).unwrap();
+        assert!(ledger.see_free(2).unwrap_err().contains("1 at most"));
     }
 
     #[test]

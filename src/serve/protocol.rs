@@ -12,6 +12,8 @@ pub const VERSION: u32 = 1;
 pub const MAX_MESSAGE: usize = 65_536;
 /// A client's name is cut after so many bytes.
 pub const MAX_NAME: usize = 200;
+/// Bytes of what is said about a message that cannot be read.
+const MAX_WORDS: usize = 300;
 /// No kernel's PTX is longer.
 pub const MAX_PTX: u64 = 16 << 20;
 
@@ -344,7 +346,10 @@ impl FromClient {
         if packet.trim_ascii_start().first() != Some(&b'{') {
             return Err("not a message of this protocol: not a JSON object".into());
         }
-        serde_json::from_slice(packet).map_err(|error| format!("not a message of this protocol: {error}"))
+        // Its words quote the packet.
+        let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
+        serde_json::from_slice(packet)
+            .map_err(|error| format!("not a message of this protocol: {}", words(error)))
     }
 
     /// Its `type`.

@@ -125,8 +125,8 @@ pub struct Session {
     terms: Terms,
     ledger: Ledger,
     allocations: BTreeMap<u64, u64>,
-    /// Given back, but still on show or announced.
-    released: Vec<u64>,
+    /// Given back, but still on show or announced: ids and bytes.
+    released: Vec<(u64, u64)>,
     last_id: u64,
     /// A kernel of it draws, and no frames of its own any more.
     runs_kernel: bool,
@@ -184,14 +184,16 @@ impl Session {
                 Ok(()) => Ok(Action::Allocate { bytes }),
                 Err(reason) => fail("allocate", reason),
             },
-            FromClient::Release { id } if self.allocations.remove(&id).is_some() => {
-                self.released.push(id);
-                Ok(Action::Release { id })
-            }
-            FromClient::Release { id } => Err(Fault {
-                code: ErrorCode::Value,
-                reason: format!("there is no allocation {id} to release"),
-            }),
+            FromClient::Release { id } => match self.allocations.remove(&id) {
+                Some(bytes) => {
+                    self.released.push((id, bytes));
+                    Ok(Action::Release { id })
+                }
+                None => Err(Fault {
+                    code: ErrorCode::Value,
+                    reason: format!("there is no allocation {id} to release"),
+                }),
+            },
             FromClient::Snapshot => Ok(Action::Snapshot),
             FromClient::Set { parameters } => Ok(Action::Set(parameters)),
             FromClient::Status => Ok(Action::Status),
@@ -205,6 +207,14 @@ impl Session {
     /// A lie: the client is to be dropped.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
         self.ledger.see_ready(ready).map_err(Fault::new(ErrorCode::Value))
+    }
+
+    /// Memory `cuda`: the counter `free` was read.
+    ///
+    /// # Errors
+    /// The client has signalled it: it is to be dropped.
+    pub fn see_free(&self, free: u64) -> Result<(), Fault> {
+        self.ledger.see_free(free).map_err(Fault::new(ErrorCode::Value))
     }
 
     /// The id that the next allocation will have.
@@ -222,9 +232,9 @@ impl Session {
     /// Allocations that were given back and are not needed any more: to be freed once the GPU has drawn what was submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
-        let (needed, free) = self.released.drain(..).partition(|&id| ledger.needs(id));
+        let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
         self.released = needed;
-        free
+        free.into_iter().map(|(id, _)| id).collect()
     }
 
     /// Whether a frame is there to be drawn for the first time.
@@ -255,12 +265,12 @@ impl Session {
             let reason = "with memory `cuda` frames are made ready by the semaphore, not by messages";
             return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
         }
+        if self.runs_kernel {
+            return Ok(()); // On its way when the kernel began, perhaps; it is not drawn, so it is not counted either.
+        }
         if frame != self.ledger.ready() {
             let reason = format!("frame {frame} is ready, and frame {} should be", self.ledger.ready());
             return Err(Fault { code: ErrorCode::Value, reason });
-        }
-        if self.runs_kernel {
-            return Ok(()); // On its way when the kernel began, perhaps.
         }
         self.see_ready(frame + 1)
     }
@@ -297,7 +307,9 @@ impl Session {
         if self.allocations.len() + self.released.len() >= MAX_ALLOCATIONS {
             return Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some"));
         }
-        let held: u64 = self.allocations.values().sum();
+        // What is released and still needed takes its place, too.
+        let released = self.released.iter().map(|(_, bytes)| bytes);
+        let held: u64 = self.allocations.values().chain(released).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
@@ -368,6 +380,29 @@ mod tests {
     fn cuda_frames_are_not_messages() {
         let fault = say(&mut session(MemoryKind::Cuda), FromClient::Ready { frame: 0 }).unwrap_err();
         assert_eq!(fault.code, ErrorCode::Order);
+    }
+
+    #[test]
+    fn frames_on_their_way_when_a_kernel_begins_are_no_lie() {
+        let mut session = session(MemoryKind::Host);
+        session.kernel_runs();
+        for frame in 0..3 {
+            assert_eq!(say(&mut session, FromClient::Ready { frame }), Ok(Action::None));
+        }
+        assert_eq!(session.turn(), None);
+    }
+
+    #[test]
+    fn what_is_released_and_still_needed_counts() {
+        let mut session = session(MemoryKind::Cuda);
+        let half = MAX_ALLOCATED / 2;
+        for frame in 0..2 {
+            let id = session.allocated(half);
+            say(&mut session, FromClient::Show { frame, allocation: id, offset: 0 }).unwrap();
+            say(&mut session, FromClient::Release { id }).unwrap();
+        }
+        assert!(session.take_released().is_empty());
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -262,6 +263,14 @@ impl Connection {
                 Received::Packet(buffer, descriptors)
             }
         }
+    }
+
+    /// Memory that the kernel holds for messages of ours which the other end has not read, in bytes; 0 where it does not say.
+    pub fn unread(&self) -> u64 {
+        // SAFETY: this request (SIOCOUTQ by its older name; unix(7) has both) writes one int, which is what `Getter` gives it
+        // room for.
+        let unread = unsafe { ioctl(&self.fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
+        unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }
 
     /// Whether the other end is gone; does not take anything that is still to be read.
