@@ -164,13 +164,7 @@ enum Loaded {
 
 impl Module {
     fn new(device: &Device, context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
-        let Some(support) = device.info().inline else {
-            return Err(Error::Unsupported(format!(
-                "{} launches no CUDA kernels from Vulkan: it has neither VK_NV_cuda_kernel_launch nor \
-                 VK_NVX_binary_import",
-                device.info().name
-            )));
-        };
+        let support = device.inline()?;
         let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };
         let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
         let (instance, raw) = (device.instance().raw(), device.raw());

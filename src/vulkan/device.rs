@@ -36,6 +36,7 @@ struct Shared {
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
+    inline: Option<InlineSupport>,
     memory_handles: Option<handle::MemoryFns>,
     semaphore_handles: Option<handle::SemaphoreFns>,
     fault: Option<FaultReport>,
@@ -140,6 +141,7 @@ impl Device {
             calibrated_timestamps: info
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
+            inline,
             memory_handles: (desc.interop && info.exports.buffer.is_some())
                 .then(|| handle::MemoryFns::new(instance, &raw)),
             semaphore_handles: (desc.interop && info.exports.timeline.or(info.exports.binary).is_some())
@@ -183,6 +185,19 @@ impl Device {
     /// Swapchain functions; an error on a device that was made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
         self.0.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
+    }
+
+    /// How it launches CUDA kernels; an error where it cannot, and on a device that was made without `inline`.
+    pub(crate) fn inline(&self) -> Result<InlineSupport> {
+        match (self.0.inline, self.info().inline) {
+            (Some(support), _) => Ok(support),
+            (None, Some(_)) => Err(self.made_without("inline")),
+            (None, None) => Err(Error::Unsupported(format!(
+                "{} launches no CUDA kernels from Vulkan: it has neither VK_NV_cuda_kernel_launch nor \
+                 VK_NVX_binary_import",
+                self.info().name
+            ))),
+        }
     }
 
     /// The function that exports memory; an error on a device that was made without `interop`.
