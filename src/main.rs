@@ -48,8 +48,10 @@ fn leave_at_once() -> ! {
 fn run(cli: cli::Cli) -> anyhow::Result<()> {
     let stop = Stop::default();
     let asked = stop.clone();
-    // Ctrl-C, SIGTERM and SIGHUP: end after the frame at hand.
-    ctrlc::set_handler(move || asked.request()).context("cannot listen for Ctrl-C")?;
+    if cli.handles_signals() {
+        // Ctrl-C, SIGTERM and SIGHUP: end after the frame at hand.
+        ctrlc::set_handler(move || asked.request()).context("cannot listen for Ctrl-C")?;
+    }
     cli.execute(&stop)?;
     Ok(())
 }

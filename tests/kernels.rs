@@ -85,6 +85,7 @@ fn every_kernel_has_the_documented_signature() {
     assert_form("test/flat.ptx", "flat");
     assert_form("test/broken.ptx", "broken");
     assert_form("test/trap.ptx", "trap_kernel");
+    assert_form("test/late.ptx", "late");
     assert_form("test/illegal.ptx", "illegal");
     assert_form("test/spin.ptx", "spin");
 }

@@ -9,6 +9,8 @@ mod common;
 #[allow(dead_code)]
 #[path = "../examples/05_client.rs"]
 mod example;
+#[path = "common/stand_in.rs"]
+mod stand_in;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,9 @@ use std::time::{Duration, Instant};
 
 use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
+use stand_in::{ALL, StandIn};
 use wavefield::app::write_png;
+use wavefield::interop::DeviceUuid;
 use wavefield::serve::protocol::{
     ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, State, Welcome, Wishes,
 };
@@ -32,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Renderer {
     child: Child,
     folder: tempfile::TempDir,
+    /// Its libraries, where those are the stand-in's.
+    stand_in: Option<StandIn>,
 }
 
 /// What it measured, and what it said.
@@ -43,9 +49,12 @@ struct Ended {
 
 impl Renderer {
     fn start(more: &[&str]) -> Self {
+        Self::start_as(wavefield(), more)
+    }
+
+    fn start_as(mut command: Command, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let notes = std::fs::File::create(folder.path().join("notes")).unwrap();
-        let mut command = wavefield();
         command.args(["serve", "--headless", "--size=96x64"]);
         if !more.contains(&"--validation") {
             command.arg("--validation=off");
@@ -63,7 +72,7 @@ impl Renderer {
             .stderr(notes)
             .spawn()
             .expect("the program starts");
-        let mut renderer = Self { child, folder };
+        let mut renderer = Self { child, folder, stand_in: None };
         let until = Instant::now() + PATIENCE;
         while !renderer.socket().exists() || !renderer.notes().contains("listening") {
             assert!(renderer.is_alive(), "{}", renderer.notes());
@@ -751,46 +760,149 @@ fn send_kernel(client: &Client, text: &[u8], entry: &str) {
     client.connection.send(&kernel, &[file.as_fd()]).unwrap();
 }
 
-#[test]
-fn a_kernel_runs_or_fails_in_words() {
-    let renderer = Renderer::start(&[]);
-    let mut client = renderer.client(Memory::Host);
-    let failed = |client: &mut Client| match client.answer().0 {
+/// The answer to a kernel: why it failed, or `None` where it runs.
+fn verdict(client: &mut Client) -> Option<String> {
+    match client.answer().0 {
         FromServer::Failed { request, reason } if request == "kernel" => Some(reason),
         FromServer::Running { .. } => None,
         other => panic!("{other:?}"),
-    };
+    }
+}
+
+/// The same, which must be that it failed.
+fn failed(client: &mut Client, renderer: &Renderer) -> String {
+    verdict(client).unwrap_or_else(|| panic!("it runs: {}", renderer.notes()))
+}
+
+/// The process in which a kernel of this renderer is being tried.
+fn trials(renderer: &Renderer) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
+}
+
+/// No process is left, alive or dead, nor a descriptor of one that was.
+fn wait_for_rest(renderer: &Renderer, descriptors: usize) {
+    let until = Instant::now() + PATIENCE;
+    while !trials(renderer).is_empty() || renderer.resources().0 > descriptors {
+        let left = (trials(renderer), renderer.resources().0);
+        assert!(Instant::now() < until, "children and descriptors: {left:?}, {descriptors} before");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A renderer with the stand-in for a GPU in CUDA's place.
+fn stand_in_renderer(more: &[&str]) -> Option<Renderer> {
+    let stand_in = StandIn::new()?;
+    let mut command = stand_in.command(&ALL);
+    // Where a kernel is tried there is no Vulkan, from which the stand-in knows what to be called.
+    command.env("STAND_IN_UUID", first_uuid());
+    let mut renderer = Renderer::start_as(command, more);
+    renderer.stand_in = Some(stand_in);
+    Some(renderer)
+}
+
+/// That of the first Vulkan device.
+fn first_uuid() -> String {
+    let table = common::stdout(&common::run(&["devices"]));
+    let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());
+    uuid.unwrap_or_else(|| panic!("{table}")).to_owned()
+}
+
+#[test]
+fn a_kernel_runs_or_fails_in_words() {
+    kernels_run_or_fail_in_words(Renderer::start(&[]));
+}
+
+#[test]
+fn a_kernel_runs_or_fails_in_words_on_the_stand_in() {
+    if let Some(renderer) = stand_in_renderer(&[]) {
+        kernels_run_or_fail_in_words(renderer);
+    }
+}
+
+fn kernels_run_or_fail_in_words(renderer: Renderer) {
+    let mut client = renderer.client(Memory::Host);
     send_kernel(&client, include_bytes!("../kernels/test/broken.ptx"), "broken");
-    let reason = failed(&mut client).unwrap();
+    let reason = failed(&mut client, &renderer);
     if reason.contains("no CUDA") {
+        assert!(renderer.stand_in.is_none(), "{reason}");
         common::skip_without_gpu(&reason);
         client.frame(0, &vec![0; client.wave(0.0).len()]);
         client.wait_for(0);
         return renderer.end().assert_fine();
     }
+    assert!(reason.contains("cuModuleLoadDataEx") && reason.contains("CUDA_ERROR_INVALID_PTX"), "{reason}");
     send_kernel(&client, b"not PTX at all", "wave");
-    assert!(failed(&mut client).unwrap().contains("PTX"));
+    assert!(failed(&mut client, &renderer).contains("PTX"));
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "nothing");
-    assert!(failed(&mut client).unwrap().contains("wave"));
+    assert!(failed(&mut client, &renderer).contains("wave"));
     send_kernel(&client, include_bytes!("../kernels/test/flat.ptx"), "flat");
-    assert_eq!(failed(&mut client), None, "it runs");
-    // A fault: the words come, and the last good kernel goes on.
+    assert_eq!(verdict(&mut client), None, "it runs: {}", renderer.notes());
+    let descriptors = renderer.resources().0;
+    // A fault, in a process of its own: the words come, and the last good kernel goes on as if nothing had been.
     send_kernel(&client, include_bytes!("../kernels/test/trap.ptx"), "trap_kernel");
-    let mut reason = failed(&mut client);
-    if reason.is_none() {
-        reason = failed(&mut client); // Its first frame was drawn before the fault was seen.
-    }
-    assert!(reason.as_ref().is_some_and(|reason| reason.contains("CUDA_ERROR")), "{reason:?}");
+    let reason = failed(&mut client, &renderer);
+    assert!(reason.contains("tried in a process of its own") && reason.contains("CUDA_ERROR"), "{reason}");
     let before = client.state();
     assert!(before.producer.starts_with("cuda"), "{}", before.producer);
     while client.state().frames_drawn < before.frames_drawn + 10 {}
+    wait_for_rest(&renderer, descriptors);
     // And another one after that.
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
-    assert_eq!(failed(&mut client), None, "it runs after the fault");
+    assert_eq!(verdict(&mut client), None, "it runs after the fault: {}", renderer.notes());
     client.say(&FromClient::Bye);
+    drop(client);
     let mut next = renderer.client(Memory::Host);
     assert!(next.state().producer.starts_with("cuda"));
     drop(next);
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert!(!ended.notes.contains("CUDA does not come back"), "{}", ended.notes);
+    let trials: Vec<_> = ended.notes.lines().filter(|line| line.contains("passed its trial")).collect();
+    assert_eq!(trials.len(), 2, "{}", ended.notes);
+    println!("{}", trials.join("\n"));
+}
+
+/// What passes its trial may go wrong later all the same: that costs the renderer CUDA, and it goes on without.
+#[test]
+fn a_kernel_that_faults_later_costs_cuda_and_no_more() {
+    later_fault(Renderer::start(&[]));
+}
+
+#[test]
+fn a_kernel_that_faults_later_costs_the_stand_in_and_no_more() {
+    // Lavapipe reads the times of one frame only when all submitted ones are done: where some wait for CUDA, and that has
+    // faulted, this is never. With this hand-off none waits.
+    if let Some(renderer) = stand_in_renderer(&["--handoff=cpu-sync"]) {
+        later_fault(renderer);
+    }
+}
+
+fn later_fault(renderer: Renderer) {
+    let mut client = renderer.client(Memory::Host);
+    send_kernel(&client, include_bytes!("../kernels/test/late.ptx"), "late");
+    if let Some(reason) = verdict(&mut client) {
+        assert!(reason.contains("no CUDA") && renderer.stand_in.is_none(), "{reason}");
+        return common::skip_without_gpu(&reason);
+    }
+    let reason = failed(&mut client, &renderer);
+    assert!(reason.contains("late") && reason.contains("CUDA_ERROR_LAUNCH_FAILED"), "{reason}");
+    let before = client.state();
+    while client.state().frames_drawn < before.frames_drawn + 10 {}
+    // A driver may give CUDA back; if it does not, that is said, and the next kernel is refused for it.
+    if renderer.notes().contains("CUDA does not come back") {
+        assert_eq!(before.producer, "compute");
+        send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
+        let reason = failed(&mut client, &renderer);
+        assert!(reason.contains("did not come back after a kernel's fault"), "{reason}");
+    } else {
+        assert!(before.producer.starts_with("cuda"), "{}", before.producer);
+        assert!(renderer.stand_in.is_none(), "the stand-in gives nothing back: {}", renderer.notes());
+    }
+    drop(client);
+    drop(renderer.client(Memory::Host));
+    // What a faulted context does not take back is said, and is no reason for another exit code.
     renderer.end().assert_fine();
 }
 
@@ -839,24 +951,195 @@ fn cuda_clients_draw_through_exported_memory() {
     }
 }
 
-/// A kernel that does not end cannot be taken back: the client is told, and the renderer ends.
+/// It is tried in a process of its own, and ends with that: the client is told, and the renderer goes on.
 #[test]
-fn a_kernel_that_never_ends_ends_the_renderer_in_words() {
-    let mut renderer = Renderer::start(&["--timeout=2"]);
-    let mut client = renderer.client(Memory::Host);
-    send_kernel(&client, include_bytes!("../kernels/test/spin.ptx"), "spin");
-    match client.answer().0 {
-        FromServer::Failed { reason, .. } if reason.contains("no CUDA") => {
-            return common::skip_without_gpu(&reason);
-        }
-        FromServer::Error { code, reason } => {
-            assert_eq!(code, ErrorCode::Stuck);
-            assert!(reason.contains("cannot be taken back"), "{reason}");
-        }
-        other => panic!("{other:?}"),
+fn a_kernel_that_never_ends_is_refused_and_the_renderer_goes_on() {
+    endless_kernel(Renderer::start(&["--timeout=2"]));
+}
+
+#[test]
+fn a_kernel_that_never_ends_is_refused_on_the_stand_in() {
+    if let Some(renderer) = stand_in_renderer(&["--timeout=2"]) {
+        endless_kernel(renderer);
     }
-    assert_eq!(renderer.child.wait().unwrap().code(), Some(1), "{}", renderer.notes());
-    assert!(renderer.notes().contains("no frame was finished for 2 s"), "{}", renderer.notes());
+}
+
+fn endless_kernel(renderer: Renderer) {
+    let mut client = renderer.client(Memory::Host);
+    let descriptors = renderer.resources().0;
+    send_kernel(&client, include_bytes!("../kernels/test/spin.ptx"), "spin");
+    let reason = failed(&mut client, &renderer);
+    if reason.contains("no CUDA") {
+        assert!(renderer.stand_in.is_none(), "{reason}");
+        return common::skip_without_gpu(&reason);
+    }
+    assert!(reason.contains("did not end within 1 s"), "{reason}");
+    // The renderer has drawn on, and holds nothing of it.
+    let before = client.state();
+    while client.state().frames_drawn < before.frames_drawn + 10 {}
+    wait_for_rest(&renderer, descriptors);
+    // CUDA is untouched: a good kernel runs.
+    send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
+    assert_eq!(verdict(&mut client), None, "{}", renderer.notes());
+    assert!(client.state().producer.starts_with("cuda"));
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+/// Sends a kernel that never ends, and waits until it is being tried: the process's number.
+fn begin_endless_trial(renderer: &mut Renderer, client: &Client) -> String {
+    send_kernel(client, include_bytes!("../kernels/test/spin.ptx"), "spin");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(renderer.is_alive() && Instant::now() < until, "{}", renderer.notes());
+        if let [trial] = trials(renderer).as_slice() {
+            return trial.clone();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether there is a process of that number, dead ones that nobody has asked for included.
+fn exists(process: &str) -> bool {
+    Path::new("/proc").join(process).exists()
+}
+
+fn wait_until_gone(process: &str) {
+    let until = Instant::now() + PATIENCE;
+    while exists(process) {
+        assert!(Instant::now() < until, "process {process} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_trial_inherits_nothing_and_ends_with_its_client() {
+    // Something that the renderer inherits, and whoever it starts must not.
+    let forgotten = rustix::fs::memfd_create("forgotten", rustix::fs::MemfdFlags::empty()).unwrap();
+    let Some(mut renderer) = stand_in_renderer(&["--timeout=3600"]) else { return };
+    drop(forgotten);
+    let client = renderer.client(Memory::Host);
+    let descriptors = renderer.resources().0;
+    let open = |process: &str| -> Vec<String> {
+        let links = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        links.filter_map(|link| Some(std::fs::read_link(link.path()).ok()?.display().to_string())).collect()
+    };
+    let trial = begin_endless_trial(&mut renderer, &client);
+    // Until it has started CUDA, and waits for the kernel.
+    let until = Instant::now() + PATIENCE;
+    let maps = || std::fs::read_to_string(format!("/proc/{trial}/maps")).unwrap_or_default();
+    while !maps().contains("stand_in") {
+        assert!(Instant::now() < until && renderer.is_alive(), "{}", renderer.notes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (own, its) = (open(&renderer.child.id().to_string()), open(&trial));
+    for kind in ["forgotten", "socket:"] {
+        assert!(own.iter().any(|link| link.contains(kind)), "{own:?}");
+    }
+    assert_eq!(its.len(), 3, "{its:?}");
+    assert!(its[0].contains("wavefield-trial"), "{its:?}");
+    assert!(its[1].starts_with("pipe:") && its[2].starts_with("pipe:"), "{its:?}");
+    // The client goes, and with it what it sent, long before the hour is over.
+    drop(client);
+    wait_until_gone(&trial);
+    wait_for_rest(&renderer, descriptors);
+    let mut next = renderer.client(Memory::Host);
+    assert!(next.state().producer.starts_with("cuda"));
+    drop(next);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_trial_ends_with_its_renderer() {
+    for kill in [true, false] {
+        let Some(mut renderer) = stand_in_renderer(&["--timeout=3600"]) else { return };
+        let client = renderer.client(Memory::Host);
+        let trial = begin_endless_trial(&mut renderer, &client);
+        match kill {
+            true => drop(renderer),
+            false => renderer.end().assert_fine(),
+        }
+        wait_until_gone(&trial);
+    }
+}
+
+/// The program may be installed anew under a running renderer, or go altogether.
+#[test]
+fn a_kernel_is_tried_although_the_program_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wavefield");
+    let copied = Command::new("cp").arg(wavefield().get_program()).arg(&path).status().unwrap();
+    assert!(copied.success());
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = Command::new(&path);
+    for (name, value) in stand_in.command(&ALL).get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.env("STAND_IN_UUID", first_uuid());
+    let renderer = Renderer::start_as(command, &[]);
+    std::fs::remove_file(&path).unwrap();
+    let mut client = renderer.client(Memory::Host);
+    send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
+    assert_eq!(verdict(&mut client), None, "{}", renderer.notes());
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+/// `wavefield try-kernel` by itself.
+#[test]
+fn a_trial_answers_by_its_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let attempt = |command: &mut Command, ptx: &str, more: &[&str]| {
+        let path = folder.path().join("kernel.ptx");
+        std::fs::write(&path, ptx).unwrap();
+        let input = std::fs::File::open(&path).unwrap();
+        command.arg("try-kernel").args(more).stdin(input).output().unwrap()
+    };
+    let device = format!("--device={}", first_uuid());
+    let nobody = "--device=00000000-0000-0000-0000-000000000009";
+    let wave = include_str!("../kernels/wave.ptx");
+    // Wrong usage, and no such device or no CUDA at all, are the same everywhere.
+    for wrong in [
+        &[nobody, "--grid=16x16"][..],
+        &["--device=seven", "--grid=16x16", "--entry=wave"],
+        &[nobody, "--grid=1x1", "--entry=wave"],
+    ] {
+        common::assert_exit(&attempt(&mut wavefield(), wave, wrong), 2);
+    }
+    let output = attempt(&mut wavefield(), wave, &[nobody, "--grid=16x16", "--entry=wave"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("CUDA"), "{}", common::stderr(&output));
+    // Process 1 did not start this one.
+    let output = attempt(&mut wavefield(), wave, &[&device, "--grid=16x16", "--entry=wave", "--parent=1"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("process 1, for which"), "{}", common::stderr(&output));
+    assert!(!common::stdout(&common::run(&["--help"])).contains("try-kernel"));
+
+    let Some(stand_in) = StandIn::new() else { return };
+    let trap = include_str!("../kernels/test/trap.ptx");
+    let illegal = include_str!("../kernels/test/illegal.ptx");
+    for (ptx, entry, code, words) in [
+        (wave, "wave", 0, ""),
+        (wave, "other", 1, "cuModuleGetFunction"),
+        ("not PTX at all", "wave", 1, "CUDA_ERROR_INVALID_PTX"),
+        ("", "wave", 1, "CUDA_ERROR_INVALID_PTX"),
+        (trap, "trap_kernel", 1, "(CUDA_ERROR_LAUNCH_FAILED, 719)"),
+        (illegal, "illegal", 1, "(CUDA_ERROR_ILLEGAL_ADDRESS, 700)"),
+    ] {
+        let report = folder.path().join("report");
+        let mut command = stand_in.command(&ALL);
+        command.env("STAND_IN_UUID", first_uuid()).env("STAND_IN_REPORT", &report);
+        let entry = format!("--entry={entry}");
+        let output = attempt(&mut command, ptx, &[&device, "--grid=16x16", &entry]);
+        common::assert_exit(&output, code);
+        assert!(common::stderr(&output).contains(words), "{entry}: {}", common::stderr(&output));
+        if code == 0 {
+            assert_eq!(common::stdout(&output), "wavefield try-kernel: launched\n");
+            let report = std::fs::read_to_string(report).unwrap();
+            assert!(report.ends_with("end\n") && report.contains("call cuLaunchKernel 1"), "{report}");
+            assert!(!report.contains("left") && !report.contains("offence"), "{report}");
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod bench;
 mod devices;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
+mod try_kernel;
 mod verify;
 
 use std::path::PathBuf;
@@ -43,6 +45,10 @@ enum Command {
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(target_os = "linux")]
     Serve(serve::ServeArgs),
+    /// Run the PTX on standard input once: what `serve` starts for each kernel that a client sends, see `try_kernel.rs`.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    TryKernel(try_kernel::TryKernelArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
     /// Look at every vertex of every frame: is any stale, torn or missing?
@@ -130,6 +136,14 @@ enum OnOff {
 }
 
 impl Cli {
+    /// Whether it looks after signals itself. A kernel's trial does not: a signal is to end it, whatever the kernel does.
+    pub fn handles_signals(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return !matches!(self.command, Some(Command::TryKernel(_)));
+        #[cfg(not(target_os = "linux"))]
+        true
+    }
+
     /// Does what was asked.
     pub fn execute(self, stop: &Stop) -> Result<()> {
         match self.command {
@@ -138,6 +152,8 @@ impl Cli {
             Some(Command::Devices(args)) => devices::execute(args, stop),
             #[cfg(target_os = "linux")]
             Some(Command::Serve(args)) => serve::execute(args, stop),
+            #[cfg(target_os = "linux")]
+            Some(Command::TryKernel(args)) => try_kernel::execute(args),
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, stop),
         }

@@ -32,7 +32,14 @@ pub struct ServeArgs {
 
 /// Runs until it is ended, or `--frames` are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
-    let options = Options { socket: args.socket, trust: args.trust, pace: args.pace, json: args.json };
+    let options = Options {
+        socket: args.socket,
+        trust: args.trust,
+        pace: args.pace,
+        json: args.json,
+        // This very program, wherever its file is by now.
+        try_with: Some("/proc/self/exe".into()),
+    };
     let headless = args.run.headless;
     let mut config = args.run.config()?;
     config.verify = args.verify;

@@ -1,7 +1,8 @@
 //! The device's primary context, streams and events.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys;
 
@@ -17,7 +18,7 @@ pub struct Context {
     device: sys::CUdevice,
     info: DeviceInfo,
     /// A kernel faulted: from then on every call answers with the same error.
-    faulted: AtomicBool,
+    faulted: Arc<AtomicBool>,
 }
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
@@ -37,7 +38,8 @@ impl Context {
         check("cuDevicePrimaryCtxRetain", &info.name, unsafe {
             api::cuDevicePrimaryCtxRetain(&mut raw, device)
         })?;
-        let context = Arc::new(Self { raw, device, info: info.clone(), faulted: AtomicBool::new(false) });
+        let faulted = fault_of(info.ordinal);
+        let context = Arc::new(Self { raw, device, info: info.clone(), faulted });
         context.bind()?;
         Ok(context)
     }
@@ -98,6 +100,19 @@ impl Drop for Context {
             self.check("cuDevicePrimaryCtxRelease", code)
         });
     }
+}
+
+/// Whether a device's primary context has faulted: of every [`Context`] of the device the same, since they stand for the same
+/// one of CUDA's, and forgotten with the last of them.
+fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
+    static FAULTS: Mutex<BTreeMap<i32, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
+    let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = faults.entry(ordinal).or_default();
+    known.upgrade().unwrap_or_else(|| {
+        let faulted = Arc::default();
+        *known = Arc::downgrade(&faulted);
+        faulted
+    })
 }
 
 /// Whether an error code leaves the context unusable: a fault of a kernel or of the device, after which every call

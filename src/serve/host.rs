@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::absent::Absent;
 use super::door::{Door, Seated, Visitor};
 use super::foreign::{ForeignProducer, Shared};
-use super::kernels::{Kernels, Refused};
+use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_memory};
 use super::pace::{Stretch, Watch};
 use super::protocol::{
@@ -156,7 +156,7 @@ impl Host {
             .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))?;
         Ok(Self {
             door,
-            kernels: Kernels::new(&choice, config),
+            kernels: Kernels::new(&choice, config, options),
             options: options.clone(),
             config: config.clone(),
             choice,
@@ -380,8 +380,7 @@ impl Host {
             }
             Action::Kernel { entry, bytes } => {
                 let Some(file) = descriptors.pop() else { return Ok(()) };
-                let handoff = self.config.handoff.on(engine.device());
-                if let Err(error) = self.kernels.compile(handoff, &client.name, entry, file, bytes) {
+                if let Err(error) = self.kernels.compile(&client.name, entry, file, bytes) {
                     client.fail("kernel", error);
                 }
             }
@@ -455,21 +454,12 @@ impl Host {
         Ok(())
     }
 
-    /// Puts a kernel that was compiled into the engine.
+    /// Puts a kernel that was tried and compiled into the engine.
     fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
         match self.kernels.compiled() {
             None => Ok(()),
             Some(Ok(source)) => self.run_kernel(engine, source),
-            Some(Err(Refused { error: error @ Error::Stuck { .. }, .. })) => {
-                self.say_stuck(&error);
-                Err(error)
-            }
-            // Tried aside, it faulted: what runs has done nothing wrong, but its context is lost.
-            Some(Err(Refused { error, faulted: true })) => {
-                let running = self.kernels.take_running();
-                self.renew(engine, error, running)
-            }
-            Some(Err(Refused { error, faulted: false })) => {
+            Some(Err(error)) => {
                 if let Some(client) = &mut self.client {
                     client.fail("kernel", error);
                 }

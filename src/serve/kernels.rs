@@ -1,33 +1,20 @@
-//! Kernels that clients send: compiled on a thread of their own, so that no frame waits for the compiler.
+//! Kernels that clients send: tried and compiled on a thread of their own, so that no frame waits for either.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
-use crate::app::{Choice, Config, leave_running};
-use crate::cuda::{Context, DeviceInfo, DeviceMemory, Driver, Kernel, KernelSource, Stream, cubin, entries};
-use crate::handoff::Handoff;
+use super::Options;
+use super::trial::Trial;
+use crate::app::{Choice, Config};
+use crate::cuda::{Context, DeviceInfo, Driver, KernelSource, cubin, entries};
 use crate::producer::Producer;
 use crate::vulkan::Queue;
-use crate::wave::Grid;
-use crate::{Error, Result};
+use crate::{Error, Result, note};
 
 /// A kernel with its machine code, and the context that this was made in; or why there is none.
-type Compiled = Result<(KernelSource, Arc<Context>), Refused>;
-
-/// Why a kernel was not taken.
-pub(super) struct Refused {
-    pub(super) error: Error,
-    /// It faulted when it was tried, so the context is of no use any more.
-    pub(super) faulted: bool,
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Self { error, faulted: false }
-    }
-}
+type Compiled = Result<(KernelSource, Arc<Context>)>;
 
 /// The compiler of clients' kernels, and the CUDA context that they run in.
 pub(super) struct Kernels {
@@ -35,7 +22,9 @@ pub(super) struct Kernels {
     cuda: Result<(Driver, DeviceInfo), String>,
     /// The primary context, held as long as kernels are expected to come; none after a fault.
     context: Option<Arc<Context>>,
-    job: Option<JoinHandle<Compiled>>,
+    job: Option<Job>,
+    /// What a kernel is tried with, see [`Options::try_with`].
+    try_with: Option<PathBuf>,
     /// The kernel in the engine, if it is a client's.
     running: Option<KernelSource>,
     /// The one that ran before it, and did not fault.
@@ -43,62 +32,79 @@ pub(super) struct Kernels {
     config: Config,
 }
 
+/// A kernel that is being tried and compiled. Dropped before it is done, it breaks its trial off.
+struct Job {
+    thread: JoinHandle<Compiled>,
+    /// Only for being there: the thread looks whether it still is.
+    _wanted: Arc<()>,
+}
+
 impl Kernels {
-    pub(super) fn new(choice: &Choice, config: &Config) -> Self {
+    pub(super) fn new(choice: &Choice, config: &Config, options: &Options) -> Self {
         let reason = || match &choice.fallback {
             Some(reason) => format!("this renderer has no CUDA: {reason}"),
             None => "this renderer was started with another --producer than CUDA".into(),
         };
         let cuda = choice.cuda.clone().ok_or_else(reason);
-        Self { cuda, context: None, job: None, running: None, good: None, config: config.clone() }
+        Self {
+            cuda,
+            context: None,
+            job: None,
+            try_with: options.try_with.clone(),
+            running: None,
+            good: None,
+            config: config.clone(),
+        }
     }
 
-    /// Begins to compile what a client sent.
+    /// Begins to try and to compile what a client sent.
     ///
     /// # Errors
-    /// No CUDA here; another kernel is being compiled.
-    pub(super) fn compile(
-        &mut self,
-        handoff: Handoff,
-        client: &str,
-        entry: String,
-        file: OwnedFd,
-        bytes: u64,
-    ) -> Result<()> {
+    /// No CUDA here, or nothing to try it with; another kernel is being tried or compiled.
+    pub(super) fn compile(&mut self, client: &str, entry: String, file: OwnedFd, bytes: u64) -> Result<()> {
         if self.job.is_some() {
-            return Err(Error::Unsupported("the kernel before this one is still being compiled".into()));
+            return Err(Error::Unsupported(
+                "the kernel before this one is still being tried or compiled".into(),
+            ));
         }
         let cuda = self.cuda.clone().map_err(Error::Unsupported)?;
+        let program = self.try_with.clone().ok_or_else(|| {
+            let why = "this renderer takes no kernels: the program that it is part of says no way to try them \
+                       (serve::Options::try_with)";
+            Error::Unsupported(why.into())
+        })?;
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
-        // A fault in Vulkan's own command buffer costs the Vulkan device, so there the kernel is tried aside first.
-        let trial = (handoff == Handoff::Inline).then_some((self.config.grid, self.config.timeout));
+        let (grid, patience) = (self.config.grid, self.config.timeout / 2);
+        let wanted = Arc::new(());
+        let watched = Arc::downgrade(&wanted);
         let job = move || -> Compiled {
             let ptx = read(&name, file, bytes)?;
             let mut source = KernelSource { name, ptx, entry, cubin: None };
             check_entry(&source)?;
+            // First of all, and not in this process: a fault would cost it CUDA, and a kernel that never ends everything.
+            let trial = Trial { program: &program, device: &cuda.1, grid, patience };
+            let took = trial.run(&source, || watched.strong_count() > 0)?;
+            note!("note: {} passed its trial, which took {:.2} s", source.name, took.as_secs_f64());
             // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
             let context = match context {
                 Some(context) => context,
                 None => Context::new(cuda.0, &cuda.1)?,
             };
             source.cubin = Some(cubin::link(&context, &source)?.into());
-            if let Some((grid, patience)) = trial {
-                try_out(&context, &source, grid, patience)
-                    .map_err(|error| Refused { error, faulted: context.has_faulted() })?;
-            }
             Ok((source, context))
         };
         let spawned = Builder::new().name("kernel compiler".into()).spawn(job);
-        self.job = Some(spawned.map_err(|error| Error::Unsupported(format!("no thread: {error}")))?);
+        let thread = spawned.map_err(|error| Error::Unsupported(format!("no thread: {error}")))?;
+        self.job = Some(Job { thread, _wanted: wanted });
         Ok(())
     }
 
     /// What became of the compilation, once it is done.
-    pub(super) fn compiled(&mut self) -> Option<Result<KernelSource, Refused>> {
-        let job = self.job.take_if(|job| job.is_finished())?;
-        let panicked = |_| Err(Error::Unsupported("the compiler of kernels failed".into()).into());
-        let compiled = job.join().unwrap_or_else(panicked);
+    pub(super) fn compiled(&mut self) -> Option<Result<KernelSource>> {
+        let job = self.job.take_if(|job| job.thread.is_finished())?;
+        let panicked = |_| Err(Error::Unsupported("the compiler of kernels failed".into()));
+        let compiled = job.thread.join().unwrap_or_else(panicked);
         Some(compiled.map(|(source, context)| {
             self.context = Some(context);
             source
@@ -130,11 +136,6 @@ impl Kernels {
         self.running.as_ref()
     }
 
-    /// The kernel in the engine goes, though it did not fault: for taking it up again.
-    pub(super) fn take_running(&mut self) -> Option<KernelSource> {
-        self.running.take()
-    }
-
     /// The kernel in the engine has faulted: the last one that did not, if there is one.
     pub(super) fn take_last_good(&mut self) -> Option<KernelSource> {
         self.running = None;
@@ -144,9 +145,10 @@ impl Kernels {
     /// After a fault: the primary context goes when nobody holds it any more, and the next one is new.
     pub(super) fn forget_context(&mut self) {
         self.context = None;
-        if let Some(job) = self.job.take() {
-            // It holds the context too; on a faulted one its calls fail at once.
-            let _ = job.join();
+        if let Some(Job { thread, _wanted: wanted }) = self.job.take() {
+            // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off.
+            drop(wanted);
+            let _ = thread.join();
         }
     }
 
@@ -157,7 +159,7 @@ impl Kernels {
 
     /// The client is gone, and with it its kernels.
     pub(super) fn clear(&mut self) {
-        // A compilation under way ends by itself, and nobody asks for it.
+        // A trial under way is broken off, a compilation ends by itself, and nobody asks for it.
         (self.job, self.running, self.good) = (None, None, None);
     }
 }
@@ -191,31 +193,6 @@ fn check_entry(source: &KernelSource) -> Result<()> {
         entries if entries.contains(&source.entry) => Ok(()),
         entries => problem(format!("it has no such entry; it has: {}", entries.join(", "))),
     }
-}
-
-/// Runs the kernel once by CUDA, on memory that nobody sees.
-fn try_out(context: &Arc<Context>, source: &KernelSource, grid: Grid, patience: Duration) -> Result<()> {
-    let kernel = Kernel::load(context, source)?;
-    let memory = DeviceMemory::new(context, grid.bytes())?;
-    let stream = Stream::new(context)?;
-    let blame = |error: Error| Error::Kernel { kernel: source.name.clone(), problem: error.to_string() };
-    // SAFETY: memory for the whole grid that nobody else has. That the kernel has the documented signature is what the
-    // protocol asks of the client.
-    unsafe { kernel.launch(&stream, memory.pointer(), grid.cols, grid.rows, 0, 0.0) }.map_err(blame)?;
-    let began = std::time::Instant::now();
-    while !stream.is_idle().map_err(blame)? {
-        if began.elapsed() > patience {
-            // It still runs: to free what it uses would wait for it.
-            leave_running((stream, memory, kernel));
-            return Err(Error::Stuck {
-                device: context.info().name.clone(),
-                seconds: patience.as_secs_f64(),
-                progress: format!("CUDA did not finish {}", source.name),
-            });
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

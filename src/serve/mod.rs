@@ -11,13 +11,16 @@
 //! | `door` | accepts, and listens to newcomers until they have said hello, on threads of its own |
 //! | `memory` | what a client is given, made anew for each |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
-//! | `kernels` | compiles the kernels that clients send, on a thread of its own |
+//! | `kernels` | has the kernels that clients send tried and compiled, on a thread of its own |
+//! | `trial` | a sent kernel's first launch, in a child process: starts that, and listens to it |
+//! | `attempt` | the same in the child: runs the kernel once |
 //! | `host` | the render thread's side: a look at the client between two frames |
 //!
 //! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
 //! semaphore that a client signals is *read* (a look at a counter), and what it guards is submitted only afterwards.
 
 mod absent;
+mod attempt;
 mod door;
 mod foreign;
 #[cfg(test)]
@@ -31,6 +34,7 @@ mod pace;
 pub mod protocol;
 pub mod session;
 pub mod socket;
+mod trial;
 mod windowed;
 
 use std::path::PathBuf;
@@ -38,6 +42,7 @@ use std::path::PathBuf;
 use crate::app::{Config, Scene};
 use crate::{Error, Result};
 
+pub use attempt::{end_with_parent, try_kernel};
 pub use headless::serve_headless;
 pub use windowed::serve_windowed;
 
@@ -52,11 +57,17 @@ pub struct Options {
     pub pace: f64,
     /// Where to write what was measured, as JSON.
     pub json: Option<PathBuf>,
+    /// The program that tries each kernel that a client sends, in a process of its own: a `wavefield` of the same release,
+    /// started as `wavefield try-kernel`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
+    /// file was replaced or deleted since. Another program that calls this library must not, for it would start *itself* once
+    /// more; it names an installed `wavefield`. Without one kernels are refused. Starting it marks every descriptor of this
+    /// process from 3 on as one to be closed in whatever is started (`FD_CLOEXEC`).
+    pub try_with: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { socket: None, trust: false, pace: 60.0, json: None }
+        Self { socket: None, trust: false, pace: 60.0, json: None, try_with: None }
     }
 }
 

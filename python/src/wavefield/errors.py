@@ -72,7 +72,7 @@ class ArrayMismatch(WavefieldError, ValueError):
 
 
 class KernelError(WavefieldError):
-    """A kernel does not compile, does not load, or faulted. The text has the compiler's or the driver's words."""
+    """A kernel does not compile, load or end, or it faulted. The text has the compiler's or the driver's words."""
 
 
 def refusal(code: str, reason: str) -> Refused:

@@ -403,8 +403,10 @@ class Field:
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
         In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
-        frame of it was drawn; `KernelError` has the driver's words if it does not load or faults, and the renderer
-        goes on with the last one that ran. This connection writes no more frames after that; the kernel runs until the
+        frame of it was drawn. The renderer launches it once in a process of its own before: `KernelError` has the
+        driver's words if it does not load, faults or does not end there, and the renderer goes on with the last one
+        that ran. A fault in a later frame is raised by whatever is called next, and may cost the renderer CUDA until
+        it is started anew. This connection writes no more frames after that; the kernel runs until the
         field is closed.
         """
         self._settle()

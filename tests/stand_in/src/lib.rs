@@ -16,8 +16,9 @@
 //! | `STAND_IN_MEMORY` | bytes of device memory; more cannot be allocated |
 //! | `STAND_IN_CUDA_VERSION` | what `cuDriverGetVersion` says (default 12000) |
 //! | `STAND_IN_KERNEL_MS` | how long each kernel takes at least |
+//! | `STAND_IN_UUID` | the CUDA device's UUID in a process that uses no Vulkan, 32 hexadecimal digits and dashes |
 //!
-//! The CUDA device has the UUID of the first Vulkan device that the layer sees, and all zeros without the layer.
+//! The CUDA device has the UUID of the first Vulkan device that the layer sees; without the layer that of the variable, or all zeros.
 
 // The callers are the program and the Vulkan loader, and what they promise is what the two APIs ask of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]

@@ -1,0 +1,45 @@
+//! `wavefield try-kernel`: the child process of `wavefield serve`, hidden from `--help`.
+//!
+//! The PTX comes on standard input. It says on standard output when the kernel is launched, and on standard error what went
+//! wrong. Exit codes as everywhere: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By hand:
+//!
+//! ```sh
+//! wavefield try-kernel --device UUID --grid 64x64 --entry wave < kernels/wave.ptx
+//! ```
+
+use std::io::Read;
+
+use clap::Args;
+use wavefield::interop::DeviceUuid;
+use wavefield::wave::Grid;
+use wavefield::{Error, Result};
+
+#[derive(Args)]
+pub struct TryKernelArgs {
+    /// The UUID of the CUDA device, as `wavefield devices` has it.
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    device: DeviceUuid,
+    /// Vertices across and along.
+    #[arg(long, value_name = "COLSxROWS", value_parser = super::parse_grid)]
+    grid: Grid,
+    /// The `.entry` to run.
+    #[arg(long, value_name = "NAME")]
+    entry: String,
+    /// End as soon as this process, which must be the parent, has ended.
+    #[arg(long, value_name = "PID")]
+    parent: Option<u32>,
+}
+
+pub fn execute(args: TryKernelArgs) -> Result<()> {
+    if let Some(parent) = args.parent {
+        wavefield::serve::end_with_parent(parent)?;
+    }
+    let mut ptx = String::new();
+    let read = std::io::stdin().read_to_string(&mut ptx);
+    read.map_err(|error| Error::Unsupported(format!("no PTX on standard input: {error}")))?;
+    wavefield::serve::try_kernel(args.device, ptx, args.entry, args.grid)
+}
+
+fn parse_uuid(text: &str) -> Result<DeviceUuid, String> {
+    DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is no UUID: 32 hexadecimal digits"))
+}

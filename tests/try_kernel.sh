@@ -1,0 +1,19 @@
+#!/bin/sh
+# Stands in for `wavefield try-kernel` in the tests of src/serve/trial.rs: does what the entry's name says.
+for argument; do
+    case $argument in --entry=*) entry=${argument#--entry=} ;; esac
+done
+launched() { echo 'wavefield try-kernel: launched'; }
+case $entry in
+    fine) grep -q .entry && launched ;;
+    nothing) ;;
+    words) launched; printf 'a library says hello\nerror: kernel `words`: it is broken\nand how\n' >&2; exit 1 ;;
+    usage) echo 'error: unexpected argument' >&2; exit 2 ;;
+    dies) launched; kill -SEGV $$ ;;
+    endless) launched; exec sleep 1000 ;;
+    # More than a pipe holds, in both; and the error's begin is what is kept.
+    flood) launched; printf 'error: much' >&2; head -c 3000000 /dev/zero | tee /dev/stderr; exit 1 ;;
+    # A child of its own keeps the pipes open.
+    leaves) launched; sleep 1000 & echo $! >&2; exit 1 ;;
+    descriptors) launched; ls -l /proc/self/fd >&2; exit 1 ;;
+esac
