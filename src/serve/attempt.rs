@@ -13,7 +13,7 @@ pub(super) const LAUNCHED: &str = "wavefield try-kernel: launched";
 
 /// Ends with `parent`, the process that started this one: a kernel that does not end must not outlive the renderer.
 ///
-/// To be called on the main thread, since the system watches over the thread that started the child.
+/// For the system the parent ends with the *thread* that started this process (`PR_SET_PDEATHSIG`).
 ///
 /// # Errors
 /// The parent has ended already; the system refuses.

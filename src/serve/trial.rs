@@ -13,6 +13,8 @@
 //! | standard error | a pipe: why it failed, in words |
 //! | exit code | 0: the kernel ran to its end; 1: it did not |
 //! | environment | the renderer's own, so that both see the same libraries and devices |
+//!
+//! Nothing else is inherited. The child ends with the thread that waits for it, and so with the renderer, however that ends.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -38,8 +40,7 @@ const WORDS: usize = 8 * 1024;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What is the same for every kernel.
-#[derive(Clone)]
+/// How a kernel is tried.
 pub(super) struct Trial<'a> {
     /// The program to start, which knows `try-kernel`.
     pub(super) program: &'a Path,
