@@ -4,6 +4,7 @@ for argument; do
     case $argument in --entry=*) entry=${argument#--entry=} ;; esac
 done
 launched() { echo 'wavefield try-kernel: launched'; }
+# shellcheck disable=SC2016 # The backquotes are meant.
 case $entry in
     fine) grep -q .entry && launched ;;
     nothing) ;;
