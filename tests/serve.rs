@@ -12,6 +12,7 @@ mod example;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -586,6 +587,33 @@ fn a_client_that_does_not_read_is_dropped() {
     }
     let mut next = renderer.client(Memory::Host);
     assert_eq!(next.state().frame_shown, None);
+    renderer.end().assert_fine();
+}
+
+/// To close a socket can take as long as whoever has the other end likes.
+#[test]
+fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
+    let mut renderer = Renderer::start(&[]);
+    let mut client = renderer.client(Memory::Host);
+    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for _ in 0..2 {
+        let socket = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
+        // What is written and not taken lets `close` wait for five minutes.
+        rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(300))).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while (&socket).write(&[0; 65536]).is_ok() {}
+        let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
+        client.connection.send(&kernel, &[socket.as_fd()]).unwrap();
+        // On its way it counts as open, so the renderer's is the last to be closed; and if not, this one waits.
+        std::thread::spawn(move || drop(socket));
+    }
+    for _ in 0..2 {
+        assert!(matches!(client.answer().0, FromServer::Failed { .. }));
+    }
+    let before = client.state();
+    while client.state().frames_drawn < before.frames_drawn + 10 {}
+    assert!(renderer.is_alive());
+    drop(client);
     renderer.end().assert_fine();
 }
 

@@ -538,7 +538,7 @@ impl Host {
         let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent))) else { return Err(error) };
         drop(faulted);
         self.built_in = None;
-        self.kernels.forget_context();
+        let given_up = self.kernels.forget_context();
 
         let made = make_producer(engine.queue(), &self.choice, &self.config);
         let built_in = match made {
@@ -557,6 +557,10 @@ impl Host {
             // If it was its ring that was drawn, that comes back with its next frame.
             client.draws = false;
             client.fail("kernel", error);
+            if given_up {
+                let reason = "the kernel that ran before it faulted meanwhile, so it was not tried to the end: send it again";
+                client.fail("kernel", reason);
+            }
         }
         if let Some(source) = next {
             self.run_kernel(engine, source)?;

@@ -4,8 +4,10 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use super::Options;
+use super::socket::discard;
 use super::trial::Trial;
 use crate::app::{Choice, Config};
 use crate::cuda::{Context, DeviceInfo, Driver, KernelSource, cubin, entries};
@@ -15,6 +17,9 @@ use crate::{Error, Result, note};
 
 /// A kernel with its machine code, and the context that this was made in; or why there is none.
 type Compiled = Result<(KernelSource, Arc<Context>)>;
+
+/// How long a faulted context is waited for.
+const MOMENT: Duration = Duration::from_millis(30);
 
 /// The compiler of clients' kernels, and the CUDA context that they run in.
 pub(super) struct Kernels {
@@ -62,17 +67,13 @@ impl Kernels {
     /// # Errors
     /// No CUDA here, or nothing to try it with; another kernel is being tried or compiled.
     pub(super) fn compile(&mut self, client: &str, entry: String, file: OwnedFd, bytes: u64) -> Result<()> {
-        if self.job.is_some() {
-            return Err(Error::Unsupported(
-                "the kernel before this one is still being tried or compiled".into(),
-            ));
-        }
-        let cuda = self.cuda.clone().map_err(Error::Unsupported)?;
-        let program = self.try_with.clone().ok_or_else(|| {
-            let why = "this renderer takes no kernels: the program that it is part of says no way to try them \
-                       (serve::Options::try_with)";
-            Error::Unsupported(why.into())
-        })?;
+        let (cuda, program) = match self.compiler() {
+            Ok(compiler) => compiler,
+            Err(reason) => {
+                discard(file);
+                return Err(Error::Unsupported(reason));
+            }
+        };
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
         let (grid, patience) = (self.config.grid, self.config.timeout / 2);
@@ -98,6 +99,19 @@ impl Kernels {
         let thread = spawned.map_err(|error| Error::Unsupported(format!("no thread: {error}")))?;
         self.job = Some(Job { thread, _wanted: wanted });
         Ok(())
+    }
+
+    /// What compiles, and what tries; or why a kernel cannot be taken now.
+    fn compiler(&self) -> Result<((Driver, DeviceInfo), PathBuf), String> {
+        if self.job.is_some() {
+            return Err("the kernel before this one is still being tried or compiled".into());
+        }
+        let cuda = self.cuda.clone()?;
+        let program = self.try_with.clone().ok_or(
+            "this renderer takes no kernels: the program that it is part of says no way to try them \
+             (serve::Options::try_with)",
+        )?;
+        Ok((cuda, program))
     }
 
     /// What became of the compilation, once it is done.
@@ -142,14 +156,19 @@ impl Kernels {
         self.good.take()
     }
 
-    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new.
-    pub(super) fn forget_context(&mut self) {
+    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new. Whether a kernel was
+    /// being tried or compiled, which is given up.
+    pub(super) fn forget_context(&mut self) -> bool {
         self.context = None;
-        if let Some(Job { thread, _wanted: wanted }) = self.job.take() {
-            // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off.
-            drop(wanted);
-            let _ = thread.join();
+        let Some(Job { thread, _wanted: wanted }) = self.job.take() else { return false };
+        // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off. But how long a
+        // compiler takes for what a client sent is the client's to say, so it gets no more than a moment.
+        drop(wanted);
+        let until = Instant::now() + MOMENT;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
         }
+        true
     }
 
     /// No CUDA any more.
@@ -164,18 +183,24 @@ impl Kernels {
     }
 }
 
-/// Reads a client's memfd.
+/// Reads a client's memfd, and closes it.
 fn read(name: &str, file: OwnedFd, bytes: u64) -> Result<String> {
+    let text = read_from(name, &file, bytes);
+    discard(file);
+    text
+}
+
+fn read_from(name: &str, file: &OwnedFd, bytes: u64) -> Result<String> {
     let problem = |problem: &str| Error::Kernel { kernel: name.to_owned(), problem: problem.to_owned() };
     // Only a memfd has seals. Anything else (a pipe, a file of a file system that the client serves) could make the read
     // wait for ever.
-    if rustix::fs::fcntl_get_seals(&file).is_err() {
+    if rustix::fs::fcntl_get_seals(file).is_err() {
         return Err(problem("its descriptor is no memfd"));
     }
     let mut text = vec![0; bytes as usize];
     let mut done = 0;
     while done < text.len() {
-        match rustix::io::pread(&file, &mut text[done..], done as u64) {
+        match rustix::io::pread(file, &mut text[done..], done as u64) {
             Ok(0) => return Err(problem("its descriptor holds fewer bytes than the message says")),
             Ok(count) => done += count,
             Err(rustix::io::Errno::INTR) => {}
