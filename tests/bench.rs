@@ -100,6 +100,25 @@ fn nonsense_is_exit_code_2() {
 }
 
 #[test]
+fn the_default_fields_suit_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("a.json");
+    let quick =
+        ["bench", "--quick", "--strategies=render-only", "--rounds=1", "--round-ms=1", "--size=64x48"];
+    let output = run(&[quick.as_slice(), &["--json", text(&json)]].concat());
+    assert_exit(&output, 0);
+    let report = read_json(&json).unwrap();
+    let grids: Vec<_> = report.cells.iter().map(|cell| cell.grid).collect();
+    let said = stderr(&output).contains("draws in software");
+    assert_eq!(grids, if said { [[64, 64], [128, 128]] } else { [[256, 256], [1024, 1024]] });
+    assert!(said || !report.machine.gpu.contains("llvmpipe"), "{}", stderr(&output));
+
+    let output = run(&[quick.as_slice(), &["--grids=32x32"]].concat());
+    assert_exit(&output, 0);
+    assert!(!stderr(&output).contains("draws in software"), "said of what was asked for");
+}
+
+#[test]
 fn files_that_are_none_are_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.json");

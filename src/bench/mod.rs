@@ -1,6 +1,6 @@
 //! The benchmark: what a hand-off costs, measured so that others can check it.
 //!
-//! [`plan`] says which cells there are, [`run`] measures them into a [`record::Report`], and everything that comes out
+//! [`choose`] takes a device, [`plan`] says which cells there are, [`run`] measures them into a [`record::Report`], and everything that comes out
 //! (table, JSON, CSV, page, comparison) is made from that record alone.
 
 mod chart;
@@ -27,7 +27,7 @@ pub(crate) use files::write_value;
 pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
 pub use html::write_html;
 pub use latency::{LATENCY_SCHEMA, Latency, Trial, measure_latency};
-pub use runner::{Plan, run};
+pub use runner::{Plan, choose, run};
 pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};
 pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;

@@ -49,26 +49,34 @@ pub(super) struct Samples {
     pub(super) round_means_us: Vec<f64>,
 }
 
+/// Chooses the device that is measured.
+///
+/// # Errors
+/// No device that can draw, or none that is called so.
+pub fn choose(base: &Config) -> Result<Choice> {
+    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
+    DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Auto)
+}
+
 /// Runs the plan. `progress` is called before each measurement with how many are done and how many there are.
 ///
 /// # Errors
-/// No device that can draw, or a failure in the midst of a cell. A strategy that this machine cannot run is no error: it
-/// is listed as skipped. A stop gives what was measured so far, marked incomplete.
+/// A failure in the midst of a cell. A strategy that this machine cannot run is no error: it is listed as skipped. A stop
+/// gives what was measured so far, marked incomplete.
 pub fn run(
     plan: &Plan,
     base: &Config,
+    choice: &Choice,
     stop: &Stop,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
-    let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Auto)?;
     // Held throughout, so that no cell pays for making it.
     let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
     for &cell in &plan.cells {
-        match obstacle(&cell, base.scene, &choice, context.as_ref()) {
+        match obstacle(&cell, base.scene, choice, context.as_ref()) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
                 let strategy = cell.strategy.name().to_owned();
@@ -88,7 +96,7 @@ pub fn run(
             if stop.requested() {
                 break 'rounds;
             }
-            measure(plan, base, cell, samples, &choice, context.as_ref(), stop)?;
+            measure(plan, base, cell, samples, choice, context.as_ref(), stop)?;
             // A stop inside a cell leaves it short.
             done += usize::from(!stop.requested());
         }
@@ -99,7 +107,7 @@ pub fn run(
         complete: done == total,
         command: plan.command.clone(),
         started,
-        machine: Machine::describe(&choice),
+        machine: Machine::describe(choice),
         settings: Settings {
             scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],

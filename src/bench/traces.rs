@@ -7,10 +7,9 @@ use std::path::Path;
 
 use super::runner::Plan;
 use super::strategy::Strategy;
-use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
+use crate::app::{Choice, Config, Headless, Stop, retire};
 use crate::cuda::Context;
 use crate::trace::{CpuSpans, Lane, write_trace};
-use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
 
 /// Frames before those that are traced, and frames that are.
@@ -20,14 +19,12 @@ const FRAMES: usize = 24;
 /// Traces every cell of the plan that draws and that this machine can run, and writes the file.
 ///
 /// # Errors
-/// A place that cannot be written, no device that can draw, or a failure in the midst of a cell.
-pub fn write_traces(path: &Path, plan: &Plan, base: &Config, stop: &Stop) -> Result<()> {
+/// A place that cannot be written, or a failure in the midst of a cell.
+pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
     if !spans.install() {
         return Err(Error::Unsupported("a process can be traced once only".into()));
     }
-    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
-    let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Auto)?;
     let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
     let mut lanes = Vec::new();
     for cell in plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly) {
@@ -36,10 +33,10 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, stop: &Stop) -> Res
                 "stopped before the last cell was traced; no trace was written".into(),
             ));
         }
-        if super::runner::obstacle(cell, base.scene, &choice, context.as_ref()).is_some() {
+        if super::runner::obstacle(cell, base.scene, choice, context.as_ref()).is_some() {
             continue;
         }
-        let mut run = Headless::quietly(&choice, &cell.config(base, plan.size))?;
+        let mut run = Headless::quietly(choice, &cell.config(base, plan.size))?;
         let traced = frames(&mut run, &spans, cell.name());
         retire(run);
         lanes.extend(traced?);

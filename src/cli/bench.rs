@@ -10,6 +10,7 @@ use wavefield::app::{Config, Scene, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::{KernelSource, Priority};
 use wavefield::render::Samples;
+use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, note, say};
 
@@ -26,7 +27,7 @@ pub struct BenchArgs {
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
     kernel: Option<String>,
-    /// Fewer cells and shorter rounds: under 30 seconds on a real GPU.
+    /// Fewer cells and shorter rounds: under 30 seconds.
     #[arg(long)]
     quick: bool,
     /// What to show: vertices are handed over in buffers, textures in images.
@@ -35,7 +36,8 @@ pub struct BenchArgs {
     /// Strategies to measure [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     strategies: Vec<Strategy>,
-    /// Fields to measure [default: 256x256,1024x1024,4096x4096; quick: the first two].
+    /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
+    /// two].
     #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid)]
     grids: Vec<Grid>,
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
@@ -195,12 +197,13 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         spin: args.spin,
         ..Config::default()
     };
-    let plan = args.plan();
-    if plan.cells.is_empty() {
+    if args.plan(&[config.grid]).cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
     }
+    let choice = bench::choose(&config)?;
+    let plan = args.plan(&args.grids_for(choice.adapter.info()));
     let bar = progress_bar("measuring");
-    let report = bench::run(&plan, &config, stop, &mut |done, total| {
+    let report = bench::run(&plan, &config, &choice, stop, &mut |done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     });
@@ -217,7 +220,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         bench::write_html(path, &report)?;
     }
     if let Some(path) = &args.trace {
-        bench::write_traces(path, &plan, &config, stop)?;
+        bench::write_traces(path, &plan, &config, &choice, stop)?;
     }
     for path in outputs.into_iter().flatten() {
         note!("wrote {}", path.display());
@@ -245,7 +248,26 @@ fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> R
 }
 
 impl BenchArgs {
-    fn plan(&self) -> Plan {
+    /// Those that were asked for, or what this device draws in reasonable time.
+    fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
+        if !self.grids.is_empty() {
+            return self.grids.clone();
+        }
+        let sides = match device.kind {
+            vk::PhysicalDeviceType::CPU => {
+                note!(
+                    "note: {} draws in software, so the fields are small; --grids names others",
+                    device.name
+                );
+                [64, 128, 256]
+            }
+            _ => [256, 1024, 4096],
+        };
+        let count = if self.quick { 2 } else { 3 };
+        sides[..count].iter().map(|&side| Grid { cols: side, rows: side }).collect()
+    }
+
+    fn plan(&self, grids: &[Grid]) -> Plan {
         let or = |given: &[u32], full: &[u32], quick: &[u32]| match (given, self.quick) {
             ([], true) => quick.to_vec(),
             ([], false) => full.to_vec(),
@@ -253,16 +275,10 @@ impl BenchArgs {
         };
         let strategies =
             if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
-        let square = |side| Grid { cols: side, rows: side };
-        let grids = match (self.grids.as_slice(), self.quick) {
-            ([], true) => vec![square(256), square(1024)],
-            ([], false) => vec![square(256), square(1024), square(4096)],
-            (given, _) => given.to_vec(),
-        };
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {
-            cells: bench::plan(&strategies, &grids, &rings, &batches),
+            cells: bench::plan(&strategies, grids, &rings, &batches),
             rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }),
             warmup_frames: if self.quick { 8 } else { 32 },
             round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
