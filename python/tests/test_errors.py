@@ -42,6 +42,11 @@ def test_a_socket_that_was_left(tmp_path: Path) -> None:
         wavefield.connect(path, memory="host")
 
 
+def test_a_path_that_is_no_socket(tmp_path: Path) -> None:
+    with pytest.raises(wavefield.NoRenderer, match="is no socket"):
+        wavefield.connect(tmp_path, memory="host")
+
+
 def test_a_path_that_is_no_such_socket(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(tmp_path / "stream"))
@@ -294,6 +299,13 @@ def test_launch_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("WAVEFIELD_BIN", str(tmp_path / "none"))
     with pytest.raises(wavefield.NoRenderer, match="WAVEFIELD_BIN names"):
         wavefield.launch()
+
+
+def test_launch_wants_two_numbers_for_a_grid() -> None:
+    grids: list[Any] = [64, (64,), (64, 64, 4), "64x64", (64.0, 64.0)]
+    for grid in grids:
+        with pytest.raises(ValueError, match=r"\(cols, rows\)"):
+            wavefield.launch(grid=grid)
 
 
 def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -237,6 +237,22 @@ def test_parameters_both_ways(host: wavefield.Field, renderer: FakeRenderer) -> 
     assert dict(parameters) == {"speed": 4.0, "paused": False}
 
 
+def test_a_parameter_of_another_kind_does_not_reach_the_renderer(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    parameters = host.parameters
+    for name, value, error in [
+        ("speed", "fast", "speed is a number, not 'fast'"),
+        ("speed", True, "number"),
+        ("speed", float("nan"), "finite"),
+        ("paused", 1, "True or False"),
+        ("colormap", 3, "text"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=error):
+            parameters[name] = value
+    parameters.update(speed=np.float32(0.5), paused=np.True_)
+    sent = [message for message in renderer.received if message["type"] == "set"]
+    assert sent == [{"type": "set", "parameters": {"speed": 0.5, "paused": True}}]
+
+
 def test_time_follows_the_speed_without_a_step(host: wavefield.Field) -> None:
     times = []
     for frame in host.frames(7):

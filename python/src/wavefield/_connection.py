@@ -52,6 +52,8 @@ class Connection:
             ) from None
         except ConnectionRefusedError:
             self._socket.close()
+            if not path.is_socket():
+                raise NoRenderer(f"no renderer: {path} is no socket") from None
             raise NoRenderer(
                 f"no renderer: {path} was left by one that has ended. Start another with `wavefield serve`, or from "
                 f"here with wavefield.launch()"

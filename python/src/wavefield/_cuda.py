@@ -17,6 +17,8 @@ from .errors import CudaError, CudaMissing, DeviceMismatch
 LEGACY_STREAM = 1
 """`CU_STREAM_LEGACY`, by which protocols name the default stream; the driver takes it in the place of 0."""
 
+WITHOUT_CUDA = 'Without CUDA, connect(memory="host") or launch(memory="host") gives NumPy arrays'
+
 _contexts: dict[int, Context] = {}
 
 
@@ -26,21 +28,18 @@ def driver() -> Any:
         from cuda.bindings import driver as module
     except ImportError as error:
         raise CudaMissing(
-            f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings. Without CUDA, "
-            'wavefield.connect(memory="host") gives NumPy arrays'
+            f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings. {WITHOUT_CUDA}"
         ) from None
     try:
         (result,) = module.cuInit(0)
     except RuntimeError as error:
         # What cuda.bindings raises where there is no libcuda.
         raise CudaMissing(
-            f"no CUDA driver: {error}. It comes with NVIDIA's display driver. Without CUDA, "
-            'wavefield.connect(memory="host") gives NumPy arrays'
+            f"no CUDA driver: {str(error).rstrip('. ')}. It comes with NVIDIA's display driver. {WITHOUT_CUDA}"
         ) from None
     if int(result) != 0:
         raise CudaMissing(
-            f"cuInit: {_words(module, result)}. Is there an NVIDIA GPU, and does `nvidia-smi` list it? Without CUDA, "
-            'wavefield.connect(memory="host") gives NumPy arrays'
+            f"cuInit: {_words(module, result)}. Is there an NVIDIA GPU, and does `nvidia-smi` list it? {WITHOUT_CUDA}"
         )
     return module
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import operator
 import os
 import shutil
 import subprocess
@@ -113,9 +114,12 @@ def launch(
     The program is WAVEFIELD_BIN, or `wavefield` on PATH. Raises `NoRenderer` with its words if it does not start, and
     whatever `connect` raises.
     """
+    try:
+        cols, rows = map(operator.index, grid)
+    except (TypeError, ValueError):
+        raise ValueError(f"grid is (cols, rows), two whole numbers, not {grid!r}") from None
     program = find_renderer()
     folder = tempfile.TemporaryDirectory(prefix="wavefield-")
-    cols, rows = grid
     command = [program, "serve", "--socket", f"{folder.name}/wavefield.sock", "--grid", f"{cols}x{rows}"]
     if headless:
         command.append("--headless")

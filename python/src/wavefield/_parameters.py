@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 
@@ -33,14 +35,35 @@ class Parameters(Mapping[str, Any]):
         return f"Parameters({self._values!r})"
 
     def update(self, **values: Any) -> None:
-        """Change several at once."""
+        """Change several at once. `TypeError` or `ValueError` for what no renderer would take."""
         unknown = [name for name in values if name not in self._values]
         if unknown:
             raise KeyError(f"no parameter {', '.join(unknown)}; the renderer has {', '.join(self._values)}")
-        self._ask(values)
+        self._ask({name: _like(self._values[name], name, value) for name, value in values.items()})
 
     def _set(self, values: dict[str, Any]) -> None:
         self._values = dict(values)
+
+
+def _like(now: Any, name: str, value: Any) -> Any:
+    """Return a value as JSON has it, if it is of the same kind as the one that it replaces.
+
+    The renderer takes one of another kind for a broken client, and ends the connection.
+    """
+    if isinstance(now, bool):
+        # NumPy has one of its own.
+        if type(value).__name__ not in ("bool", "bool_"):
+            raise TypeError(f"{name} is True or False, not {value!r}")
+        return bool(value)
+    if isinstance(now, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(f"{name} is a number, not {value!r}")
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is a finite number, not {value!r}")
+        return float(value)
+    if isinstance(now, str) and not isinstance(value, str):
+        raise TypeError(f"{name} is text, not {value!r}")
+    return value
 
 
 class Clock:

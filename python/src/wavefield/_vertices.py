@@ -46,6 +46,9 @@ class Vertices:
         self._offset = offset
         self._array: NDArray[np.float32] | None = None
 
+    def __repr__(self) -> str:
+        return f"<wavefield.Vertices {self._layout.shape}>"
+
     def _check(self) -> None:
         """Raise if it must not be used now."""
 

@@ -612,7 +612,8 @@ def connect(
 
     `socket`: its path; by default the one that `wavefield serve` has by default.
     `memory`: "cuda", or "host" for NumPy and for machines without CUDA, where the renderer copies each frame.
-    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has.
+    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has. `Field.ring` is what
+    it gave.
     `stream`: the CUDA stream to write frames on; see `Field.stream`.
     `client`: a name for the renderer to show; by default the running program's.
     `timeout`: how many seconds the renderer may take to answer.
