@@ -972,7 +972,7 @@ fn cuda_clients_draw_through_exported_memory() {
         println!("{more:?}: {}", ended.report);
         // A trusting renderer may be ahead of a client that is done.
         if more.contains(&"--trust") {
-            assert!(frames[1].as_u64() >= Some(2000), "{frames:?}");
+            assert!(frames[0].as_u64() >= Some(2000), "{frames:?}");
         } else {
             assert_eq!(frames[..2], [1, 2000], "no frame is skipped");
         }
@@ -982,12 +982,13 @@ fn cuda_clients_draw_through_exported_memory() {
 /// It is tried in a process of its own, and ends with that: the client is told, and the renderer goes on.
 #[test]
 fn a_kernel_that_never_ends_is_refused_and_the_renderer_goes_on() {
-    endless_kernel(Renderer::start(&["--timeout=2"]));
+    // Time enough for a good kernel on a GPU that is busy with other tests' faults.
+    endless_kernel(Renderer::start(&["--timeout=8"]));
 }
 
 #[test]
 fn a_kernel_that_never_ends_is_refused_on_the_stand_in() {
-    if let Some(renderer) = stand_in_renderer(&["--timeout=2"]) {
+    if let Some(renderer) = stand_in_renderer(&["--timeout=8"]) {
         endless_kernel(renderer);
     }
 }
@@ -1001,7 +1002,7 @@ fn endless_kernel(renderer: Renderer) {
         assert!(renderer.stand_in.is_none(), "{reason}");
         return common::skip_without_gpu(&reason);
     }
-    assert!(reason.contains("did not end within 1 s"), "{reason}");
+    assert!(reason.contains("did not end within 4 s"), "{reason}");
     // The renderer has drawn on, and holds nothing of it.
     let before = client.state();
     while client.state().frames_drawn < before.frames_drawn + 10 {}
