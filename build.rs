@@ -26,10 +26,10 @@ fn compile(path: &Path) -> Vec<u8> {
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
         panic!("{}", error.emit_to_string_with_path(&source, &name));
     });
-    // Immediates are what WGSL calls push constants.
-    let info = Validator::new(ValidationFlags::all(), Capabilities::IMMEDIATES)
-        .validate(&module)
-        .unwrap_or_else(|error| {
+    // Immediates are what WGSL calls push constants; half floats packed in integers every Vulkan device has.
+    let capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let info =
+        Validator::new(ValidationFlags::all(), capabilities).validate(&module).unwrap_or_else(|error| {
             panic!("{}", error.emit_to_string_with_path(&source, &name));
         });
     let options = spv::Options {

@@ -42,20 +42,37 @@ static __device__ float to_float(unsigned short half)
     return a;
 }
 
+// A texel as it lies in memory.
+struct Halves {
+    unsigned short x, y, z, w;
+};
+
 // A surface counts x in bytes. Beyond the surface nothing is written (.zero).
-static __device__ void store(unsigned long long surface, unsigned x, unsigned y, float4 texel)
+static __device__ void store_halves(unsigned long long surface, unsigned x, unsigned y, Halves texel)
 {
     asm volatile("sust.b.2d.v4.b16.zero [%0, {%1, %2}], {%3, %4, %5, %6};"
-                 :: "l"(surface), "r"(8 * x), "r"(y), "h"(to_half(texel.x)), "h"(to_half(texel.y)),
-                    "h"(to_half(texel.z)), "h"(to_half(texel.w)) : "memory");
+                 :: "l"(surface), "r"(8 * x), "r"(y), "h"(texel.x), "h"(texel.y), "h"(texel.z), "h"(texel.w)
+                 : "memory");
+}
+
+static __device__ Halves load_halves(unsigned long long surface, unsigned x, unsigned y)
+{
+    Halves texel;
+    asm volatile("suld.b.2d.v4.b16.zero {%0, %1, %2, %3}, [%4, {%5, %6}];"
+                 : "=h"(texel.x), "=h"(texel.y), "=h"(texel.z), "=h"(texel.w)
+                 : "l"(surface), "r"(8 * x), "r"(y) : "memory");
+    return texel;
+}
+
+static __device__ void store(unsigned long long surface, unsigned x, unsigned y, float4 texel)
+{
+    store_halves(surface, x, y, {to_half(texel.x), to_half(texel.y), to_half(texel.z), to_half(texel.w)});
 }
 
 static __device__ float4 load(unsigned long long surface, unsigned x, unsigned y)
 {
-    unsigned short a, b, c, d;
-    asm volatile("suld.b.2d.v4.b16.zero {%0, %1, %2, %3}, [%4, {%5, %6}];"
-                 : "=h"(a), "=h"(b), "=h"(c), "=h"(d) : "l"(surface), "r"(8 * x), "r"(y) : "memory");
-    return make_float4(to_float(a), to_float(b), to_float(c), to_float(d));
+    Halves texel = load_halves(surface, x, y);
+    return make_float4(to_float(texel.x), to_float(texel.y), to_float(texel.z), to_float(texel.w));
 }
 
 // Adds one wave: `waves_u` and `waves_v` whole waves across and along, so that the texture tiles.
@@ -112,4 +129,30 @@ extern "C" __global__ void reduce(unsigned long long from, unsigned long long to
     float4 c = load(from, 2 * x, below), d = load(from, right, below);
     store(to, x, y, make_float4(0.25f * (a.x + b.x + c.x + d.x), 0.25f * (a.y + b.y + c.y + d.y),
                                 0.25f * (a.z + b.z + c.z + d.z), 0.25f * (a.w + b.w + c.w + d.w)));
+}
+
+// Three bits of a frame's stamp in a half float, which is made a normal number: src/verify/texel_stamp.rs says why.
+static __device__ unsigned short stamped(unsigned short half, unsigned part)
+{
+    unsigned exponent = half & 0x7c00;
+    if (exponent == 0)
+        exponent = 0x0400;
+    if (exponent == 0x7c00)
+        exponent = 0x7800;
+    return (unsigned short)((half & 0x83f8) | exponent | (part & 7));
+}
+
+// Puts the frame's number into every texel of a level, behind the kernels above: for `wavefield verify`. The signature and
+// the launch are those of `paint`.
+extern "C" __global__ void texture_stamp(unsigned long long surface, unsigned width, unsigned height,
+                                         unsigned long long frame, double time)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned x = i % width, y = i / width;
+    if (y >= height)
+        return;
+    unsigned stamp = (unsigned)(frame + 1);
+    Halves texel = load_halves(surface, x, y);
+    store_halves(surface, x, y, {stamped(texel.x, stamp), stamped(texel.y, stamp >> 3),
+                                 stamped(texel.z, stamp >> 6), stamped(texel.w, stamp >> 9)});
 }

@@ -1,8 +1,10 @@
-// Looks at every vertex of a slot and counts those that are not of the frame being drawn. src/verify/stamp.rs says what
-// a stamp is, src/verify/tally.rs what the counts mean. One invocation a vertex.
+// Looks at every vertex of a slot, or at every texel of every level, and counts those that are not of the frame being drawn.
+// src/verify/stamp.rs and texel_stamp.rs say what a stamp is, src/verify/tally.rs what the counts mean. One invocation for
+// each.
 
 struct Parameters {
-    vertices: u32,
+    // Vertices, or texels of the whole chain.
+    count: u32,
     // Which of the frame's two looks: 0 before the draw, 1 after it.
     look: u32,
 }
@@ -19,9 +21,11 @@ struct Counts {
 }
 
 var<immediate> parameters: Parameters;
+// `check` has the one, `check_texels` the other.
 @group(0) @binding(0) var<storage, read> slot: array<vec4u>;
+@group(0) @binding(0) var chain: texture_2d<f32>;
 @group(1) @binding(0) var<storage, read_write> counts: array<Counts, 2>;
-// The stamp that the vertices should have. In memory, so that the same commands do for every frame.
+// The stamp that all of them should have. In memory, so that the same commands do for every frame.
 @group(2) @binding(0) var<storage, read> expected: u32;
 
 const WORKGROUP: u32 = 256;
@@ -34,31 +38,73 @@ const KEYS: u32 = MISSING + 1;
 // Counted here first, so that a frame that is right costs one atomic on memory for each workgroup and look.
 var<workgroup> checked: atomic<u32>;
 
+// Two dimensions of groups, because one may hold no more than 65,535.
+fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {
+    return (group.y * groups.x + group.x) * WORKGROUP + local;
+}
+
+// One more with this stamp, or with none.
+fn count(stamp: u32, stamped: bool) {
+    let look = parameters.look;
+    atomicAdd(&checked, 1u);
+    let key = select(MISSING, (stamp - expected) & MASK, stamped);
+    if key == 0u {
+        return;
+    }
+    if key == MISSING {
+        atomicAdd(&counts[look].missing, 1u);
+    } else if key <= MASK / 2 {
+        atomicAdd(&counts[look].overwritten, 1u);
+    } else {
+        atomicAdd(&counts[look].stale, 1u);
+    }
+    atomicMax(&counts[look].highest, key);
+    atomicMax(&counts[look].lowest, KEYS - key);
+}
+
+// The whole workgroup ends here.
+fn add_checked(local: u32) {
+    workgroupBarrier();
+    if local == 0u {
+        atomicAdd(&counts[parameters.look].checked, atomicLoad(&checked));
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn check(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
          @builtin(local_invocation_index) local: u32) {
-    let look = parameters.look;
-    // Two dimensions of groups, because one may hold no more than 65,535.
-    let i = (group.y * groups.x + group.x) * WORKGROUP + local;
-    if i < parameters.vertices {
+    let i = index_of(group, groups, local);
+    if i < parameters.count {
         let w = slot[i].w;
-        atomicAdd(&checked, 1u);
-        let ahead = (w - expected) & MASK;
-        let key = select(ahead, MISSING, w == BLANK);
-        if key != 0u {
-            if key == MISSING {
-                atomicAdd(&counts[look].missing, 1u);
-            } else if key <= MASK / 2 {
-                atomicAdd(&counts[look].overwritten, 1u);
-            } else {
-                atomicAdd(&counts[look].stale, 1u);
-            }
-            atomicMax(&counts[look].highest, key);
-            atomicMax(&counts[look].lowest, KEYS - key);
+        count(w, w != BLANK);
+    }
+    add_checked(local);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn check_texels(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
+                @builtin(local_invocation_index) local: u32) {
+    var i = index_of(group, groups, local);
+    if i < parameters.count {
+        // Level after level, row after row. Sizes are computed and not asked for: neighbours in a workgroup may be on
+        // different levels, and llvmpipe answers all of them for the level of the first.
+        let largest = textureDimensions(chain, 0);
+        var level = 0u;
+        var size = largest;
+        while i >= size.x * size.y {
+            i -= size.x * size.y;
+            level += 1u;
+            size = max(largest >> vec2u(level), vec2u(1));
         }
+        let texel = textureLoad(chain, vec2u(i % size.x, i / size.x), level);
+        // The half floats as they lie in memory: stamped ones are normal numbers, which nothing on the way changes.
+        let xy = pack2x16float(texel.xy);
+        let zw = pack2x16float(texel.zw);
+        let halves = vec4u(xy, xy >> 16, zw, zw >> 16);
+        let exponents = halves & vec4u(0x7c00);
+        let parts = (halves & vec4u(7)) << vec4u(0, 3, 6, 9);
+        let stamped = all(exponents != vec4u(0)) && all(exponents != vec4u(0x7c00));
+        count(parts.x | parts.y | parts.z | parts.w, stamped);
     }
-    workgroupBarrier();
-    if local == 0u {
-        atomicAdd(&counts[look].checked, atomicLoad(&checked));
-    }
+    add_checked(local);
 }

@@ -4,12 +4,16 @@
 struct Parameters {
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
     turn: f32,
+    // The frame's stamp for every texel, or NO_STAMP: see src/verify/texel_stamp.rs.
+    stamp: u32,
 }
 
 var<immediate> parameters: Parameters;
-// The level above; `paint` does not read it.
-@group(0) @binding(0) var above: texture_2d<f32>;
-@group(0) @binding(1) var target_level: texture_storage_2d<rgba16float, write>;
+@group(0) @binding(0) var target_level: texture_storage_2d<rgba16float, write>;
+// The level above; `paint` has none.
+@group(1) @binding(0) var above: texture_2d<f32>;
+
+const NO_STAMP: u32 = 0xffffffff;
 
 const TAU: f32 = 6.2831853;
 const SLOPE: f32 = 0.06;
@@ -24,6 +28,22 @@ fn sine(turns: f32) -> f32 {
 // Height and slopes of one wave.
 fn wave(weight: f32, waves: vec2f, angle: f32) -> vec3f {
     return vec3f(weight * sine(angle), TAU * weight * sine(angle + 0.25) * waves);
+}
+
+// The texel with its stamp: three bits in each half float, which is made a normal number.
+fn stamped(texel: vec4f) -> vec4f {
+    if parameters.stamp == NO_STAMP {
+        return texel;
+    }
+    let xy = pack2x16float(texel.xy);
+    let zw = pack2x16float(texel.zw);
+    let halves = vec4u(xy, xy >> 16, zw, zw >> 16);
+    var exponents = halves & vec4u(0x7c00);
+    exponents = select(exponents, vec4u(0x0400), exponents == vec4u(0));
+    exponents = select(exponents, vec4u(0x7800), exponents == vec4u(0x7c00));
+    let parts = (vec4u(parameters.stamp) >> vec4u(0, 3, 6, 9)) & vec4u(7);
+    let made = (halves & vec4u(0x83f8)) | exponents | parts;
+    return vec4f(unpack2x16float(made.x | (made.y << 16)), unpack2x16float(made.z | (made.w << 16)));
 }
 
 @compute @workgroup_size(8, 8)
@@ -42,7 +62,7 @@ fn paint(@builtin(global_invocation_id) at: vec3u) {
     let steep = max(length(LINES * sum.yz / vec2f(size)), FLAT);
     let lines = LINES * sum.x;
     let line = clamp(1.5 - abs(lines - round(lines)) / steep, 0.0, 1.0);
-    textureStore(target_level, at.xy, vec4f(0.5 + 0.5 * sum.x, SLOPE * sum.yz, line));
+    textureStore(target_level, at.xy, stamped(vec4f(0.5 + 0.5 * sum.x, SLOPE * sum.yz, line)));
 }
 
 @compute @workgroup_size(8, 8)
@@ -56,5 +76,5 @@ fn reduce(@builtin(global_invocation_id) at: vec3u) {
     let far = min(near + vec2u(1), last);
     let sum = textureLoad(above, near, 0) + textureLoad(above, vec2u(far.x, near.y), 0)
             + textureLoad(above, vec2u(near.x, far.y), 0) + textureLoad(above, far, 0);
-    textureStore(target_level, at.xy, 0.25 * sum);
+    textureStore(target_level, at.xy, stamped(0.25 * sum));
 }

@@ -7,6 +7,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use rayon::prelude::*;
 
 use crate::wave::{Grid, turn};
 
@@ -106,12 +107,45 @@ pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
 /// One texel of a level below: the mean of four above. Where the level above has an odd last row or column, that is
 /// dropped, as `vkCmdBlitImage` and texture units would have it; of a single row or column both halves are the same.
 pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
+    let [a, b, c, d] = four_above(above, size, col, row).map(Texel::channels);
+    Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
+}
+
+/// The texels of the level above that one of a level below is the mean of.
+fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     let at = |dx: u32, dy: u32| {
         let (x, y) = ((2 * col + dx).min(size.cols - 1), (2 * row + dy).min(size.rows - 1));
-        above[(y * size.cols + x) as usize].channels()
+        above[(y * size.cols + x) as usize]
     };
-    let [a, b, c, d] = [at(0, 0), at(1, 0), at(0, 1), at(1, 1)];
-    Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
+    [at(0, 0), at(1, 0), at(0, 1), at(1, 1)]
+}
+
+/// Paints level 0 into the begin of `chain`, and makes the levels below from it: level after level, row after row. `chain`
+/// has [`chain_texels`] of `size`; one row is a task.
+pub fn paint_chain(size: Grid, turn: f32, chain: &mut [Texel]) {
+    let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
+        texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
+            for (col, place) in texels.iter_mut().enumerate() {
+                *place = texel(col as u32, row as u32);
+            }
+        });
+    };
+    let (level_0, mut rest) = chain.split_at_mut(size.vertices() as usize);
+    fill(level_0, size.cols, &|col, row| paint(size, col, row, turn).into());
+    let mut above: &[Texel] = level_0;
+    for index in 1..levels(size) {
+        let (from, to) = (level(size, index - 1), level(size, index));
+        let (this, next) = rest.split_at_mut(to.vertices() as usize);
+        fill(this, to.cols, &|col, row| reduce(above, from, col, row));
+        (above, rest) = (this, next);
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn chain(size: Grid, turn: f32) -> Vec<Texel> {
+    let mut chain = vec![Texel::default(); chain_texels(size) as usize];
+    paint_chain(size, turn, &mut chain);
+    chain
 }
 
 impl Texel {
@@ -131,28 +165,46 @@ impl From<[f32; 4]> for Texel {
 /// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The levels
 /// below are held to the mean of what the chain itself has above, so that an error is not counted twice.
 pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+    worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
+}
+
+/// The same where a texel does not say everything: `ranges` gives the lowest and the highest number that each channel may
+/// have been. Then the difference is the least that there can be.
+pub fn worst_distance(
+    size: Grid,
+    chain: &[Texel],
+    time: f64,
+    ranges: impl Fn(Texel) -> [[f64; 2]; 4] + Sync,
+) -> f64 {
     if chain.len() as u64 != chain_texels(size) {
         return f64::INFINITY;
     }
-    let mut worst: f64 = 0.0;
-    let mut look = |got: Texel, want: [f64; 4]| {
-        for (got, want) in got.channels().into_iter().zip(want) {
-            let error = (f64::from(got) - want).abs();
-            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
-        }
+    // What is no number is infinitely far; `max` alone would pass it over.
+    let distance = |got: [[f64; 2]; 4], want: [[f64; 2]; 4]| {
+        let apart = |([low, high], [from, to]): ([f64; 2], [f64; 2])| match low <= to && from <= high {
+            true => 0.0,
+            false => (low - to).max(from - high),
+        };
+        let errors = got.into_iter().zip(want).map(apart);
+        errors.fold(0.0, |worst: f64, error| if error.is_nan() { f64::INFINITY } else { worst.max(error) })
     };
     let (mut above, mut rest) = chain.split_at(size.vertices() as usize);
-    for (index, &got) in above.iter().enumerate() {
-        let (col, row) = (index as u32 % size.cols, index as u32 / size.cols);
-        look(got, reference(size, col, row, time));
-    }
+    let error = |(at, &got): (usize, &Texel)| {
+        let (col, row) = (at as u32 % size.cols, at as u32 / size.cols);
+        distance(ranges(got), reference(size, col, row, time).map(|want| [want; 2]))
+    };
+    let mut worst = above.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max);
     for index in 1..levels(size) {
         let (from, to) = (level(size, index - 1), level(size, index));
         let (this, next) = rest.split_at(to.vertices() as usize);
-        for (at, &got) in this.iter().enumerate() {
-            let want = reduce(above, from, at as u32 % to.cols, at as u32 / to.cols);
-            look(got, want.channels().map(f64::from));
-        }
+        let error = |(at, &got): (usize, &Texel)| {
+            let [a, b, c, d] = four_above(above, from, at as u32 % to.cols, at as u32 / to.cols).map(&ranges);
+            let mean = |channel: usize, end: usize| {
+                0.25 * (a[channel][end] + b[channel][end] + c[channel][end] + d[channel][end])
+            };
+            distance(ranges(got), std::array::from_fn(|channel| [mean(channel, 0), mean(channel, 1)]))
+        };
+        worst = worst.max(this.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max));
         (above, rest) = (this, next);
     }
     worst
@@ -169,18 +221,7 @@ mod tests {
     const SIZE: Grid = Grid { cols: 53, rows: 30 };
 
     fn chain(size: Grid, time: f64) -> Vec<Texel> {
-        let turn = turn(time) as f32;
-        let texel = |at: u32| Texel::from(paint(size, at % size.cols, at / size.cols, turn));
-        let mut chain: Vec<_> = (0..size.vertices() as u32).map(texel).collect();
-        let mut begin = 0;
-        for index in 1..levels(size) {
-            let (from, to) = (level(size, index - 1), level(size, index));
-            let above = chain[begin..].to_vec();
-            begin = chain.len();
-            chain
-                .extend((0..to.vertices() as u32).map(|at| reduce(&above, from, at % to.cols, at / to.cols)));
-        }
-        chain
+        super::chain(size, turn(time) as f32)
     }
 
     #[test]

@@ -102,7 +102,8 @@ fn the_image_kernels_take_what_they_are_given() {
 /// What src/handoff/texture.rs passes.
 #[test]
 fn the_texture_kernels_take_what_they_are_given() {
-    assert_signature("texture.ptx", "paint", &[".u64", ".u32", ".u32", ".u64", ".f64"]);
+    assert_signature("texture.ptx", "paint", &PARAMETERS);
+    assert_signature("texture.ptx", "texture_stamp", &PARAMETERS);
     assert_signature("texture.ptx", "reduce", &[".u64", ".u64", ".u32", ".u32", ".u32", ".u32"]);
 }
 

@@ -9,12 +9,13 @@ use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
 use gpu_allocator::MemoryLocation;
 use wavefield::Error;
-use wavefield::app::{Config, DeviceTable, ProducerKind, Stop, run_headless};
+use wavefield::app::{Config, DeviceTable, ProducerKind, Scene, Stop, run_headless};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::{Broken, Handoff};
 use wavefield::interop::Ring;
 use wavefield::interop::ownership::Owner;
 use wavefield::producer::Vertices;
+use wavefield::render::Source;
 use wavefield::verify::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checked, Checker, Pass};
@@ -48,8 +49,8 @@ fn checked(config: &Config) -> Result<Checked, Error> {
     let checked = summary.checked.expect("the run was checked");
     let (tally, frames) = (&checked.tally, config.frames.unwrap());
     assert_eq!((summary.frames, tally.frames, tally.unchecked_frames), (frames, frames, 0));
-    assert_eq!(tally.before_draw.checked, frames * config.grid.vertices());
-    assert_eq!(tally.after_draw.checked, frames * config.grid.vertices());
+    let all = frames * config.scene.element_count(config.grid);
+    assert_eq!((tally.before_draw.checked, tally.after_draw.checked), (all, all));
     Ok(checked)
 }
 
@@ -58,7 +59,7 @@ fn assert_clean(config: &Config, name: &str) -> Result<(), Error> {
     let total = tally.total();
     assert_eq!((total.stale, total.overwritten, total.missing), (0, 0, 0), "{name}: {tally:?}");
     assert_eq!((tally.wrong_frames, tally.torn_frames), (0, 0), "{name}: {tally:?}");
-    assert!(slots.right() && slots.worst_error.is_some() && slots.slots > 0, "{name}: {slots:?}");
+    assert!(slots.right(config.scene) && slots.worst_error.is_some() && slots.slots > 0, "{name}: {slots:?}");
     Ok(())
 }
 
@@ -203,7 +204,8 @@ impl Bench {
             &BufferDesc { label: "slot", size: 16 * vertices, usage, location: MemoryLocation::CpuToGpu },
         )
         .unwrap();
-        let checker = Checker::new(&device, vertices, 1).unwrap();
+        let row = Grid { cols: vertices as u32, rows: 1 };
+        let checker = Checker::new(&device, Scene::Field, row, 1).unwrap();
         Self { pacer: Pacer::new(&queue, 1, false).unwrap(), queue, checker, slot }
     }
 
@@ -220,7 +222,7 @@ impl Bench {
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
-            let source = Vertices { buffer: self.slot.raw(), offset: 0 };
+            let source = Source::Vertices(Vertices { buffer: self.slot.raw(), offset: 0 });
             self.checker.record(commands, flight.index, source, Pass::BeforeDraw);
             between(&self.queue, commands, self.slot.raw());
             self.checker.record(commands, flight.index, source, Pass::AfterDraw);

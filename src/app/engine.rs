@@ -11,8 +11,8 @@ use super::{Choice, Config, ProducerKind, Scene, Summary};
 use crate::cuda::{Context, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::producer::{
-    Blocked, CHECK_READS, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer, Producer,
-    StillProducer, level_regions,
+    Blocked, CHECK_READS, CHECK_SAMPLES, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer,
+    Producer, StillProducer, level_regions,
 };
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
 use crate::texture::{self, Texel};
@@ -287,7 +287,8 @@ impl Engine {
             time: moment.time,
             step: moment.step,
             reads: match (self.scene, &self.check) {
-                (Scene::Texture, _) => DRAW_SAMPLES,
+                (Scene::Texture, None) => DRAW_SAMPLES,
+                (Scene::Texture, Some(_)) => CHECK_SAMPLES,
                 (Scene::Field, None) => DRAW_READS,
                 (Scene::Field, Some(_)) => CHECK_READS,
             },
@@ -375,7 +376,7 @@ impl Engine {
             if let Some(check) = &self.check {
                 // SAFETY: recording, outside a render pass; the pacer says that the flight is free; the producer has
                 // made the slot readable for the check too, as `Frame::reads` asks.
-                unsafe { check.record(commands, flight.index, self.producer.vertices_of(frame.index), pass) };
+                unsafe { check.record(commands, flight.index, source, pass) };
             }
         };
         look(Pass::BeforeDraw);

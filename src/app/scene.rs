@@ -29,6 +29,22 @@ impl Scene {
         }
     }
 
+    /// What a frame has many of.
+    pub fn elements(self) -> &'static str {
+        match self {
+            Self::Field => "vertices",
+            Self::Texture => "texels",
+        }
+    }
+
+    /// How many vertices, or texels of all levels, a frame of this size has.
+    pub fn element_count(self, size: Grid) -> u64 {
+        match self {
+            Self::Field => size.vertices(),
+            Self::Texture => texture::chain_texels(size),
+        }
+    }
+
     /// Bytes that are written for a frame of this size.
     pub fn frame_bytes(self, size: Grid) -> u64 {
         match self {
@@ -75,17 +91,17 @@ pub(super) fn texture_producer(
             let context = Context::new(*driver, info)?;
             let built_in = KernelSource::built_in_texture();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = match config.handoff {
-                Handoff::Inline => {
+            let handoff = match TextureHandoff::supports(config.handoff) {
+                Ok(()) => config.handoff,
+                Err(reason) => {
+                    let name = config.handoff.name();
                     crate::note!(
-                        "note: --handoff inline has buffers only; --scene texture falls back to timeline"
+                        "note: --scene texture has no --handoff {name}, and falls back to timeline: {reason}"
                     );
                     Handoff::Timeline
                 }
-                handoff => handoff,
             };
-            let order = (handoff, config.timeout);
-            Box::new(TextureHandoff::new(queue, &context, kernel, size, ring, order)?)
+            handoff.make_texture(queue, &context, kernel, size, ring, config.timeout)?
         }
         (ProducerKind::Cuda, None) => {
             return Err(crate::Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

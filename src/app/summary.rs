@@ -104,10 +104,7 @@ impl fmt::Display for Summary {
             self.producer,
             self.grid.cols,
             self.grid.rows,
-            match self.scene {
-                super::Scene::Field => "vertices",
-                super::Scene::Texture => "texels",
-            },
+            self.scene.elements(),
             self.ring
         )?;
         writeln!(f, "device        {}", self.device)?;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::runner::{Plan, Samples};
 use crate::app::{Choice, Config, Scene, Stop, leave_running};
-use crate::cuda::{Context, Kernel, KernelSource};
-use crate::handoff::{Fill, SharedPicture};
+use crate::cuda::{Context, KernelSource};
+use crate::handoff::{Fill, Painter, SharedPicture};
 use crate::interop::SharedBuffer;
 use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid, check_texture, each_slot};
 use crate::vulkan::{Device, DeviceDesc};
@@ -18,7 +18,7 @@ const CHUNK: u64 = 64;
 /// The ring's slots, whichever the scene has.
 enum Slots {
     Buffers(Vec<SharedBuffer>),
-    Textures(Vec<SharedPicture>, Kernel),
+    Textures(Vec<SharedPicture>, Painter),
 }
 
 impl Slots {
@@ -32,9 +32,9 @@ impl Slots {
             }
             Scene::Texture => {
                 check_texture(device, size)?;
-                let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
+                let painter = Painter::new(context)?;
                 let slot = |_| SharedPicture::new(device, context, size);
-                Ok(Self::Textures((0..depth).map(slot).collect::<Result<_>>()?, reduce))
+                Ok(Self::Textures((0..depth).map(slot).collect::<Result<_>>()?, painter))
             }
         }
     }
@@ -45,10 +45,8 @@ impl Slots {
         match self {
             // SAFETY: the slot has 16 bytes a vertex, and nobody but this stream touches it.
             Self::Buffers(shared) => unsafe { fill.enqueue(shared[slot].cuda(), frame) },
-            Self::Textures(pictures, reduce) => fill.enqueue_with(frame, |paint, stream| {
-                // SAFETY: nobody but this stream touches the image, whose contents nobody looks at.
-                unsafe { pictures[slot].paint(paint, reduce, stream, config.grid, frame) }
-            }),
+            // SAFETY: nobody but this stream touches the image, whose contents nobody looks at.
+            Self::Textures(pictures, painter) => unsafe { pictures[slot].paint(painter, fill, frame) },
         }
     }
 }

@@ -1,10 +1,10 @@
-//! `wavefield verify`: a run in which every vertex of every frame is looked at.
+//! `wavefield verify`: a run in which every vertex or texel of every frame is looked at.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use wavefield::app::{EventLoop, ProducerKind, Scene, Stop, run_headless, run_windowed};
+use wavefield::app::{EventLoop, ProducerKind, Stop, run_headless, run_windowed};
 use wavefield::handoff::{Broken, Handoff};
 use wavefield::verify::{Verification, write_verification};
 use wavefield::{Error, Result, note, say};
@@ -32,11 +32,6 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         wavefield::check_writable(path)?;
     }
     let mut config = args.run.config()?;
-    if config.scene == Scene::Texture {
-        return Err(Error::Usage(
-            "verify looks at the stamps of vertices, and --scene texture has none: leave it out".into(),
-        ));
-    }
     config.verify = true;
     config.broken = args.broken;
     if let Some(broken) = args.broken {

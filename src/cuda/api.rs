@@ -180,6 +180,7 @@ functions! {
     cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
     cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];
     cuMemcpyHtoDAsync(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) = ["cuMemcpyHtoDAsync_v2"];
+    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
     cuImportExternalMemory(
         memory: *mut CUexternalMemory,
         desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC
@@ -194,6 +195,11 @@ functions! {
         memory: CUexternalMemory,
         desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
     ) = ["cuExternalMemoryGetMappedMipmappedArray"];
+    cuMipmappedArrayCreate(
+        mipmap: *mut CUmipmappedArray,
+        desc: *const CUDA_ARRAY3D_DESCRIPTOR,
+        levels: c_uint
+    ) = ["cuMipmappedArrayCreate"];
     cuMipmappedArrayGetLevel(
         array: *mut CUarray,
         mipmap: CUmipmappedArray,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::{Context, api};
+use super::{Context, Stream, api};
 use crate::Result;
 
 /// One level of a mipmapped array that belongs to something else, which is kept alive with it.
@@ -30,16 +30,22 @@ pub struct Array {
 
 impl Array {
     /// # Safety
-    /// `raw` is what `cuMipmappedArrayGetLevel` gave for `level` of `mipmap`, which is `context`'s and lives as long as
-    /// `owner`.
-    pub(crate) unsafe fn of(
-        raw: sys::CUarray,
+    /// `mipmap` is `context`'s and lives as long as `owner`.
+    ///
+    /// # Errors
+    /// There is no such level.
+    pub(crate) unsafe fn of_level(
         mipmap: sys::CUmipmappedArray,
         level: u32,
         context: &Arc<Context>,
         owner: Arc<dyn Any + Send + Sync>,
-    ) -> Self {
-        Self { raw, mipmap, level, context: context.clone(), _owner: owner }
+    ) -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        context.bind()?;
+        // SAFETY: a live mipmapped array (the caller's promise), of the current context. The level's array lives as long.
+        let code = unsafe { api::cuMipmappedArrayGetLevel(&mut raw, mipmap, level) };
+        context.check("cuMipmappedArrayGetLevel", code)?;
+        Ok(Self { raw, mipmap, level, context: context.clone(), _owner: owner })
     }
 
     /// For a kernel to write, and to read byte by byte.
@@ -53,6 +59,70 @@ impl Array {
         // SAFETY: `desc` names a live array of the current context.
         self.context.check("cuSurfObjectCreate", unsafe { api::cuSurfObjectCreate(&mut raw, &desc) })?;
         Ok(Surface { raw, array: self.clone() })
+    }
+
+    /// Enqueues a copy of this level's first `rows` rows of `row_bytes` bytes into another's.
+    ///
+    /// # Safety
+    /// Both are two-dimensional and at least so large, and nobody else touches them until the stream has passed this point.
+    pub unsafe fn copy_to(
+        &self,
+        stream: &Stream,
+        target: &Self,
+        row_bytes: usize,
+        rows: usize,
+    ) -> Result<()> {
+        let mut copy = self.copy(row_bytes, rows);
+        copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
+        copy.dstArray = target.raw;
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue(stream, &copy) }
+    }
+
+    /// Enqueues a copy to the host, row after row without padding: as many rows of `row_bytes` bytes as `target` holds. It is
+    /// there once the stream is idle.
+    ///
+    /// # Safety
+    /// The level is two-dimensional and at least so large, and nobody else writes it, or touches `target`, until the stream
+    /// has passed this point.
+    pub unsafe fn copy_to_host(&self, stream: &Stream, target: &mut [u8], row_bytes: usize) -> Result<()> {
+        let mut copy = self.copy(row_bytes, target.len() / row_bytes);
+        copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        copy.dstHost = target.as_mut_ptr().cast();
+        copy.dstPitch = row_bytes;
+        // SAFETY: the caller's promise; `target` has that many rows.
+        unsafe { self.enqueue(stream, &copy) }
+    }
+
+    fn copy(&self, row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
+        sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_ARRAY,
+            srcHost: std::ptr::null(),
+            srcDevice: 0,
+            srcArray: self.raw,
+            // Not used with arrays, which know their own.
+            srcPitch: 0,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_ARRAY,
+            dstHost: std::ptr::null_mut(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: 0,
+            WidthInBytes: row_bytes,
+            Height: rows,
+        }
+    }
+
+    /// # Safety
+    /// As for [`Array::copy_to`] and [`Array::copy_to_host`].
+    unsafe fn enqueue(&self, stream: &Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: the caller's promise; the description is read before the call returns.
+        let code = unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) };
+        self.context.check("cuMemcpy2DAsync", code)
     }
 
     /// For a kernel to read. Coordinates are normalised: 0 to 1 across this level, whatever the size of the first one, or
@@ -137,6 +207,11 @@ impl Surface {
     /// What a kernel takes for it: 64 bits.
     pub fn raw(&self) -> sys::CUsurfObject {
         self.raw
+    }
+
+    /// The level that it was made of.
+    pub fn array(&self) -> &Array {
+        &self.array
     }
 }
 

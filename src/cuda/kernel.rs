@@ -69,6 +69,15 @@ impl KernelSource {
         Self { name: "the built-in texture".into(), entry: "paint".into(), ..Self::texture_reduce() }
     }
 
+    /// Puts a frame's number into every texel of a level: see [`crate::verify::texel_stamp`].
+    pub(crate) fn texture_stamp() -> Self {
+        Self {
+            name: "the built-in texture stamp".into(),
+            entry: "texture_stamp".into(),
+            ..Self::texture_reduce()
+        }
+    }
+
     /// Makes a level of a mip chain from the one above.
     pub(crate) fn texture_reduce() -> Self {
         Self {

@@ -11,6 +11,7 @@ mod driver;
 pub(crate) mod graph;
 mod kernel;
 mod memory;
+mod mipmap;
 
 pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
@@ -22,3 +23,4 @@ pub(crate) use kernel::{BLOCK, blocks};
 pub use kernel::{Kernel, KernelSource};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
+pub use mipmap::MipmappedArray;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::Fill;
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Stream};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::interop::{BinarySignal, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
@@ -20,16 +20,7 @@ use crate::{Error, Result};
 /// One buffer, filled and drawn in turn.
 pub struct BinaryHandoff {
     fill: Fill,
-    /// Signalled by CUDA, waited for by Vulkan in the same frame.
-    ready: SharedBinary,
-    /// Signalled by Vulkan, waited for by CUDA in the next frame.
-    free: SharedBinary,
-    /// CUDA has signalled `ready`: the frame at hand is to wait for it.
-    written: Option<BinarySignal>,
-    /// Both halves of the submission that the engine is about to make.
-    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
-    /// Vulkan will signal `free`: the next frame is to wait for it.
-    read: Option<BinarySignal>,
+    semaphores: BinaryPair,
     shared: SharedBuffer,
     slots: [vk::Buffer; 1],
     device: Device,
@@ -45,11 +36,7 @@ impl BinaryHandoff {
         let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
         Ok(Self {
             fill,
-            ready: SharedBinary::new(device, context)?,
-            free: SharedBinary::new(device, context)?,
-            written: None,
-            submitting: None,
-            read: None,
+            semaphores: BinaryPair::new(device, context)?,
             slots: [shared.vulkan()],
             shared,
             device: device.clone(),
@@ -59,14 +46,10 @@ impl BinaryHandoff {
 
     fn enqueue(&mut self, frame: &Frame) -> Result<()> {
         let stream = self.fill.stream();
-        // Only what was submitted can be waited for, and the frame before was. The first frame has none before it.
-        if let Some(read) = self.read.take() {
-            read.cuda_wait(stream)?;
-        }
+        self.semaphores.cuda_wait(stream)?;
         // SAFETY: the buffer has 16 bytes a vertex; the wait above keeps Vulkan out of it until the signal below.
         unsafe { self.fill.enqueue(self.shared.cuda(), frame) }?;
-        self.written = Some(self.ready.cuda_signal(stream)?);
-        Ok(())
+        self.semaphores.cuda_signal(stream)
     }
 }
 
@@ -96,20 +79,11 @@ impl Producer for BinaryHandoff {
     }
 
     fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
-        let written = self.written.take();
-        let written =
-            written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
-        let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
-        let (wait, ready) = written.vulkan_wait(frame.reads.stage);
-        self.submitting = Some((ready, free));
-        Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
+        self.semaphores.vulkan(frame.reads.stage)
     }
 
     fn submitted(&mut self) {
-        if let Some((wait, signal)) = self.submitting.take() {
-            wait.submitted();
-            self.read = Some(signal.submitted());
-        }
+        self.semaphores.submitted();
     }
 
     fn owner(&self) -> Owner {
@@ -134,5 +108,58 @@ impl Producer for BinaryHandoff {
 
     fn stamp_frames(&mut self) -> Result<()> {
         self.fill.stamp_frames()
+    }
+}
+
+/// The two semaphores of one slot, with whatever is under way. Each signal has exactly one wait, and nothing waits for what
+/// was not submitted.
+pub(super) struct BinaryPair {
+    /// Signalled by CUDA, waited for by Vulkan in the same frame.
+    ready: SharedBinary,
+    /// Signalled by Vulkan, waited for by CUDA in the next frame.
+    free: SharedBinary,
+    /// CUDA has signalled `ready`: the frame at hand is to wait for it.
+    written: Option<BinarySignal>,
+    /// Both halves of the submission that the engine is about to make.
+    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
+    /// Vulkan will signal `free`: the next frame is to wait for it.
+    read: Option<BinarySignal>,
+}
+
+impl BinaryPair {
+    pub(super) fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        let (ready, free) = (SharedBinary::new(device, context)?, SharedBinary::new(device, context)?);
+        Ok(Self { ready, free, written: None, submitting: None, read: None })
+    }
+
+    /// CUDA: what is enqueued from now on writes the slot.
+    pub(super) fn cuda_wait(&mut self, stream: &Stream) -> Result<()> {
+        // Only what was submitted can be waited for, and the frame before was. The first frame has none before it.
+        self.read.take().map_or(Ok(()), |read| read.cuda_wait(stream))
+    }
+
+    /// CUDA: everything enqueued so far fills the slot.
+    pub(super) fn cuda_signal(&mut self, stream: &Stream) -> Result<()> {
+        self.written = Some(self.ready.cuda_signal(stream)?);
+        Ok(())
+    }
+
+    /// Vulkan: what the submission, whose stages `reads` read the slot, waits for and signals.
+    pub(super) fn vulkan(&mut self, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+        let written = self.written.take();
+        let written =
+            written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
+        let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
+        let (wait, ready) = written.vulkan_wait(reads);
+        self.submitting = Some((ready, free));
+        Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
+    }
+
+    /// The submission was made.
+    pub(super) fn submitted(&mut self) {
+        if let Some((wait, signal)) = self.submitting.take() {
+            wait.submitted();
+            self.read = Some(signal.submitted());
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Error;
+
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
 ///
 /// A check that cannot fail proves nothing. With one of these the same check, on the same machine, must find frames that
@@ -23,6 +25,11 @@ pub enum Broken {
 impl Broken {
     /// What a producer must be to have such a part.
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
+
+    /// What `producer` answers that has no such part.
+    pub(crate) fn not_for(self, producer: &str) -> Error {
+        Error::Usage(format!("--break {self} {}, not for {producer}", Self::NEEDS))
+    }
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {

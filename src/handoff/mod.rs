@@ -9,40 +9,44 @@
 //! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
 //! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
 //!
-//! [`TextureHandoff`] hands over images instead, as `timeline` or `cpu-sync` does.
+//! [`TextureHandoff`] hands over images instead, in each of these ways but two: [`TextureHostCopyHandoff`] has the last, and
+//! `inline` has buffers only.
 //!
 //! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream. [`Broken`] is what `wavefield verify
 //! --break` leaves out of the first, to show that it is needed.
 
 mod binary;
 mod broken;
+mod chain;
 mod cpu_sync;
 mod device_copy;
 mod fill;
 mod host_copy;
 mod inline;
 mod texture;
+mod texture_host_copy;
 mod timeline;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::Ring;
 use crate::producer::Producer;
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
+use crate::{Error, Result};
 
 pub use binary::BinaryHandoff;
 pub use broken::Broken;
+pub(crate) use chain::{Painter, SharedPicture};
 pub use cpu_sync::CpuSyncHandoff;
 pub use device_copy::DeviceCopyHandoff;
 pub use fill::Fill;
 pub use host_copy::HostCopyHandoff;
 pub use inline::{InlineHandoff, InlineSupport};
-pub(crate) use texture::SharedPicture;
 pub use texture::TextureHandoff;
+pub use texture_host_copy::TextureHostCopyHandoff;
 pub use timeline::TimelineHandoff;
 
 /// How a frame gets from CUDA to Vulkan.
@@ -102,6 +106,31 @@ impl Handoff {
             Self::CpuSync => Box::new(CpuSyncHandoff::new(queue, context, source, grid, timeout)?),
             Self::DeviceCopy => Box::new(DeviceCopyHandoff::new(queue, context, source, grid, ring)?),
             Self::HostCopy => Box::new(HostCopyHandoff::new(queue, context, source, grid, timeout)?),
+        })
+    }
+
+    /// The same for `--scene texture`; waits for the queue.
+    ///
+    /// # Errors
+    /// `inline`, which a texture does not have: see [`TextureHandoff::supports`].
+    pub fn make_texture(
+        self,
+        queue: &mut Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        size: Grid,
+        ring: Ring,
+        timeout: Duration,
+    ) -> Result<Box<dyn Producer>> {
+        if let Err(reason) = TextureHandoff::supports(self) {
+            return Err(Error::Unsupported(format!(
+                "--scene texture has no --handoff {}: {reason}",
+                self.name()
+            )));
+        }
+        Ok(match self {
+            Self::HostCopy => Box::new(TextureHostCopyHandoff::new(queue, context, source, size, timeout)?),
+            _ => Box::new(TextureHandoff::new(queue, context, source, size, ring, (self, timeout))?),
         })
     }
 }

@@ -1,38 +1,40 @@
 //! Images instead of buffers: CUDA paints a texture with its mip chain through surface objects, Vulkan samples it.
 //!
 //! What orders the two sides is what orders them for buffers, since a semaphore does not know what it guards: a ring and two
-//! timelines, or the CPU. What is different is how the memory is reached (see [`crate::interop::image`](mod@crate::interop::image))
-//! and that an image has a layout (see [`crate::interop::ownership`]).
+//! timelines, one slot and two binary semaphores, or the CPU. What is different is how the memory is reached (see
+//! [`crate::interop::image`](mod@crate::interop::image)) and that an image has a layout (see [`crate::interop::ownership`]).
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::binary::BinaryPair;
+use super::chain::{Chain, Painter, SharedPicture};
 use super::timeline::Timelines;
-use super::{Fill, Handoff};
-use crate::cuda::{BLOCK, Context, Kernel, KernelSource, Stream, Surface, blocks};
-use crate::interop::image::picture;
-use crate::interop::ownership::{Owner, SHARED_LAYOUT, first_release};
-use crate::interop::{MappedImage, Ring, share_image};
-use crate::producer::{
-    Blocked, Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture, no_stamps,
-};
+use super::{Broken, Fill, Handoff};
+use crate::cuda::{Context, KernelSource};
+use crate::interop::ownership::{Owner, first_release};
+use crate::interop::{Ring, Turn};
+use crate::producer::{Blocked, Frame, FrameSync, ImageSlot, Producer, check_texture};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::wave::Grid;
-use crate::{Error, Result, texture};
+use crate::{Error, Result};
 
 /// Paints slots with CUDA kernels.
 pub struct TextureHandoff {
     // Field order is drop order: the stream before what it uses.
     fill: Fill,
-    reduce: Kernel,
+    painter: Painter,
     order: Order,
+    /// With `device-copy`: what the kernels paint; the slots are copies of it.
+    own: Option<Chain>,
     pictures: Vec<SharedPicture>,
     slots: Vec<ImageSlot>,
-    size: Grid,
     ring: Ring,
+    /// What `wavefield verify --break` leaves out; `None` in every other run.
+    broken: Option<Broken>,
+    context: Arc<Context>,
     device: Device,
     family: u32,
 }
@@ -40,29 +42,55 @@ pub struct TextureHandoff {
 /// What keeps the two sides apart.
 enum Order {
     Timeline(Timelines),
+    Binary(BinaryPair),
     CpuSync { blocked: Blocked, timeout: Duration },
 }
 
+impl Order {
+    /// CUDA waits until Vulkan has read the turn's slot.
+    fn wait_free(&mut self, fill: &Fill, turn: Turn, broken: Option<Broken>) -> Result<()> {
+        match (self, turn.wait_free) {
+            (Self::Timeline(timelines), Some(value)) if broken != Some(Broken::Free) => {
+                timelines.free.cuda_wait(fill.stream(), value)
+            }
+            (Self::Binary(pair), _) => pair.cuda_wait(fill.stream()),
+            // With cpu-sync the pacer has waited for the frame before.
+            (Self::Timeline(_) | Self::CpuSync { .. }, _) => Ok(()),
+        }
+    }
+
+    /// CUDA says that the turn's slot is written.
+    fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
+        match self {
+            Self::Timeline(timelines) => timelines.cuda_signal(fill.stream(), turn),
+            Self::Binary(pair) => pair.cuda_signal(fill.stream()),
+            Self::CpuSync { blocked, timeout } => {
+                let began = Instant::now();
+                fill.wait_idle(*timeout)?;
+                blocked.add(began.elapsed());
+                Ok(())
+            }
+        }
+    }
+}
+
 impl TextureHandoff {
-    /// Whether a texture can be handed over like that; else why not.
+    /// Why a texture cannot be handed over like that, if it cannot.
     pub fn supports(handoff: Handoff) -> Result<(), &'static str> {
         match handoff {
-            Handoff::Timeline | Handoff::CpuSync => Ok(()),
-            Handoff::Inline => {
-                Err("a kernel in Vulkan's command buffer reaches buffers by address and images not at all")
-            }
-            Handoff::Binary => Err("its ring has one slot, which --ring 1 with timelines has too"),
-            Handoff::DeviceCopy | Handoff::HostCopy => {
-                Err("it copies buffers; what the copy of an image costs is not measured here")
-            }
+            Handoff::Inline => Err(
+                "a kernel in Vulkan's command buffer reaches buffers, by their addresses; images it would \
+                 reach by handles of another experimental extension (VK_NVX_image_view_handle), which is not used here",
+            ),
+            _ => Ok(()),
         }
     }
 
     /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`]. Waits for the queue.
     ///
     /// # Errors
-    /// A hand-off that [`TextureHandoff::supports`] does not have, a texture that is too large, a kernel that does not load,
-    /// out of memory.
+    /// A hand-off that is not of shared images (`inline`, `host-copy`), a texture that is too large, a kernel that does not
+    /// load, out of memory.
     pub fn new(
         queue: &mut Queue,
         context: &Arc<Context>,
@@ -73,21 +101,20 @@ impl TextureHandoff {
     ) -> Result<Self> {
         let device = queue.device().clone();
         check_texture(&device, size)?;
-        if let Err(reason) = Self::supports(handoff) {
-            return Err(Error::Unsupported(format!(
-                "--scene texture has no --handoff {}: {reason}",
-                handoff.name()
-            )));
-        }
         // First the kernels: a bad one should be known before gigabytes are allocated.
         let fill = Fill::new(context, source, size)?;
-        let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
+        let painter = Painter::new(context)?;
+        let of = |depth: usize| Ring::new(depth as u32).unwrap_or_default();
         let (order, ring) = match handoff {
-            Handoff::CpuSync => {
-                (Order::CpuSync { blocked: Blocked::default(), timeout }, Ring::new(1).unwrap_or_default())
+            Handoff::Timeline => (Order::Timeline(Timelines::new(&device, context)?), ring),
+            Handoff::DeviceCopy => (Order::Timeline(Timelines::new(&device, context)?), of(ring.depth())),
+            Handoff::Binary => (Order::Binary(BinaryPair::new(&device, context)?), of(1)),
+            Handoff::CpuSync => (Order::CpuSync { blocked: Blocked::default(), timeout }, of(1)),
+            Handoff::Inline | Handoff::HostCopy => {
+                return Err(Error::Unsupported(format!("--handoff {} shares no image", handoff.name())));
             }
-            _ => (Order::Timeline(Timelines::new(&device, context)?), ring),
         };
+        let own = (handoff == Handoff::DeviceCopy).then(|| Chain::own(context, size)).transpose()?;
         let pictures = (0..ring.depth())
             .map(|_| SharedPicture::new(&device, context, size))
             .collect::<Result<Vec<_>>>()?;
@@ -100,45 +127,54 @@ impl TextureHandoff {
                 unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
             }
         })?;
-        Ok(Self { fill, reduce, order, pictures, slots, size, ring, device, family })
+        let context = context.clone();
+        Ok(Self { fill, painter, order, own, pictures, slots, ring, broken: None, context, device, family })
     }
 
-    /// CUDA's half: wait for the slots, paint them, say so.
+    /// CUDA's half: wait for the slots, paint them, say so. Returns before any of it has run, but for `cpu-sync`.
     fn enqueue(&mut self, frame: &Frame) -> Result<()> {
-        if let (Order::Timeline(timelines), Some(value)) =
-            (&self.order, self.ring.turn(frame.index).wait_free)
-        {
-            timelines.free.cuda_wait(self.fill.stream(), value)?;
+        let fill = &self.fill;
+        // What is painted in memory of CUDA's own need not wait for the slot: only the copy must.
+        if self.own.is_none() {
+            self.order.wait_free(fill, self.ring.turn(frame.index), self.broken)?;
         }
         // One frame, or with `--batch` the next few: those that come later are painted ahead of their time.
         for index in self.ring.batch_from(frame.index) {
             let turn = self.ring.turn(index);
             let ahead = (index - frame.index) as f64;
             let frame = Frame { index, time: frame.time + ahead * frame.step, ..*frame };
-            let picture = &self.pictures[turn.slot];
-            self.fill.enqueue_with(&frame, |paint, stream| {
-                // SAFETY: the wait above and the ring (or, with cpu-sync, the pacer) keep Vulkan out of the slot until
-                // the signal below. That the kernel has the documented signature is what `--kernel` asks of its user.
-                unsafe { picture.paint(paint, &self.reduce, stream, self.size, &frame) }
-            })?;
-            match &mut self.order {
-                Order::Timeline(timelines) => timelines.cuda_signal(self.fill.stream(), turn)?,
-                Order::CpuSync { blocked, timeout } => {
-                    let began = Instant::now();
-                    self.fill.wait_idle(*timeout)?;
-                    blocked.add(began.elapsed());
-                }
+            let slot = self.pictures[turn.slot].chain();
+            if let Some(own) = &self.own {
+                // SAFETY: CUDA's own memory, touched by this stream alone.
+                unsafe { self.painter.paint(fill, own, &frame) }?;
+                self.order.wait_free(fill, turn, self.broken)?;
+                // SAFETY: of the same size; the wait keeps Vulkan out of the slot until the signal below.
+                unsafe { own.copy_to(fill.stream(), slot) }?;
+            } else {
+                // SAFETY: the wait above and the ring (or, with cpu-sync, the pacer) keep Vulkan out of the slot until the
+                // signal below.
+                unsafe { self.painter.paint(fill, slot, &frame) }?;
             }
+            self.order.signal_ready(fill, turn)?;
         }
         Ok(())
+    }
+
+    fn barrier(&self, commands: vk::CommandBuffer, barrier: vk::ImageMemoryBarrier2<'_>) {
+        if self.broken != Some(Broken::Barrier) {
+            // SAFETY: producers record outside a render pass; the barrier names one of this producer's slots.
+            unsafe { pipeline_barrier(&self.device, commands, &[], &[barrier]) };
+        }
     }
 }
 
 impl Producer for TextureHandoff {
     fn name(&self) -> &'static str {
-        match self.order {
-            Order::Timeline(_) => "cuda",
-            Order::CpuSync { .. } => "cuda, cpu-sync",
+        match (&self.order, &self.own) {
+            (Order::Timeline(_), None) => "cuda",
+            (Order::Timeline(_), Some(_)) => "cuda, device-copy",
+            (Order::Binary(_), _) => "cuda, binary",
+            (Order::CpuSync { .. }, _) => "cuda, cpu-sync",
         }
     }
 
@@ -151,10 +187,13 @@ impl Producer for TextureHandoff {
     }
 
     fn max_in_flight(&self) -> usize {
-        match self.order {
-            Order::Timeline(_) => self.slot_count().max(2),
+        let usual = self.slot_count().max(2);
+        match (&self.order, self.broken) {
+            // The pacer's bound is K frames too: the CPU's wait would stand in for the one that is left out.
+            (_, Some(Broken::Free)) => 2 * usual,
             // The pacer's wait for the frame before is this scheme's wait for Vulkan.
-            Order::CpuSync { .. } => 1,
+            (Order::CpuSync { .. }, _) => 1,
+            _ => usual,
         }
     }
 
@@ -164,16 +203,12 @@ impl Producer for TextureHandoff {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let image = self.slots[self.slot_of(frame.index)].image;
-        let acquire = Owner::External.acquire_image(image, self.family, frame.reads);
-        // SAFETY: producers record outside a render pass; the image is one of this producer's slots.
-        unsafe { pipeline_barrier(&self.device, commands, &[], &[acquire]) };
+        self.barrier(commands, Owner::External.acquire_image(image, self.family, frame.reads));
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let image = self.slots[self.slot_of(frame.index)].image;
-        let release = Owner::External.release_image(image, self.family, frame.reads);
-        // SAFETY: as above.
-        unsafe { pipeline_barrier(&self.device, commands, &[], &[release]) };
+        self.barrier(commands, Owner::External.release_image(image, self.family, frame.reads));
     }
 
     fn commands_repeat(&self) -> bool {
@@ -181,14 +216,35 @@ impl Producer for TextureHandoff {
     }
 
     fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
-        match &self.order {
-            Order::Timeline(timelines) => timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage),
+        match &mut self.order {
+            Order::Timeline(timelines) => {
+                let mut sync = timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage)?;
+                if self.broken == Some(Broken::Ready) {
+                    sync.wait = None;
+                }
+                Ok(sync)
+            }
+            Order::Binary(pair) => pair.vulkan(frame.reads.stage),
             Order::CpuSync { .. } => Ok(FrameSync::default()),
         }
     }
 
+    fn submitted(&mut self) {
+        if let Order::Binary(pair) = &mut self.order {
+            pair.submitted();
+        }
+    }
+
     fn stamp_frames(&mut self) -> Result<()> {
-        Err(no_stamps())
+        self.painter.stamp_frames(&self.context)
+    }
+
+    fn break_sync(&mut self, broken: Broken) -> Result<()> {
+        if !matches!((&self.order, &self.own), (Order::Timeline(_), None)) {
+            return Err(broken.not_for(self.name()));
+        }
+        self.broken = Some(broken);
+        Ok(())
     }
 
     fn owner(&self) -> Owner {
@@ -197,8 +253,8 @@ impl Producer for TextureHandoff {
 
     fn blocked(&self) -> Blocked {
         match self.order {
-            Order::Timeline(_) => Blocked::default(),
             Order::CpuSync { blocked, .. } => blocked,
+            Order::Timeline(_) | Order::Binary(_) => Blocked::default(),
         }
     }
 
@@ -211,7 +267,7 @@ impl Producer for TextureHandoff {
     }
 
     fn ring(&self) -> Option<Ring> {
-        matches!(self.order, Order::Timeline(_)).then_some(self.ring)
+        (!matches!(self.order, Order::CpuSync { .. })).then_some(self.ring)
     }
 
     fn is_idle(&self) -> Result<bool> {
@@ -221,6 +277,7 @@ impl Producer for TextureHandoff {
     fn progress(&self) -> Option<String> {
         match &self.order {
             Order::Timeline(timelines) => timelines.progress(self.ring),
+            Order::Binary(_) => Some(self.fill.late_side()),
             Order::CpuSync { .. } => None,
         }
     }
@@ -229,84 +286,5 @@ impl Producer for TextureHandoff {
         if let Order::Timeline(timelines) = &self.order {
             timelines.abandon();
         }
-    }
-}
-
-/// One texture that both APIs reach: a surface a level on CUDA's side, one view on Vulkan's.
-pub(crate) struct SharedPicture {
-    // The view and the surfaces go before the image.
-    view: View,
-    surfaces: Vec<Surface>,
-    image: Arc<MappedImage>,
-}
-
-impl SharedPicture {
-    pub(crate) fn new(device: &Device, context: &Arc<Context>, size: Grid) -> Result<Self> {
-        let levels = texture::levels(size);
-        let request = picture(TEXTURE_FORMAT, size.cols, size.rows, levels)?;
-        let image = share_image(device, context, &request)?;
-        let surfaces = (0..levels).map(|level| image.level(level)?.surface()).collect::<Result<_>>()?;
-        let view = View { raw: image.exported().create_view()?, device: device.clone() };
-        Ok(Self { view, surfaces, image })
-    }
-
-    fn slot(&self) -> ImageSlot {
-        ImageSlot { image: self.image.exported().raw(), view: self.view.raw, layout: SHARED_LAYOUT }
-    }
-
-    /// Enqueues `paint` for level 0, and then a `reduce` for each level below.
-    ///
-    /// # Safety
-    /// `paint` has the signature of `kernels/texture.cu`; nobody else touches the image until the stream has passed this
-    /// point.
-    pub(crate) unsafe fn paint(
-        &self,
-        paint: &Kernel,
-        reduce: &Kernel,
-        stream: &Stream,
-        size: Grid,
-        frame: &Frame,
-    ) -> Result<()> {
-        let (mut surface, mut width, mut height) = (self.surfaces[0].raw(), size.cols, size.rows);
-        let (mut index, mut time) = (frame.index, frame.time);
-        let mut arguments: [*mut c_void; 5] = [
-            (&raw mut surface).cast(),
-            (&raw mut width).cast(),
-            (&raw mut height).cast(),
-            (&raw mut index).cast(),
-            (&raw mut time).cast(),
-        ];
-        // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
-        unsafe { paint.launch_with(stream, blocks(width, height), BLOCK, &mut arguments) }?;
-        for (level, pair) in self.surfaces.windows(2).enumerate() {
-            let (from, to) = (texture::level(size, level as u32), texture::level(size, level as u32 + 1));
-            let (mut above, mut below) = (pair[0].raw(), pair[1].raw());
-            let (mut from_width, mut from_height) = (from.cols, from.rows);
-            let (mut width, mut height) = (to.cols, to.rows);
-            let mut arguments: [*mut c_void; 6] = [
-                (&raw mut above).cast(),
-                (&raw mut below).cast(),
-                (&raw mut from_width).cast(),
-                (&raw mut from_height).cast(),
-                (&raw mut width).cast(),
-                (&raw mut height).cast(),
-            ];
-            // SAFETY: the types of `reduce` in `kernels/texture.cu`; kernels of one stream run one after the other, so the
-            // level above is written.
-            unsafe { reduce.launch_with(stream, blocks(width, height), BLOCK, &mut arguments) }?;
-        }
-        Ok(())
-    }
-}
-
-struct View {
-    raw: vk::ImageView,
-    device: Device,
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
-        unsafe { self.device.raw().destroy_image_view(self.raw, None) };
     }
 }

@@ -49,7 +49,7 @@ use super::handle::{self, ExportType, MemoryExport};
 use super::memory::ImportedMemory;
 use super::shape::{Shape, ViewType};
 use crate::cuda::{Array, Context, api};
-use crate::vulkan::Device;
+use crate::vulkan::{Device, View};
 use crate::{Error, Result};
 
 /// What an [`ExportedImage`] is to be.
@@ -166,16 +166,11 @@ impl ExportedImage {
         self.allocation_size
     }
 
-    /// A view of all levels and layers, as the shape says; destroy it before the image.
-    pub(crate) fn create_view(&self) -> Result<vk::ImageView> {
-        let info = vk::ImageViewCreateInfo::default()
-            .image(self.image)
-            .view_type(self.request.shape.view().vulkan())
-            .format(self.request.format)
-            .subresource_range(super::ownership::whole_image());
-        // SAFETY: a live device; the image was created for views of this type.
-        unsafe { self.device.raw().create_image_view(&info, None) }
-            .map_err(self.device.failed("vkCreateImageView"))
+    /// A view of all levels and layers, as the shape says; it goes before the image.
+    pub(crate) fn create_view(&self) -> Result<View> {
+        let shape = self.request.shape;
+        let range = super::ownership::whole_image();
+        View::new(&self.device, self.image, self.request.format, shape.view().vulkan(), range)
     }
 }
 
@@ -232,15 +227,8 @@ impl MappedImage {
         if level >= levels {
             return Err(Error::Rule(format!("there is no level {level} in an image of {levels}")));
         }
-        let context = &self.imported.context;
-        context.bind()?;
-        let mut array = std::ptr::null_mut();
-        // SAFETY: a live mipmapped array with such a level.
-        context.check("cuMipmappedArrayGetLevel", unsafe {
-            api::cuMipmappedArrayGetLevel(&mut array, self.mipmap, level)
-        })?;
-        // SAFETY: a level's array lives as long as its mipmapped array, which is `self`'s; the level was asked of it above.
-        Ok(unsafe { Array::of(array, self.mipmap, level, context, self.clone()) })
+        // SAFETY: the mipmapped array is `self`'s.
+        unsafe { Array::of_level(self.mipmap, level, &self.imported.context, self.clone()) }
     }
 
     /// Vulkan's side.
@@ -282,7 +270,8 @@ pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Resu
         shape: Shape::new(ViewType::D2, extent, 1, levels)?,
         usage: vk::ImageUsageFlags::SAMPLED
             | vk::ImageUsageFlags::STORAGE
-            | vk::ImageUsageFlags::TRANSFER_SRC,
+            | vk::ImageUsageFlags::TRANSFER_SRC
+            | vk::ImageUsageFlags::TRANSFER_DST,
         surface: true,
     })
 }

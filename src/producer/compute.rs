@@ -8,7 +8,10 @@ use crate::Result;
 use crate::interop::ownership::Owner;
 use crate::interop::{ExportedBuffer, Ring};
 use crate::verify::stamp;
-use crate::vulkan::{Buffer, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, pipeline_barrier};
+use crate::vulkan::{
+    Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
+    pipeline_barrier,
+};
 use crate::wave::{self, Grid};
 
 /// Fills slots with `shaders/wave.wgsl`.
@@ -44,13 +47,14 @@ impl ComputeProducer {
     }
 
     fn with(device: &Device, grid: Grid, slots: Vec<vk::Buffer>, memory: Memory) -> Result<Self> {
+        let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
                 spirv: include_bytes!(concat!(env!("OUT_DIR"), "/wave.spv")),
                 entry: c"wave",
                 constants: size_of::<Constants>() as u32,
-                buffers: &[&slots],
+                sets: &[Choices::These(&bound)],
             },
         )?;
         Ok(Self { pipeline, slots, _memory: memory, grid, stamped: false, device: device.clone() })
@@ -92,12 +96,12 @@ impl Producer for ComputeProducer {
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);
-        // SAFETY: recording, outside a render pass; the buffer is alive; there is one list of buffers, the slots, and
+        // SAFETY: recording, outside a render pass; the buffer is alive; there is one list, of the slots, and
         // the constants have their type's size; the barriers order the shader's writes with the draws around it.
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);
-            self.pipeline.dispatch(commands, [slot], constants, self.grid.vertices());
+            self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.vertices()));
             pipeline_barrier(&self.device, commands, &[written], &[]);
         }
     }

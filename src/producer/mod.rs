@@ -33,7 +33,7 @@ pub use host::HostProducer;
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
-pub(crate) use texture_host::level_regions;
+pub(crate) use texture_host::{level_regions, own_images, own_slot, record_upload};
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,8 @@ pub struct Frame {
     pub time: f64,
     /// Seconds to the next frame, as far as is known: for what fills frames ahead of their time.
     pub step: f64,
-    /// Who reads the slot: [`DRAW_READS`], or [`CHECK_READS`] where frames are checked.
+    /// Who reads the slot: [`DRAW_READS`], or [`CHECK_READS`] where frames are checked; [`DRAW_SAMPLES`] and [`CHECK_SAMPLES`]
+    /// of an image.
     pub reads: Access,
 }
 
@@ -100,6 +101,14 @@ pub const CHECK_READS: Access = Access {
 /// How the draw reads a slot that is an image: as a sampled image in the fragment shader.
 pub const DRAW_SAMPLES: Access =
     Access { stage: vk::PipelineStageFlags2::FRAGMENT_SHADER, access: vk::AccessFlags2::SHADER_SAMPLED_READ };
+
+/// How such a slot is read where frames are checked: by the draw and by the compute shader of [`crate::verify`].
+pub const CHECK_SAMPLES: Access = Access {
+    stage: vk::PipelineStageFlags2::from_raw(
+        vk::PipelineStageFlags2::FRAGMENT_SHADER.as_raw() | vk::PipelineStageFlags2::COMPUTE_SHADER.as_raw(),
+    ),
+    access: vk::AccessFlags2::SHADER_SAMPLED_READ,
+};
 
 /// A slot of a scene whose slots are images with mip chains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,8 +225,8 @@ pub trait Producer {
         None
     }
 
-    /// From the first frame on, every vertex is to carry its frame's number: see [`crate::verify::stamp`]. Called before
-    /// the first frame, or never.
+    /// From the first frame on, every vertex or texel is to carry its frame's number: see [`crate::verify::stamp`]. Called
+    /// before the first frame, or never.
     fn stamp_frames(&mut self) -> Result<()>;
 
     /// How many frames it fills for each one that is asked of it: frame n is then filled with the first of its batch,
@@ -232,7 +241,7 @@ pub trait Producer {
     /// # Errors
     /// There is no such part.
     fn break_sync(&mut self, broken: Broken) -> Result<()> {
-        Err(Error::Usage(format!("--break {broken} {}, not for {}", Broken::NEEDS, self.name())))
+        Err(broken.not_for(self.name()))
     }
 
     /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.
@@ -350,6 +359,10 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
 /// Names the limit.
 pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     let info = device.info();
+    if size.cols < 2 || size.rows < 2 {
+        let Grid { cols, rows } = size;
+        return Err(Error::Usage(format!("a texture of {cols}x{rows} texels has no levels below its first")));
+    }
     let refuse = |limit: u64, name: &str| {
         Err(Error::Unsupported(format!(
             "a texture of {}x{} texels is too large for {}: {limit} {name} is the most",
@@ -364,13 +377,6 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
         return refuse(bytes, "bytes with its levels (maxMemoryAllocationSize)");
     }
     Ok(())
-}
-
-/// What [`Producer::stamp_frames`] answers where slots are images.
-pub(crate) fn no_stamps() -> Error {
-    Error::Unsupported(
-        "a texture carries no frame's number in its texels, so nothing can be verified by it".into(),
-    )
 }
 
 /// The format of a slot that is an image: [`texture::Texel`].

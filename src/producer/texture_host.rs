@@ -5,10 +5,11 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
-use super::{DRAW_SAMPLES, Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture, no_stamps};
+use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
 use crate::interop::Ring;
-use crate::interop::ownership::{Owner, whole_image};
+use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::texture::{self, Texel};
+use crate::verify::texel_stamp;
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 use crate::wave::{Grid, turn};
 use crate::{Error, Result};
@@ -19,11 +20,12 @@ pub struct TextureHostProducer {
     images: Vec<Image>,
     slots: Vec<ImageSlot>,
     size: Grid,
+    stamped: bool,
     device: Device,
 }
 
-/// Where the draw finds it.
-const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
+/// Where the draw finds an image that Vulkan alone writes.
+pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
 
 impl TextureHostProducer {
     /// Works on every Vulkan device.
@@ -36,15 +38,19 @@ impl TextureHostProducer {
             location: MemoryLocation::CpuToGpu,
         };
         let staging = (0..ring.depth()).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
-        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::TRANSFER_DST)?;
-        let slot = |image: &Image| ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT };
-        let slots = images.iter().map(slot).collect();
-        Ok(Self { staging, images, slots, size, device: device.clone() })
+        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::empty())?;
+        let slots = images.iter().map(own_slot).collect();
+        Ok(Self { staging, images, slots, size, stamped: false, device: device.clone() })
     }
 }
 
-/// Images of Vulkan's own with mip chains, for sampling and read-back and `more`.
-pub(super) fn own_images(
+/// What the renderer reads of an image of Vulkan's own.
+pub(crate) fn own_slot(image: &Image) -> ImageSlot {
+    ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
+}
+
+/// Images of Vulkan's own with mip chains, for sampling, read-back, being blanked before a checked run, and `more`.
+pub(crate) fn own_images(
     device: &Device,
     size: Grid,
     count: usize,
@@ -56,7 +62,10 @@ pub(super) fn own_images(
         format: TEXTURE_FORMAT,
         levels: texture::levels(size),
         samples: vk::SampleCountFlags::TYPE_1,
-        usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_SRC | more,
+        usage: vk::ImageUsageFlags::SAMPLED
+            | vk::ImageUsageFlags::TRANSFER_SRC
+            | vk::ImageUsageFlags::TRANSFER_DST
+            | more,
         aspect: vk::ImageAspectFlags::COLOR,
     };
     (0..count).map(|_| Image::new(device, &desc)).collect()
@@ -87,24 +96,11 @@ impl Producer for TextureHostProducer {
             Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
         })?;
         // Mapped memory starts at a multiple of 64 bytes at least, so the cast holds.
-        let mut rest: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
-        let (level, next) = rest.split_at_mut(size.vertices() as usize);
-        level.par_chunks_mut(size.cols as usize).enumerate().for_each(|(row, texels)| {
-            for (col, texel) in texels.iter_mut().enumerate() {
-                *texel = texture::paint(size, col as u32, row as u32, turn).into();
-            }
-        });
-        let mut above: &[Texel] = level;
-        rest = next;
-        for index in 1..texture::levels(size) {
-            let (from, to) = (texture::level(size, index - 1), texture::level(size, index));
-            let (level, next) = rest.split_at_mut(to.vertices() as usize);
-            level.par_chunks_mut(to.cols as usize).enumerate().for_each(|(row, texels)| {
-                for (col, texel) in texels.iter_mut().enumerate() {
-                    *texel = texture::reduce(above, from, col as u32, row as u32);
-                }
-            });
-            (above, rest) = (level, next);
+        let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
+        let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
+        texture::paint_chain(size, turn, chain);
+        if self.stamped {
+            chain.par_iter_mut().for_each(|texel| *texel = texel_stamp::apply(*texel, frame.index));
         }
         Ok(())
     }
@@ -112,26 +108,9 @@ impl Producer for TextureHostProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
         let slot = self.slot_of(frame.index);
         let image = self.images[slot].raw();
-        let color = vk::ImageAspectFlags::COLOR;
-        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
-        // All of it is written anew, so what was there may go; the draw that read it K frames ago must be done.
-        let old = (vk::ImageLayout::UNDEFINED, (DRAW_SAMPLES.stage, vk::AccessFlags2::NONE));
-        let reuse = image_barrier(image, color, old, target).subresource_range(whole_image());
-        let sampled = (LAYOUT, (DRAW_SAMPLES.stage, DRAW_SAMPLES.access));
-        let ready = image_barrier(image, color, target, sampled).subresource_range(whole_image());
-        let regions = level_regions(self.size);
         // SAFETY: recording, outside a render pass; buffer and image are alive and of the same size.
         unsafe {
-            pipeline_barrier(&self.device, commands, &[], &[reuse]);
-            self.device.raw().cmd_copy_buffer_to_image(
-                commands,
-                self.staging[slot].raw(),
-                image,
-                target.0,
-                &regions,
-            );
-            pipeline_barrier(&self.device, commands, &[], &[ready]);
+            record_upload(&self.device, commands, self.staging[slot].raw(), image, self.size, frame.reads);
         }
     }
 
@@ -146,11 +125,41 @@ impl Producer for TextureHostProducer {
     }
 
     fn stamp_frames(&mut self) -> Result<()> {
-        Err(no_stamps())
+        self.stamped = true;
+        Ok(())
     }
 
     fn owner(&self) -> Owner {
         Owner::Queue
+    }
+}
+
+/// Records the copy of a whole chain from a buffer into an image of Vulkan's own, which `reads` then finds in [`LAYOUT`].
+///
+/// # Safety
+/// `commands` is recording, outside a render pass; the buffer has [`texture::chain_bytes`] of `size`, the image its levels.
+pub(crate) unsafe fn record_upload(
+    device: &Device,
+    commands: vk::CommandBuffer,
+    staging: vk::Buffer,
+    image: vk::Image,
+    size: Grid,
+    reads: Access,
+) {
+    let color = vk::ImageAspectFlags::COLOR;
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
+    // All of it is written anew, so what was there may go; whoever read it in a frame before must be done.
+    let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
+    let reuse = image_barrier(image, color, old, target).subresource_range(whole_image());
+    let sampled = (LAYOUT, (reads.stage, reads.access));
+    let ready = image_barrier(image, color, target, sampled).subresource_range(whole_image());
+    let regions = level_regions(size);
+    // SAFETY: the caller's promise.
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[reuse]);
+        device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, &regions);
+        pipeline_barrier(device, commands, &[], &[ready]);
     }
 }
 

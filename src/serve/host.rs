@@ -23,7 +23,7 @@ use super::protocol::{
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Listener, Received, discard, take_leave};
 use super::{FRAME_SECONDS, Options};
-use crate::app::{Choice, Companion, Config, Engine, Installed, make_producer};
+use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, make_producer};
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
@@ -764,7 +764,7 @@ impl Client {
 
 /// What `--verify` has found: an error, if anything.
 fn verdict(tally: &Tally) -> Result<()> {
-    let (frames, total, found) = (tally.frames, tally.total(), tally.findings());
+    let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
     say!(
         "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
         total.stale,

@@ -2,15 +2,17 @@
 
 use ash::vk;
 
-use super::{Checker, Footprint, Pass, slots::SlotsFound, tally::Tally};
-use crate::Result;
-use crate::app::{Choice, Config};
+use super::slots::{Slot, SlotsFound};
+use super::{Checker, Footprint, Pass, tally::Tally};
+use crate::app::{Choice, Config, Scene};
 use crate::bench::record::Machine;
 use crate::handoff::Broken;
 use crate::interop::ownership::Owner;
-use crate::producer::{Frame, Producer, Vertices};
-use crate::vulkan::{Device, Queue, read_buffer};
+use crate::producer::{Frame, Producer, level_regions};
+use crate::render::Source;
+use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
 use crate::wave::Grid;
+use crate::{Result, texture};
 
 /// Frames whose times are remembered: the deepest ring, and a batch as long that is filled ahead.
 const REMEMBERED: usize = 64;
@@ -27,8 +29,9 @@ pub struct Check {
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
+    scene: Scene,
     grid: Grid,
-    /// Whether the wave of the reference is what runs.
+    /// Whether the wave, or the texture, of the reference is what runs.
     has_reference: bool,
     broken: Option<Broken>,
     machine: Machine,
@@ -66,13 +69,14 @@ impl Check {
     ) -> Result<Self> {
         let device = queue.device().clone();
         let mut made = Self {
-            checker: Checker::new(&device, config.grid.vertices(), flights)?,
+            checker: Checker::new(&device, config.scene, config.grid, flights)?,
             pending: vec![None; flights],
             asked: [None; REMEMBERED],
             tally: Tally::default(),
             exchanged: false,
             settled: None,
             picture: [0, 0],
+            scene: config.scene,
             grid: config.grid,
             has_reference: config.kernel.is_none(),
             broken: config.broken,
@@ -89,7 +93,10 @@ impl Check {
     /// As [`Check::new`].
     pub fn follow(&mut self, queue: &mut Queue, producer: &mut dyn Producer) -> Result<()> {
         producer.stamp_frames()?;
-        self.checker.blank(queue, producer.slots(), producer.owner())
+        match self.scene {
+            Scene::Field => self.checker.blank(queue, producer.slots(), producer.owner()),
+            Scene::Texture => self.checker.blank_images(queue, producer.images(), producer.owner()),
+        }
     }
 
     /// Fills slots with what is no stamp. Nobody uses them yet; waits for the queue.
@@ -121,7 +128,7 @@ impl Check {
     ///
     /// # Safety
     /// As for [`Checker::record`].
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Vertices, pass: Pass) {
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
         // SAFETY: the caller's promise.
         unsafe { self.checker.record(commands, flight, source, pass) };
     }
@@ -140,7 +147,7 @@ impl Check {
     pub fn collect(&mut self, flight: usize) -> Result<()> {
         if let Some(frame) = self.pending[flight].take() {
             let looks = self.checker.read(flight)?;
-            self.tally.add(frame, self.grid.vertices(), &looks);
+            self.tally.add(frame, self.scene.element_count(self.grid), &looks);
         }
         Ok(())
     }
@@ -155,17 +162,16 @@ impl Check {
         let mut slots = SlotsFound::default();
         // A batch was filled whole, though its last frames may not have been drawn.
         let filled = drawn.next_multiple_of(producer.batch());
-        let depth = producer.slots().len() as u64;
-        let left = if self.exchanged { &[][..] } else { producer.slots() };
-        for (slot, &buffer) in left.iter().enumerate() {
-            let bytes = read_buffer(queue, buffer, self.grid.bytes(), producer.owner())?;
-            let vertices = bytemuck::allocation::pod_collect_to_vec(&bytes);
-            match last_user(filled, depth, slot as u64) {
+        let depth = producer.slot_count() as u64;
+        let left = if self.exchanged { 0 } else { depth };
+        for slot in 0..left {
+            let found = read_slot(queue, producer, self.scene, self.grid, slot as usize)?;
+            match last_user(filled, depth, slot) {
                 Some(frame) => {
                     let time = self.time_of(frame, producer.batch()).filter(|_| self.has_reference);
-                    slots.add_filled(self.grid, &vertices, frame, time);
+                    slots.add_filled(self.grid, &found, frame, time);
                 }
-                None => slots.add_blank(&vertices),
+                None => slots.add_blank(&found),
             }
         }
         Ok(Checked {
@@ -184,6 +190,29 @@ impl Check {
         let asked = self.asked[(first % REMEMBERED as u64) as usize].filter(|asked| asked.index == first)?;
         Some(asked.time + (frame - first) as f64 * asked.step)
     }
+}
+
+/// What lies in a slot. Both sides are at rest.
+fn read_slot(
+    queue: &mut Queue,
+    producer: &dyn Producer,
+    scene: Scene,
+    grid: Grid,
+    slot: usize,
+) -> Result<Slot> {
+    let owner = producer.owner();
+    Ok(match scene {
+        Scene::Field => {
+            let bytes = read_buffer(queue, producer.slots()[slot], grid.bytes(), owner)?;
+            Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
+        }
+        Scene::Texture => {
+            let (slot, bytes) = (producer.images()[slot], texture::chain_bytes(grid));
+            let bytes =
+                read_image_levels(queue, (slot.image, slot.layout), &level_regions(grid), bytes, owner)?;
+            Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes))
+        }
+    })
 }
 
 /// The last of frames 0 to `filled` - 1 that used a slot of `depth`.

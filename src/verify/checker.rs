@@ -1,4 +1,5 @@
-//! The check on the GPU: `shaders/check.wgsl` over every vertex of a slot, in the command buffer of the draw.
+//! The check on the GPU: `shaders/check.wgsl` over every vertex of a slot, or every texel of every level of one, in the
+//! command buffer of the draw.
 //!
 //! A frame's command buffer is then: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
 //! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: the counts are read
@@ -10,12 +11,15 @@ use gpu_allocator::MemoryLocation;
 
 use super::stamp;
 use super::tally::{Look, Looks};
-use crate::interop::ownership::{Access, Owner};
-use crate::producer::Vertices;
+use crate::app::Scene;
+use crate::interop::ownership::{Access, Owner, SHARED_LAYOUT, whole_image};
+use crate::producer::{ImageSlot, Vertices};
+use crate::render::Source;
 use crate::vulkan::{
-    Buffer, BufferDesc, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier, pipeline_barrier,
+    Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
+    groups, image_barrier, pipeline_barrier,
 };
-use crate::wave::Vertex;
+use crate::wave::Grid;
 use crate::{Error, Result};
 
 /// Which of a frame's two looks.
@@ -58,6 +62,8 @@ const COUNTS: u64 = 2 * size_of::<RawCounts>() as u64;
 
 const SHADER_READS: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ);
+const SHADER_SAMPLES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+    (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ);
 const SHADER_COUNTS: (vk::PipelineStageFlags2, vk::AccessFlags2) = (
     vk::PipelineStageFlags2::COMPUTE_SHADER,
     vk::AccessFlags2::from_raw(
@@ -77,13 +83,15 @@ pub struct Checker {
     /// The stamp that each flight's frame should have. In memory and not among the commands, because these are recorded
     /// once and submitted for many frames: that they are is what should be checked, too.
     expected: Vec<Buffer>,
-    vertices: u64,
+    scene: Scene,
+    grid: Grid,
     device: Device,
 }
 
 impl Checker {
-    /// For `flights` frames in flight, each of `vertices` vertices in a storage buffer.
-    pub fn new(device: &Device, vertices: u64, flights: usize) -> Result<Self> {
+    /// For `flights` frames in flight, each with the vertices of `grid` in a storage buffer, or the texels of `grid` and of
+    /// all levels below in an image.
+    pub fn new(device: &Device, scene: Scene, grid: Grid, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
             (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
@@ -108,18 +116,27 @@ impl Checker {
             vk::BufferUsageFlags::STORAGE_BUFFER,
             MemoryLocation::CpuToGpu,
         )?;
-        let raw = |buffers: &[Buffer]| buffers.iter().map(Buffer::raw).collect::<Vec<_>>();
+        let bound =
+            |buffers: &[Buffer]| buffers.iter().map(|buffer| Bound::from(buffer.raw())).collect::<Vec<_>>();
+        let slot = match scene {
+            Scene::Field => vk::DescriptorType::STORAGE_BUFFER,
+            Scene::Texture => vk::DescriptorType::SAMPLED_IMAGE,
+        };
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
                 spirv: include_bytes!(concat!(env!("OUT_DIR"), "/check.spv")),
-                entry: c"check",
+                entry: if scene == Scene::Field { c"check" } else { c"check_texels" },
                 constants: 8,
-                // The first is where each flight's vertices will be: they are pointed at when the flight is recorded.
-                buffers: &[&raw(&counts), &raw(&counts), &raw(&expected)],
+                sets: &[
+                    // Each flight's vertices or texels: they are pointed at when the flight is recorded.
+                    Choices::Later(slot, flights),
+                    Choices::These(&bound(&counts)),
+                    Choices::These(&bound(&expected)),
+                ],
             },
         )?;
-        Ok(Self { pipeline, counts, read_back, expected, vertices, device: device.clone() })
+        Ok(Self { pipeline, counts, read_back, expected, scene, grid, device: device.clone() })
     }
 
     /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
@@ -141,6 +158,40 @@ impl Checker {
         })
     }
 
+    /// The same for slots that are images: clears them to zeros, which no stamped texel has.
+    pub fn blank_images(&self, queue: &mut Queue, slots: &[ImageSlot], owner: Owner) -> Result<()> {
+        let (family, device) = (queue.family(), &self.device);
+        let fill =
+            Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
+        let ours = |slot: &ImageSlot, from, to| {
+            let (color, scope) = (vk::ImageAspectFlags::COLOR, (fill.stage, fill.access));
+            image_barrier(slot.image, color, (from, scope), (to, scope)).subresource_range(whole_image())
+        };
+        let before = slots.iter().map(|slot| match owner {
+            // It has its layout, and CUDA had it: see `ownership`.
+            Owner::External => owner.acquire_image(slot.image, family, fill),
+            Owner::Queue => ours(slot, vk::ImageLayout::UNDEFINED, SHARED_LAYOUT),
+        });
+        let after = slots.iter().map(|slot| match owner {
+            Owner::External => owner.release_image(slot.image, family, fill),
+            Owner::Queue => ours(slot, SHARED_LAYOUT, slot.layout),
+        });
+        let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
+        let zeros = vk::ClearColorValue { float32: [0.0; 4] };
+        crate::vulkan::one_shot(queue, |commands| {
+            // SAFETY: recording; the slots live until `one_shot` has waited for the queue, and no frame was drawn yet, so
+            // nobody uses them.
+            unsafe {
+                pipeline_barrier(device, commands, &[], &before);
+                for slot in slots {
+                    let (image, whole) = (slot.image, [whole_image()]);
+                    device.raw().cmd_clear_color_image(commands, image, SHARED_LAYOUT, &zeros, &whole);
+                }
+                pipeline_barrier(device, commands, &[], &after);
+            }
+        })
+    }
+
     /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
     ///
     /// # Errors
@@ -153,48 +204,67 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a look at `source`. Resets the counts in the first look, and copies them to the CPU in the second. The
+    /// Records a look at `source`, which is of the scene's kind. Resets the counts in the first look, and copies them to the CPU in the second. The
     /// commands may be submitted again, with another expectation.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
-    /// submitted again; the vertices, as many as there were said to be, are readable for
-    /// [`crate::producer::CHECK_READS`]; first one look, then the other, of the same.
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Vertices, pass: Pass) {
+    /// submitted again; the source is as large as it was said to be, and readable for [`crate::producer::CHECK_READS`] or
+    /// [`crate::producer::CHECK_SAMPLES`]; first one look, then the other, of the same.
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
         let read_back = self.read_back[flight].raw();
         let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
-        let constants = [self.vertices as u32, pass as u32];
+        let count = self.scene.element_count(self.grid);
+        let constants = [count as u32, pass as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
-            // SAFETY: recording (the caller's promise); three lists of buffers, the first of the slots and the others of
-            // the flights; the constants have 8 bytes; the barriers below order the counts, the caller's the slot.
-            unsafe { self.pipeline.dispatch(commands, chosen, constants, self.vertices) };
+            // SAFETY: recording (the caller's promise); three lists, each with a place for every flight; the constants have 8 bytes; the barriers below order the counts, the caller's the slot.
+            unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
         // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame is done with them.
         unsafe {
             match pass {
                 Pass::BeforeDraw => {
-                    let Vertices { buffer, offset } = source;
-                    let bytes = self.vertices * size_of::<Vertex>() as u64;
-                    let part = vk::DescriptorBufferInfo { buffer, offset, range: bytes };
-                    self.pipeline.point(0, flight, part);
+                    let bound = match source {
+                        Source::Vertices(Vertices { buffer, offset }) => {
+                            let range = self.grid.bytes();
+                            Bound::Buffer(vk::DescriptorBufferInfo { buffer, offset, range })
+                        }
+                        Source::Texture(slot) => Bound::Sampled(slot.view, slot.layout),
+                    };
+                    self.pipeline.point(0, flight, bound);
                     vk.cmd_fill_buffer(commands, counts, 0, vk::WHOLE_SIZE, 0);
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, filled, SHADER_COUNTS)], &[]);
                     look();
                 }
                 Pass::AfterDraw => {
-                    // The draw's vertex shader must be done before this look begins. And whoever wrote meanwhile, if
+                    // The draw's shaders must be done before this look begins. And whoever wrote meanwhile, if
                     // somebody did, is nobody that Vulkan knows of: all that can be asked is that the caches look again.
                     let drawn = (
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,
                     );
-                    let again = buffer_barrier(source.buffer, drawn, SHADER_READS);
-                    pipeline_barrier(device, commands, &[again], &[]);
+                    match source {
+                        Source::Vertices(vertices) => {
+                            let again = buffer_barrier(vertices.buffer, drawn, SHADER_READS);
+                            pipeline_barrier(device, commands, &[again], &[]);
+                        }
+                        Source::Texture(slot) => {
+                            let color = vk::ImageAspectFlags::COLOR;
+                            let again = image_barrier(
+                                slot.image,
+                                color,
+                                (slot.layout, drawn),
+                                (slot.layout, SHADER_SAMPLES),
+                            )
+                            .subresource_range(whole_image());
+                            pipeline_barrier(device, commands, &[], &[again]);
+                        }
+                    }
                     look();
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, SHADER_COUNTS, copied)], &[]);
                     let region = [vk::BufferCopy::default().size(COUNTS)];

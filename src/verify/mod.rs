@@ -1,9 +1,10 @@
-//! Does every frame arrive whole? `wavefield verify` looks at every vertex of every frame.
+//! Does every frame arrive whole? `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | [`stamp`] | the frame's number, in every vertex |
-//! | [`Checker`] | a compute pass beside the draw that counts the vertices with another frame's number |
+//! | [`texel_stamp`] | the same in every texel |
+//! | [`Checker`] | a compute pass beside the draw that counts the vertices or texels with another frame's number |
 //! | [`tally`] | what the counts say of a frame, and of all frames |
 //! | [`slots`] | at the end: the ring's slots, read back and compared with the reference |
 //! | [`Footprint`] | open descriptors and memory, which must not grow |
@@ -18,6 +19,7 @@ mod record;
 pub mod slots;
 pub mod stamp;
 pub mod tally;
+pub mod texel_stamp;
 
 pub use check::{Check, Checked};
 pub use checker::{Checker, Pass};

@@ -9,9 +9,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::footprint::Footprint;
-use super::slots::{SlotsFound, TOLERANCE};
+use super::slots::{SlotsFound, tolerance};
 use super::tally::Tally;
-use crate::app::{Config, Summary};
+use crate::app::{Config, Scene, Summary};
 use crate::bench::record::Machine;
 use crate::handoff::Broken;
 use crate::{Error, Result};
@@ -36,7 +36,10 @@ pub struct Verification {
     pub producer: String,
     /// What was left out on purpose.
     pub broken: Option<String>,
-    /// Vertices across and along.
+    /// What was shown: `field` or `texture`; `field` where it is absent.
+    #[serde(default = "field")]
+    pub scene: String,
+    /// Vertices across and along, or texels.
     pub grid: [u32; 2],
     /// Slots.
     pub ring: u32,
@@ -62,15 +65,19 @@ pub struct Verification {
     pub verdict: Verdict,
 }
 
+fn field() -> String {
+    Scene::Field.name().to_owned()
+}
+
 /// What a run says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Every vertex of every frame was right, and nothing grew.
+    /// Every vertex or texel of every frame was right, and nothing grew.
     Clean,
     /// Something was not as it should be.
     Found,
-    /// A wait was left out on purpose, and wrong vertices were found.
+    /// A wait was left out on purpose, and wrong vertices or texels were found.
     Caught,
     /// A wait was left out on purpose, and nothing wrong was found: this run does not show that it is needed.
     NotCaught,
@@ -92,7 +99,7 @@ impl Verification {
         let mut slots = checked.slots;
         // JSON has no infinity.
         slots.worst_error = slots.worst_error.map(|worst| worst.min(f64::MAX));
-        let findings = findings(&checked.tally, &slots, checked.settled.as_ref(), &checked.end);
+        let findings = findings(config.scene, &checked.tally, &slots, checked.settled.as_ref(), &checked.end);
         Some(Self {
             schema: VERIFY_SCHEMA.to_owned(),
             complete,
@@ -101,6 +108,7 @@ impl Verification {
             machine: checked.machine.clone(),
             producer: summary.producer.to_owned(),
             broken: checked.broken.map(|broken| broken.name().to_owned()),
+            scene: summary.scene.name().to_owned(),
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
             batch: config.ring.batch() as u32,
@@ -152,16 +160,31 @@ pub fn write_verification(path: &Path, verification: &Verification) -> Result<()
     crate::bench::write_value(path, verification)
 }
 
-fn findings(tally: &Tally, slots: &SlotsFound, settled: Option<&Footprint>, end: &Footprint) -> Vec<String> {
-    let mut found = tally.findings();
+fn findings(
+    scene: Scene,
+    tally: &Tally,
+    slots: &SlotsFound,
+    settled: Option<&Footprint>,
+    end: &Footprint,
+) -> Vec<String> {
+    let mut found = tally.findings(scene);
     if slots.wrong_stamps > 0 {
-        found.push(format!("{} vertices in the slots at the end are of no such frame", slots.wrong_stamps));
+        let what = scene.elements();
+        found.push(format!("{} {what} in the slots at the end are of no such frame", slots.wrong_stamps));
     }
-    if let Some(worst) = slots.worst_error.filter(|&worst| worst > TOLERANCE) {
-        found.push(format!("the slots at the end differ from the reference by {worst:.1e} of the amplitude"));
+    if let Some(worst) = slots.worst_error.filter(|&worst| worst > tolerance(scene)) {
+        found.push(format!("the slots at the end differ from the reference by {}", distance(scene, worst)));
     }
     found.extend(settled.map(|settled| end.growth_since(settled)).unwrap_or_default());
     found
+}
+
+/// A difference from the reference, in words.
+fn distance(scene: Scene, worst: f64) -> String {
+    match scene {
+        Scene::Field => format!("{worst:.1e} of the amplitude"),
+        Scene::Texture => format!("{worst:.1e} in a channel"),
+    }
 }
 
 fn verdict(broken: Option<Broken>, tally: &Tally, findings: &[String]) -> Verdict {
@@ -196,8 +219,16 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tally, total) = (&self.tally, self.tally.total());
-        writeln!(f, "checked       {} frames, every vertex before and after each draw", tally.frames)?;
-        writeln!(f, "vertices      {} looked at", total.checked)?;
+        let scene = match self.scene.as_str() {
+            "texture" => Scene::Texture,
+            _ => Scene::Field,
+        };
+        let every = match scene {
+            Scene::Field => "every vertex",
+            Scene::Texture => "every texel of every level",
+        };
+        writeln!(f, "checked       {} frames, {every} before and after each draw", tally.frames)?;
+        writeln!(f, "{:13} {} looked at", scene.elements(), total.checked)?;
         writeln!(f, "stale         {}", total.stale)?;
         writeln!(f, "overwritten   {}", total.overwritten)?;
         writeln!(f, "missing       {}", total.missing)?;
@@ -206,8 +237,13 @@ impl fmt::Display for Verification {
         match self.slots.worst_error {
             Some(worst) => writeln!(
                 f,
-                "{worst:.1e} of the amplitude from the reference at the worst, {TOLERANCE:.0e} is allowed (12 bits of \
-                 the colour are the stamp)"
+                "{} from the reference at the worst, {:.0e} is allowed (12 bits of {} are the stamp)",
+                distance(scene, worst),
+                tolerance(scene),
+                match scene {
+                    Scene::Field => "the colour",
+                    Scene::Texture => "a texel",
+                }
             )?,
             None => writeln!(f, "their stamps compared; there is no reference for this kernel")?,
         }
@@ -259,7 +295,7 @@ mod tests {
             device_bytes: None,
             picture: [1, 1],
         };
-        findings(tally, &SlotsFound::default(), None, &end)
+        findings(Scene::Field, tally, &SlotsFound::default(), None, &end)
     }
 
     #[test]
@@ -306,6 +342,7 @@ mod tests {
             },
             producer: text(),
             broken: broken.map(|broken| broken.name().to_owned()),
+            scene: field(),
             grid: [10, 10],
             ring: 1,
             batch: 1,

@@ -1,51 +1,87 @@
-//! At the end of a run: what lies in the ring, vertex by vertex, on the CPU.
+//! At the end of a run: what lies in the ring, vertex by vertex or texel by texel, on the CPU.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::stamp::{self, Seen};
+use super::texel_stamp;
+use crate::app::Scene;
+use crate::texture::{self, Texel};
 use crate::wave::{self, Grid, Vertex};
 
-/// The largest error that the built-in wave may have against the float64 reference, in units of [`wave::HEIGHT`].
-pub const TOLERANCE: f64 = 1e-5;
+/// What lies in one slot.
+pub enum Slot {
+    /// Row after row.
+    Vertices(Vec<Vertex>),
+    /// Level after level, row after row.
+    Texels(Vec<Texel>),
+}
+
+/// The largest error that the built-in wave may have against the float64 reference, in units of [`wave::HEIGHT`]; or the
+/// built-in texture, in those of its channels, whose numbers are half floats.
+pub fn tolerance(scene: Scene) -> f64 {
+    match scene {
+        Scene::Field => 1e-5,
+        Scene::Texture => texture::TOLERANCE,
+    }
+}
 
 /// What was found in the slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
     /// Slots that were read back.
     pub slots: u64,
-    /// Vertices that do not have the stamp of the frame that filled their slot last; in a slot that no frame has
-    /// reached, vertices that are not blank.
+    /// Vertices or texels that do not have the stamp of the frame that filled their slot last; in a slot that no frame has
+    /// reached, those that are not blank.
     pub wrong_stamps: u64,
-    /// The largest difference between a vertex and the float64 reference, in units of [`wave::HEIGHT`]; absent where the
-    /// kernel is not the built-in wave, and where no slot was filled. The 12 bits of `w` that the stamp took are known to
-    /// be lost: any colour that begins with the other 20 counts as exact.
+    /// The largest difference from the float64 reference, in the units of [`tolerance`]; absent where the kernel is not the
+    /// built-in one, and where no slot was filled. The 12 bits that the stamp took are known to be lost: any number that
+    /// begins with the others counts as exact.
     pub worst_error: Option<f64>,
 }
 
 impl SlotsFound {
     /// Adds a slot that `frame` was the last to fill; `time` is that frame's, where the reference applies.
-    pub fn add_filled(&mut self, grid: Grid, vertices: &[Vertex], frame: u64, time: Option<f64>) {
-        let wrong = vertices.par_iter().filter(|vertex| stamp::judge(vertex.w, frame) != Seen::Right).count();
+    pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, time: Option<f64>) {
+        let right = |seen: Seen| seen == Seen::Right;
+        let wrong = match slot {
+            Slot::Vertices(vertices) => {
+                vertices.par_iter().filter(|vertex| !right(stamp::judge(vertex.w, frame))).count()
+            }
+            Slot::Texels(texels) => {
+                texels.par_iter().filter(|texel| !right(texel_stamp::judge(**texel, frame))).count()
+            }
+        };
         self.slots += 1;
         self.wrong_stamps += wrong as u64;
         if let Some(time) = time {
-            let worst = worst_error(grid, vertices, time);
+            let worst = match slot {
+                Slot::Vertices(vertices) => worst_error(grid, vertices, time),
+                Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel_stamp::ranges),
+            };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
         }
     }
 
     /// Adds a slot that no frame has reached.
-    pub fn add_blank(&mut self, vertices: &[Vertex]) {
-        let words: &[u32] = bytemuck::cast_slice(vertices);
-        let written = words.par_chunks(4).filter(|vertex| vertex.iter().any(|&word| word != stamp::BLANK));
+    pub fn add_blank(&mut self, slot: &Slot) {
+        let written = match slot {
+            Slot::Vertices(vertices) => {
+                let words: &[u32] = bytemuck::cast_slice(vertices);
+                words.par_chunks(4).filter(|vertex| vertex.iter().any(|&word| word != stamp::BLANK)).count()
+            }
+            Slot::Texels(texels) => {
+                let words: &[u64] = bytemuck::cast_slice(texels);
+                words.par_iter().filter(|&&texel| texel != 0).count()
+            }
+        };
         self.slots += 1;
-        self.wrong_stamps += written.count() as u64;
+        self.wrong_stamps += written as u64;
     }
 
     /// Whether everything was as it should be.
-    pub fn right(&self) -> bool {
-        self.wrong_stamps == 0 && self.worst_error.is_none_or(|worst| worst <= TOLERANCE)
+    pub fn right(&self, scene: Scene) -> bool {
+        self.wrong_stamps == 0 && self.worst_error.is_none_or(|worst| worst <= tolerance(scene))
     }
 }
 
@@ -80,14 +116,18 @@ mod tests {
 
     fn found(vertices: &[Vertex], frame: u64) -> SlotsFound {
         let mut found = SlotsFound::default();
-        found.add_filled(GRID, vertices, frame, Some(TIME));
+        found.add_filled(GRID, &Slot::Vertices(vertices.to_vec()), frame, Some(TIME));
         found
+    }
+
+    fn right(found: &SlotsFound) -> bool {
+        found.right(Scene::Field)
     }
 
     #[test]
     fn a_stamped_wave_is_right() {
-        let right = found(&field(77), 77);
-        assert!(right.right() && right.slots == 1, "{right:?}");
+        let all = found(&field(77), 77);
+        assert!(right(&all) && all.slots == 1, "{all:?}");
     }
 
     #[test]
@@ -95,16 +135,16 @@ mod tests {
         let mut vertices = field(77);
         vertices[100].w = stamp::apply(vertices[100].w, 76);
         let wrong = found(&vertices, 77);
-        assert!(!wrong.right() && wrong.wrong_stamps == 1, "{wrong:?}");
+        assert!(!right(&wrong) && wrong.wrong_stamps == 1, "{wrong:?}");
 
         // One step beyond what the stamp took.
         let mut vertices = field(77);
         vertices[100].w = f32::from_bits(vertices[100].w.to_bits() + 0x1000);
-        assert!(!found(&vertices, 77).right());
+        assert!(!right(&found(&vertices, 77)));
 
         let mut vertices = field(77);
         vertices[100].y += 1e-4;
-        assert!(!found(&vertices, 77).right());
+        assert!(!right(&found(&vertices, 77)));
         vertices[100].y = f32::NAN;
         assert_eq!(found(&vertices, 77).worst_error, Some(f64::INFINITY));
     }
@@ -114,10 +154,43 @@ mod tests {
         let mut vertices = vec![Vertex::default(); 4];
         bytemuck::cast_slice_mut::<_, u32>(&mut vertices).fill(stamp::BLANK);
         let mut found = SlotsFound::default();
-        found.add_blank(&vertices);
-        assert!(found.right());
+        found.add_blank(&Slot::Vertices(vertices.clone()));
+        assert!(right(&found));
         vertices[2].x = 0.0;
-        found.add_blank(&vertices);
+        found.add_blank(&Slot::Vertices(vertices));
         assert_eq!((found.wrong_stamps, found.slots), (1, 2));
+        found.add_blank(&Slot::Texels(vec![Texel::default(); 4]));
+        found.add_blank(&Slot::Texels(vec![Texel::from([0.0, -0.0, 0.0, 0.0]); 4]));
+        assert_eq!((found.wrong_stamps, found.slots), (1 + 4, 4));
+    }
+
+    /// Every level stamped behind the reduction, as the kernels do it.
+    fn texture(frame: u64) -> Vec<Texel> {
+        let chain = texture::chain(GRID, wave::turn(TIME) as f32);
+        chain.into_iter().map(|texel| texel_stamp::apply(texel, frame)).collect()
+    }
+
+    #[test]
+    fn a_stamped_texture_is_right_and_one_wrong_texel_is_found() {
+        let found = |chain: Vec<Texel>| {
+            let mut found = SlotsFound::default();
+            found.add_filled(GRID, &Slot::Texels(chain), 77, Some(TIME));
+            found
+        };
+        let all = found(texture(77));
+        assert!(all.right(Scene::Texture) && all.slots == 1, "{all:?}");
+        for at in [0, 100, GRID.vertices() as usize + 3, texture(77).len() - 1] {
+            let mut chain = texture(77);
+            chain[at] = texel_stamp::apply(chain[at], 76);
+            let wrong = found(chain);
+            assert!(!wrong.right(Scene::Texture) && wrong.wrong_stamps == 1, "{at}: {wrong:?}");
+
+            let mut chain = texture(77);
+            let mut channels = chain[at].channels();
+            channels[0] += 0.02;
+            chain[at] = texel_stamp::apply(channels.into(), 77);
+            let wrong = found(chain);
+            assert!(!wrong.right(Scene::Texture) && wrong.wrong_stamps == 0, "{at}: {wrong:?}");
+        }
     }
 }

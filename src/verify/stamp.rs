@@ -25,7 +25,7 @@ pub fn apply(w: f32, frame: u64) -> f32 {
     f32::from_bits(colour | of(frame))
 }
 
-/// What a vertex is, seen from the frame that is being drawn.
+/// What a vertex or a texel is, seen from the frame that is being drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
     /// Of this frame.
@@ -38,11 +38,14 @@ pub enum Seen {
     Missing,
 }
 
-/// Judges one vertex by its `w`. Half of the 4096 numbers are taken to be before a frame, half after it.
+/// Judges one vertex by its `w`.
 pub fn judge(w: f32, frame: u64) -> Seen {
-    let ahead = w.to_bits().wrapping_sub(of(frame)) & MASK;
-    match ahead {
-        _ if w.to_bits() == BLANK => Seen::Missing,
+    if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
+}
+
+/// Judges a stamp. Half of the 4096 numbers are taken to be before a frame, half after it.
+pub(super) fn seen(stamp: u32, frame: u64) -> Seen {
+    match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
         ahead if ahead <= MASK / 2 => Seen::Overwritten,
         _ => Seen::Stale,

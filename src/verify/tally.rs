@@ -1,6 +1,9 @@
-//! What the counts of a frame's two looks say of the frame, and the sum over all frames. Pure arithmetic.
+//! What the counts of a frame's two looks say of the frame, and the sum over all frames. Pure arithmetic. A vertex here is
+//! whatever a frame has many of: a texel, where slots are images.
 
 use serde::{Deserialize, Serialize};
+
+use crate::app::Scene;
 
 /// What one look over a slot has counted. Each vertex is `stale`, `overwritten`, `missing` or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,11 +124,12 @@ impl Tally {
     }
 
     /// What of it must not be, in words; nothing where every frame was right.
-    pub fn findings(&self) -> Vec<String> {
+    pub fn findings(&self, scene: Scene) -> Vec<String> {
+        let what_of = scene.elements();
         let total = self.total();
         let mut found = Vec::new();
         if self.unchecked_frames > 0 {
-            found.push(format!("the check itself left vertices out in {} frames", self.unchecked_frames));
+            found.push(format!("the check itself left {what_of} out in {} frames", self.unchecked_frames));
         }
         for (count, what) in [
             (total.stale, "stale (of an earlier frame)"),
@@ -133,7 +137,7 @@ impl Tally {
             (total.missing, "missing (never written)"),
         ] {
             if count > 0 {
-                found.push(format!("{count} vertices were {what}"));
+                found.push(format!("{count} {what_of} were {what}"));
             }
         }
         if let Some(first) = self.first_wrong_frame {

@@ -78,7 +78,8 @@ impl Image {
         // SAFETY: the memory was allocated for this image's requirements and is bound once.
         unsafe { device.raw().bind_image_memory(raw, allocation.memory(), allocation.offset()) }
             .map_err(device.failed("vkBindImageMemory"))?;
-        image.view = create_view(device, raw, desc.format, desc.aspect, 0..desc.levels)?;
+        let range = levels_of(desc.aspect, 0..desc.levels);
+        image.view = create_view(device, raw, desc.format, vk::ImageViewType::TYPE_2D, range)?;
         Ok(image)
     }
 
@@ -103,27 +104,61 @@ impl Image {
     }
 }
 
-/// A view of some mip levels of layer 0.
+/// Some mip levels of layer 0.
+pub(crate) fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageSubresourceRange {
+    vk::ImageSubresourceRange::default()
+        .aspect_mask(aspect)
+        .base_mip_level(levels.start)
+        .level_count(levels.end - levels.start)
+        .layer_count(1)
+}
+
+/// A view of a part of an image.
 pub(crate) fn create_view(
     device: &Device,
     image: vk::Image,
     format: vk::Format,
-    aspect: vk::ImageAspectFlags,
-    levels: Range<u32>,
+    kind: vk::ImageViewType,
+    range: vk::ImageSubresourceRange,
 ) -> Result<vk::ImageView> {
     let info = vk::ImageViewCreateInfo::default()
         .image(image)
-        .view_type(vk::ImageViewType::TYPE_2D)
+        .view_type(kind)
         .format(format)
-        .subresource_range(
-            vk::ImageSubresourceRange::default()
-                .aspect_mask(aspect)
-                .base_mip_level(levels.start)
-                .level_count(levels.end - levels.start)
-                .layer_count(1),
-        );
-    // SAFETY: a live device; the image has this format and aspect.
+        .subresource_range(range);
+    // SAFETY: a live device; the image has this format, and was created for views of this kind.
     unsafe { device.raw().create_image_view(&info, None) }.map_err(device.failed("vkCreateImageView"))
+}
+
+/// A view of somebody else's image, before which it goes.
+pub(crate) struct View {
+    raw: vk::ImageView,
+    device: Device,
+}
+
+impl View {
+    /// As [`create_view`].
+    pub(crate) fn new(
+        device: &Device,
+        image: vk::Image,
+        format: vk::Format,
+        kind: vk::ImageViewType,
+        range: vk::ImageSubresourceRange,
+    ) -> Result<Self> {
+        Ok(Self { raw: create_view(device, image, format, kind, range)?, device: device.clone() })
+    }
+
+    /// The raw handle.
+    pub(crate) fn raw(&self) -> vk::ImageView {
+        self.raw
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe { self.device.raw().destroy_image_view(self.raw, None) };
+    }
 }
 
 impl Drop for Image {

@@ -22,10 +22,10 @@ mod validation;
 
 pub use adapter::{Adapter, AdapterInfo, Exports};
 pub use buffer::{Buffer, BufferDesc};
-pub use compute::{ComputePipeline, ComputePipelineDesc};
+pub use compute::{Bound, Choices, ComputePipeline, ComputePipelineDesc, groups};
 pub use device::{Device, DeviceDesc, Queue};
-pub(crate) use image::create_view;
 pub use image::{Image, ImageDesc};
+pub(crate) use image::{View, levels_of};
 pub use instance::{API_VERSION, Instance, InstanceDesc};
 pub use pacer::{Flight, Pacer};
 pub(crate) use readback::read_image_levels;

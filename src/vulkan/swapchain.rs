@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use super::image::create_view;
+use super::image::{create_view, levels_of};
 use super::{Device, Queue, Surface};
 use crate::{Error, Result};
 
@@ -288,7 +288,9 @@ impl Swapchain {
         let images = unsafe { device.swapchain()?.get_swapchain_images(self.raw) }
             .map_err(device.failed("vkGetSwapchainImagesKHR"))?;
         for image in images {
-            let view = create_view(&device, image, self.format.format, vk::ImageAspectFlags::COLOR, 0..1)?;
+            let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
+            let kind = vk::ImageViewType::TYPE_2D;
+            let view = create_view(&device, image, self.format.format, kind, range)?;
             self.images.push(Target { image, view, rendered: vk::Semaphore::null() });
             // SAFETY: a live device.
             let rendered =

@@ -1,0 +1,58 @@
+//! A mip chain of CUDA's own: what the hand-offs that copy images paint first.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::api;
+use super::{Array, Context};
+use crate::Result;
+
+/// A mipmapped array in memory that CUDA allocated.
+///
+/// Before it is dropped, the stream that uses it must be idle.
+pub struct MipmappedArray {
+    raw: sys::CUmipmappedArray,
+    context: Arc<Context>,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for MipmappedArray {}
+// SAFETY: as above.
+unsafe impl Sync for MipmappedArray {}
+
+impl MipmappedArray {
+    /// Allocates `levels` levels, the first as `desc` says.
+    ///
+    /// # Errors
+    /// Out of memory; 1 (`INVALID_VALUE`) for an array that CUDA does not have.
+    pub fn new(
+        context: &Arc<Context>,
+        desc: &sys::CUDA_ARRAY3D_DESCRIPTOR,
+        levels: u32,
+    ) -> Result<Arc<Self>> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        let code = unsafe { api::cuMipmappedArrayCreate(&mut raw, desc, levels) };
+        context.check("cuMipmappedArrayCreate", code)?;
+        Ok(Arc::new(Self { raw, context: context.clone() }))
+    }
+
+    /// One of its levels, which keeps all of it alive.
+    ///
+    /// # Errors
+    /// There is no such level.
+    pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
+        // SAFETY: the mipmapped array is `self`'s.
+        unsafe { Array::of_level(self.raw, level, &self.context, self.clone()) }
+    }
+}
+
+impl Drop for MipmappedArray {
+    fn drop(&mut self) {
+        // SAFETY: made above; the stream that used it is idle: whoever drops it waits first. No surface or texture object is
+        // left: each holds an `Arc` of this.
+        self.context.cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.raw) });
+    }
+}

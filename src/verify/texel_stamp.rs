@@ -1,0 +1,124 @@
+//! A frame's number in every texel: 12 bits as in a vertex ([`stamp`]), three in each of the four half floats.
+//!
+//! A half float has ten bits behind its leading one. The lowest three are the stamp's, the other seven stay what they were,
+//! so the picture looks right: a height below 1 is off by 0.0035 at most, which is less than one step of the colour map.
+//!
+//! Vulkan may read a denormal half float as zero, and one that is no number as another that is none, so neither could carry
+//! bits. So a stamped half float is always a normal number: zero and the denormals become the smallest ones (2⁻¹⁴, which
+//! nobody sees), infinities and what is no number become the largest ones. From this follows what was *never* written: a
+//! slot is cleared to zeros before the first frame, and a texel with a half float that is not normal has no stamp.
+//!
+//! `texture_stamp` in `kernels/texture.cu`, `shaders/paint.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
+
+use half::f16;
+
+use super::stamp::{self, Seen};
+use crate::texture::Texel;
+
+/// In a shader's constants: do not stamp.
+pub const NONE: u32 = u32::MAX;
+
+/// The bits of a half float that are the stamp's.
+const PART: u16 = 7;
+const EXPONENT: u16 = 0x7c00;
+/// The exponents of the smallest and the largest normal numbers.
+const SMALLEST: u16 = 0x0400;
+const LARGEST: u16 = 0x7800;
+
+/// The texel with the frame's stamp in it.
+pub fn apply(texel: Texel, frame: u64) -> Texel {
+    let stamp = stamp::of(frame);
+    let part = |half: f16, place: u32| {
+        let bits = half.to_bits();
+        let exponent = match bits & EXPONENT {
+            0 => SMALLEST,
+            EXPONENT => LARGEST,
+            normal => normal,
+        };
+        let kept = bits & !(EXPONENT | PART);
+        f16::from_bits(kept | exponent | (stamp >> (3 * place)) as u16 & PART)
+    };
+    Texel {
+        height: part(texel.height, 0),
+        across: part(texel.across, 1),
+        along: part(texel.along, 2),
+        line: part(texel.line, 3),
+    }
+}
+
+/// Judges one texel.
+pub fn judge(texel: Texel, frame: u64) -> Seen {
+    let halves = halves(texel);
+    if !halves.iter().all(|half| half.is_normal()) {
+        return Seen::Missing;
+    }
+    let part = |place: usize| u32::from(halves[place].to_bits() & PART) << (3 * place);
+    stamp::seen(part(0) | part(1) | part(2) | part(3), frame)
+}
+
+/// The lowest and the highest number that each half float of a stamped texel may have been.
+pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
+    halves(texel).map(|half| {
+        let bits = half.to_bits();
+        let (low, high) = (f16::from_bits(bits & !PART).to_f64(), f16::from_bits(bits | PART).to_f64());
+        match bits & EXPONENT {
+            // Of these, zero and the denormals have become some.
+            SMALLEST => [low.min(high).min(0.0), low.max(high).max(0.0)],
+            _ => [low.min(high), low.max(high)],
+        }
+    })
+}
+
+fn halves(texel: Texel) -> [f16; 4] {
+    [texel.height, texel.across, texel.along, texel.line]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texel(bits: [u16; 4]) -> Texel {
+        let [height, across, along, line] = bits.map(f16::from_bits);
+        Texel { height, across, along, line }
+    }
+
+    #[test]
+    fn earlier_and_later_frames_are_told_apart_over_the_wrap() {
+        let plain = Texel::from([0.5, -0.25, 0.0, 1.0]);
+        for frame in [40, 4094, 4095, 4096, 1_000_000] {
+            assert_eq!(judge(apply(plain, frame), frame), Seen::Right);
+            for away in 1..=32 {
+                assert_eq!(judge(apply(plain, frame - away), frame), Seen::Stale, "{frame} - {away}");
+                assert_eq!(judge(apply(plain, frame + away), frame), Seen::Overwritten, "{frame} + {away}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_stamp_leaves_is_missing() {
+        let stamped = apply(Texel::default(), 7);
+        assert_eq!(judge(stamped, 7), Seen::Right);
+        assert_eq!(judge(Texel::default(), 7), Seen::Missing);
+        for half in [f16::from_bits(3), f16::NAN, f16::INFINITY, f16::NEG_ZERO] {
+            assert_eq!(judge(Texel { line: half, ..stamped }, 7), Seen::Missing, "{half}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a kernel writes: the stamp is found, and nobody sees it.
+        #[test]
+        fn everything_can_be_stamped(bits: [u16; 4], frame: u64) {
+            let (plain, stamped) = (texel(bits), apply(texel(bits), frame));
+            prop_assert_eq!(judge(stamped, frame), Seen::Right);
+            // Stamped twice is stamped once.
+            prop_assert_eq!(halves(apply(stamped, frame)).map(f16::to_bits), halves(stamped).map(f16::to_bits));
+            for (was, [low, high]) in halves(plain).into_iter().zip(ranges(stamped)) {
+                prop_assert!(!was.is_finite() || (low <= was.to_f64() && was.to_f64() <= high), "{}", was);
+                let is_small = was.is_finite() && was.to_f64().abs() < 1.0;
+                prop_assert!(!is_small || high - low < 0.0035, "{} to {}", low, high);
+            }
+        }
+    }
+}
