@@ -84,6 +84,46 @@ fn what_vulkan_and_the_cpu_fill_arrives_whole() {
     }
 }
 
+/// Square, odd, flat, tall, the smallest; rings deeper than the run, batches that divide neither.
+const TEXTURES: [Shape; 6] = [
+    ((64, 64), (3, 1)),
+    ((77, 53), (2, 1)),
+    ((200, 3), (1, 1)),
+    ((5, 130), (5, 2)),
+    ((2, 2), (32, 1)),
+    ((300, 200), (4, 4)),
+];
+
+fn texture(producer: ProducerKind, (grid, ring): Shape) -> Config {
+    Config { scene: Scene::Texture, ..config(producer, grid, ring) }
+}
+
+#[test]
+fn what_vulkan_and_the_cpu_paint_arrives_whole() {
+    for producer in [ProducerKind::Compute, ProducerKind::Host] {
+        for shape in TEXTURES {
+            let name = format!("{producer:?}, a texture, {shape:?}");
+            assert_clean(&texture(producer, shape), &name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn what_cuda_paints_arrives_whole_by_every_handoff() {
+    if !has_gpu() {
+        return;
+    }
+    for handoff in
+        [Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy]
+    {
+        for shape in TEXTURES {
+            let config = Config { handoff, ..texture(ProducerKind::Cuda, shape) };
+            let name = format!("{}, a texture, {shape:?}", handoff.name());
+            assert_clean(&config, &name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
 /// False where CUDA and Vulkan share no device here, which is a skip.
 fn has_gpu() -> bool {
     let instance = Instance::new(&InstanceDesc::default()).unwrap();
@@ -134,16 +174,18 @@ fn a_users_kernel_is_stamped_too() {
 }
 
 /// Leaves a part of the hand-off out, in several shapes; the wrong frames of each.
-fn broken(broken: Broken) -> Vec<u64> {
+fn broken(scene: Scene, broken: Broken) -> Vec<u64> {
     let tries = TRIES.iter().map(|&(grid, ring)| {
         let mut config = config(ProducerKind::Cuda, grid, ring);
+        config.scene = scene;
         config.broken = Some(broken);
         config.frames = Some(200);
         // The layer cannot know what CUDA does, and slows Vulkan down.
         config.validation = Validation::Off;
         let tally = checked(&config).unwrap_or_else(|error| panic!("{broken}: {error}")).tally;
         println!(
-            "--break {broken}, {grid:?}, ring and batch {ring:?}: {} of {} frames wrong, {} torn, {:?}",
+            "{}, --break {broken}, {grid:?}, ring and batch {ring:?}: {} of {} frames wrong, {} torn, {:?}",
+            scene.name(),
             tally.wrong_frames,
             tally.frames,
             tally.torn_frames,
@@ -160,16 +202,20 @@ const TRIES: [Shape; 4] =
 #[test]
 fn a_draw_that_does_not_wait_for_cuda_is_caught() {
     if has_gpu() {
-        let wrong = broken(Broken::Ready);
-        assert!(wrong.iter().any(|&wrong| wrong > 0), "{wrong:?}");
+        for scene in [Scene::Field, Scene::Texture] {
+            let wrong = broken(scene, Broken::Ready);
+            assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
+        }
     }
 }
 
 #[test]
 fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
     if has_gpu() {
-        let wrong = broken(Broken::Free);
-        assert!(wrong.iter().any(|&wrong| wrong > 0), "{wrong:?}");
+        for scene in [Scene::Field, Scene::Texture] {
+            let wrong = broken(scene, Broken::Free);
+            assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
+        }
     }
 }
 
@@ -177,7 +223,8 @@ fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
 #[test]
 fn without_ownership_transfers_it_ends_well() {
     if has_gpu() {
-        broken(Broken::Barrier);
+        broken(Scene::Field, Broken::Barrier);
+        broken(Scene::Texture, Broken::Barrier);
     }
 }
 
@@ -430,6 +477,24 @@ fn the_command_reports_and_writes_json() {
 }
 
 #[test]
+fn the_command_reports_of_texels() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("verify.json");
+    let texture = ["--scene=texture", "--validation=off", "--json", path.to_str().unwrap()];
+    let output = run(&[SMALL.as_slice(), &texture].concat());
+    assert_exit(&output, 0);
+    let text = stdout(&output);
+    // 40x30, 20x15, 10x7, 5x3, 2x1 and 1x1, twice a frame.
+    for line in ["every texel of every level", "texels        794000 looked", "verdict       clean"] {
+        assert!(text.contains(line), "`{line}` is missing in: {text}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!((&json["scene"], &json["verdict"]), (&"texture".into(), &"clean".into()));
+    assert_eq!(json["tally"]["after_draw"]["checked"], 397_000);
+    assert!(json["slots"]["worst_error"].as_f64().unwrap() < 0.005, "{json:#}");
+}
+
+#[test]
 fn nonsense_is_wrong_usage() {
     let cases: [(&[&str], &str); 5] = [
         (&["--break=ready"], "--producer cuda with --handoff timeline"),
@@ -445,6 +510,7 @@ fn nonsense_is_wrong_usage() {
     }
     for handoff in ["inline", "binary", "cpu-sync", "device-copy", "host-copy"] {
         assert_exit(&run(&["verify", "--break=free", "--handoff", handoff]), 2);
+        assert_exit(&run(&["verify", "--scene=texture", "--break=free", "--handoff", handoff]), 2);
     }
 }
 
@@ -461,32 +527,36 @@ fn the_command_says_what_a_broken_run_found() {
     if !has_gpu() {
         return;
     }
-    let base = ["verify", "--frames=300", "--grid=1024x1024", "--ring=1", "--validation=off"];
-    for broken in ["ready", "free"] {
-        let output = run(&[base.as_slice(), &["--break", broken]].concat());
+    let base = ["verify", "--frames=300", "--grid=1024x1024", "--ring=1", "--validation=off", "--scene"];
+    for scene in ["field", "texture"] {
+        for broken in ["ready", "free"] {
+            let output = run(&[base.as_slice(), &[scene, "--break", broken]].concat());
+            assert_exit(&output, 0);
+            assert!(stdout(&output).contains("verdict       caught"), "{}", stdout(&output));
+        }
+        let output = run(&[base.as_slice(), &[scene, "--break=barrier"]].concat());
         assert_exit(&output, 0);
-        assert!(stdout(&output).contains("verdict       caught"), "{}", stdout(&output));
+        let text = stdout(&output);
+        assert!(text.contains("not observable on this device") || text.contains("caught"), "{text}");
     }
-    let output = run(&[base.as_slice(), &["--break=barrier"]].concat());
-    assert_exit(&output, 0);
-    let text = stdout(&output);
-    assert!(text.contains("not observable on this device") || text.contains("caught"), "{text}");
 }
 
-/// The stamp takes 12 bits of each colour, which nobody sees.
+/// The stamp takes 12 bits of each colour, or of each texel, which nobody sees.
 #[test]
 fn a_checked_picture_is_the_same_picture() {
     let folder = tempfile::tempdir().unwrap();
-    let picture = |name: &str, command: &str| {
+    let picture = |name: &str, command: &str, scene: &str| {
         let path = folder.path().join(name);
         let arguments =
             [command, "--headless", "--producer=compute", "--frames=31", "--grid=128x128", "--size=320x240"];
-        let output = run(&[arguments.as_slice(), &["--output", path.to_str().unwrap()]].concat());
-        assert_exit(&output, 0);
+        let more = ["--scene", scene, "--output", path.to_str().unwrap()];
+        assert_exit(&run(&[arguments.as_slice(), &more].concat()), 0);
         path
     };
-    let (plain, checked) = (picture("plain.png", "run"), picture("checked.png", "verify"));
-    common::assert_same_picture(&checked, &plain, common::SAME_PICTURE);
+    for scene in ["field", "texture"] {
+        let (plain, checked) = (picture("plain.png", "run", scene), picture("checked.png", "verify", scene));
+        common::assert_same_picture(&checked, &plain, common::SAME_PICTURE);
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -514,10 +584,13 @@ fn a_stopped_run_reports_what_it_has_seen() {
 #[test]
 fn it_works_in_a_window() {
     let Some(display) = display::Display::start() else { return };
-    for producer in ["auto", "compute", "host"] {
+    for (producer, scene) in
+        [("auto", "field"), ("compute", "field"), ("host", "field"), ("auto", "texture"), ("host", "texture")]
+    {
         let mut command = common::wavefield();
         command.args(["verify", "--window", "--frames=60", "--grid=64x64", "--size=200x150", "--ring=4"]);
-        let output = display.show(command.args(["--producer", producer])).output().expect("it starts");
+        command.args(["--producer", producer, "--scene", scene]);
+        let output = display.show(&mut command).output().expect("it starts");
         assert_exit(&output, 0);
         let text = stdout(&output);
         assert!(text.contains("checked       60 frames") && text.contains("verdict       clean"), "{text}");

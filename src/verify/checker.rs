@@ -12,7 +12,7 @@ use gpu_allocator::MemoryLocation;
 use super::stamp;
 use super::tally::{Look, Looks};
 use crate::app::Scene;
-use crate::interop::ownership::{Access, Owner, SHARED_LAYOUT, whole_image};
+use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::producer::{ImageSlot, Vertices};
 use crate::render::Source;
 use crate::vulkan::{
@@ -163,31 +163,34 @@ impl Checker {
         let (family, device) = (queue.family(), &self.device);
         let fill =
             Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
-        let ours = |slot: &ImageSlot, from, to| {
+        let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+        let transition = |slot: &ImageSlot, from, to| {
             let (color, scope) = (vk::ImageAspectFlags::COLOR, (fill.stage, fill.access));
             image_barrier(slot.image, color, (from, scope), (to, scope)).subresource_range(whole_image())
         };
-        let before = slots.iter().map(|slot| match owner {
-            // It has its layout, and CUDA had it: see `ownership`.
-            Owner::External => owner.acquire_image(slot.image, family, fill),
-            Owner::Queue => ours(slot, vk::ImageLayout::UNDEFINED, SHARED_LAYOUT),
-        });
-        let after = slots.iter().map(|slot| match owner {
-            Owner::External => owner.release_image(slot.image, family, fill),
-            Owner::Queue => ours(slot, SHARED_LAYOUT, slot.layout),
-        });
-        let (before, after): (Vec<_>, Vec<_>) = (before.collect(), after.collect());
         let zeros = vk::ClearColorValue { float32: [0.0; 4] };
         crate::vulkan::one_shot(queue, |commands| {
-            // SAFETY: recording; the slots live until `one_shot` has waited for the queue, and no frame was drawn yet, so
-            // nobody uses them.
-            unsafe {
-                pipeline_barrier(device, commands, &[], &before);
-                for slot in slots {
-                    let (image, whole) = (slot.image, [whole_image()]);
-                    device.raw().cmd_clear_color_image(commands, image, SHARED_LAYOUT, &zeros, &whole);
+            let barrier = |barrier| {
+                // SAFETY: recording; the slots live until `one_shot` has waited for the queue, and no frame was drawn yet,
+                // so nobody uses them.
+                unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
+            };
+            for slot in slots {
+                match owner {
+                    // It has its layout already, and the transfer changes none: see `ownership`.
+                    Owner::External => {
+                        barrier(owner.acquire_image(slot.image, family, fill));
+                        barrier(transition(slot, slot.layout, cleared));
+                    }
+                    Owner::Queue => barrier(transition(slot, vk::ImageLayout::UNDEFINED, cleared)),
                 }
-                pipeline_barrier(device, commands, &[], &after);
+                let whole = [whole_image()];
+                // SAFETY: as above.
+                unsafe { device.raw().cmd_clear_color_image(commands, slot.image, cleared, &zeros, &whole) };
+                barrier(transition(slot, cleared, slot.layout));
+                if owner == Owner::External {
+                    barrier(owner.release_image(slot.image, family, fill));
+                }
             }
         })
     }
