@@ -71,8 +71,9 @@ check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
 check texture-validated quiet "${run[@]}" --scene texture --frames 500 --validation --output "$out/texture.png"
 for ring in 1 8; do check "texture-ring-$ring" "${run[@]}" --scene texture --frames 1000 --ring "$ring"; done
-check texture-cpu-sync quiet "${run[@]}" --scene texture --frames 200 --validation --handoff cpu-sync
-check texture-refused fails 1 'has no --handoff binary' "${run[@]}" --scene texture --frames 1 --handoff binary
+for handoff in binary cpu-sync device-copy host-copy; do
+  check "texture-$handoff-validated" quiet "${run[@]}" --scene texture --frames 200 --validation --handoff "$handoff"
+done
 check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
@@ -94,7 +95,17 @@ check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --valid
 check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
+for handoff in timeline binary cpu-sync device-copy host-copy; do
+  check "verify-texture-$handoff" quiet \
+    "${verify[@]}" --scene texture --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
+done
+check verify-texture-batch quiet \
+  "${verify[@]}" --scene texture --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
+check verify-texture-validated quiet \
+  "${verify[@]}" --scene texture --producer cuda --frames 300 --validation --json "$out/verify-texture.json"
 for part in ready free barrier; do
+  check "verify-texture-break-$part" "${verify[@]}" --scene texture --producer cuda --frames 500 --ring 1 \
+    --break "$part" --json "$out/verify-texture-break-$part.json"
   check "verify-break-$part" "${verify[@]}" --producer cuda --frames 500 --ring 1 --break "$part" \
     --json "$out/verify-break-$part.json"
 done

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::skip_without_gpu;
-use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
+use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::verify::Footprint;
@@ -44,8 +44,9 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Allocations of this thread in 200 frames, after some that may allocate what they like.
-fn allocations(producer: ProducerKind, handoff: Handoff, ring: Ring, verify: bool) -> u64 {
+fn allocations(scene: Scene, producer: ProducerKind, handoff: Handoff, ring: Ring, verify: bool) -> u64 {
     let config = Config {
+        scene,
         verify,
         producer,
         handoff,
@@ -82,9 +83,11 @@ fn the_allocator_counts() {
 
 #[test]
 fn a_frame_by_the_compute_shader_allocates_nothing() {
-    for verify in [false, true] {
-        let count = allocations(ProducerKind::Compute, Handoff::Timeline, Ring::default(), verify);
-        assert_eq!(count, 0, "checked: {verify}");
+    for scene in [Scene::Field, Scene::Texture] {
+        for verify in [false, true] {
+            let count = allocations(scene, ProducerKind::Compute, Handoff::Timeline, Ring::default(), verify);
+            assert_eq!(count, 0, "{}, checked: {verify}", scene.name());
+        }
     }
 }
 
@@ -95,14 +98,16 @@ fn a_frame_by_cuda_allocates_nothing() {
         return skip_without_gpu(&error.to_string());
     }
     drop(instance);
-    for handoff in
-        [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy]
-    {
+    let handoffs =
+        [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy];
+    let both = [Scene::Field, Scene::Texture];
+    for (scene, handoff) in both.into_iter().flat_map(|scene| handoffs.map(|handoff| (scene, handoff))) {
         for (depth, batch) in [(1, 1), (3, 1), (8, 8)] {
             let ring = Ring::new(depth).and_then(|ring| ring.with_batch(batch)).unwrap();
             for verify in [false, true] {
-                let count = allocations(ProducerKind::Cuda, handoff, ring, verify);
-                assert_eq!(count, 0, "{}, ring {depth}, batch {batch}, checked: {verify}", handoff.name());
+                let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
+                let (scene, handoff) = (scene.name(), handoff.name());
+                assert_eq!(count, 0, "{scene}, {handoff}, ring {depth}, batch {batch}, checked: {verify}");
             }
         }
     }

@@ -405,12 +405,6 @@ fn two_instances_at_once() {
 }
 
 #[test]
-fn a_texture_has_nothing_to_verify() {
-    let output = run(&["verify", "--scene=texture", "--frames=1", "--grid=16x16", "--size=64x48"]);
-    assert_fails(&output, 2, &["--scene texture", "stamps of vertices"]);
-}
-
-#[test]
 fn a_texture_beyond_what_the_device_has() {
     let output =
         run(&["--headless", "--producer=compute", "--scene=texture", "--grid=100000x2", "--frames=1"]);

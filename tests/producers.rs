@@ -108,7 +108,7 @@ fn the_cpu_agrees_with_the_reference() {
     check(ProducerKind::Host, Handoff::default());
 }
 
-/// Square, odd, flat, tall, and one texel.
+/// Square, odd, flat, tall, the smallest.
 const TEXTURES: [(u32, u32, u32, u32); 6] =
     [(256, 256, 3, 1), (77, 53, 2, 1), (200, 3, 1, 1), (5, 130, 5, 2), (2, 2, 4, 4), (1024, 512, 3, 1)];
 
@@ -140,9 +140,12 @@ fn the_cuda_texture_and_its_levels_agree_with_the_reference() {
     check_textures(ProducerKind::Cuda, Handoff::Timeline);
 }
 
+/// The same kernels by every other road.
 #[test]
-fn the_cuda_texture_by_cpu_sync_agrees_with_the_reference() {
-    check_textures(ProducerKind::Cuda, Handoff::CpuSync);
+fn every_handoff_of_images_agrees_with_the_reference() {
+    for handoff in [Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy] {
+        check_textures(ProducerKind::Cuda, handoff);
+    }
 }
 
 #[test]

@@ -61,5 +61,7 @@ fn nothing_is_left_over() {
     rounds_of(Scene::Texture, 10, ProducerKind::Compute, Handoff::Timeline);
     rounds_of(Scene::Texture, 10, ProducerKind::Host, Handoff::Timeline);
     rounds_of(Scene::Texture, 30, ProducerKind::Cuda, Handoff::Timeline);
-    rounds_of(Scene::Texture, 10, ProducerKind::Cuda, Handoff::CpuSync);
+    for handoff in [Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy] {
+        rounds_of(Scene::Texture, 10, ProducerKind::Cuda, handoff);
+    }
 }

@@ -211,13 +211,17 @@ impl Headless {
     }
 
     fn picture(&self, size: vk::Extent2D, colors: ColorMap) -> PathBuf {
+        self.picture_of("field", size, colors)
+    }
+
+    fn picture_of(&self, scene: &str, size: vk::Extent2D, colors: ColorMap) -> PathBuf {
         let colors = colors.to_possible_value().expect("no colour map is hidden");
         let size = format!("{}x{}", size.width, size.height);
-        let path = self.0.path().join(format!("{size}-{}.png", colors.get_name()));
+        let path = self.0.path().join(format!("{scene}-{size}-{}.png", colors.get_name()));
         if !path.exists() {
             let mut command = common::wavefield();
             command.args(["--headless", "--frames=1", "--speed=0", GRID, "--size", &size]);
-            command.args(["--colormap", colors.get_name(), "--output"]).arg(&path);
+            command.args(["--scene", scene, "--colormap", colors.get_name(), "--output"]).arg(&path);
             assert_exit(&command.output().expect("the program starts"), 0);
         }
         path
@@ -293,6 +297,27 @@ fn the_window_shows_the_headless_picture() {
 
     shown.key("Escape");
     shown.assert_ends_well();
+}
+
+/// The plane with its texture: other slots, another pipeline and another camera in the same window.
+#[test]
+fn the_texture_is_shown_through_resizes_until_it_is_closed() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    for producer in ["--producer=compute", "--producer=host"] {
+        let mut shown = Shown::start(&display, &["--scene=texture", "--speed=0", producer]);
+        shown.assert_shows(&headless.picture_of("texture", SIZE, ColorMap::default()));
+        for (width, height) in [(500, 300), (200, 333)] {
+            shown.window_command("windowsize", &[&width.to_string(), &height.to_string()]);
+            let size = vk::Extent2D { width, height };
+            shown.assert_shows(&headless.picture_of("texture", size, ColorMap::default()));
+        }
+        shown.window_command("windowsize", &["1", "1"]);
+        shown.assert_frames_go_on();
+        let window = shown.window();
+        display.ask_to_close(window);
+        assert!(shown.assert_ends_well() > 0);
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ enum Command {
     TryKernel(try_kernel::TryKernelArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
-    /// Look at every vertex of every frame: is any stale, torn or missing?
+    /// Look at every vertex of every frame, or every texel of every level: is any stale, torn or missing?
     Verify(verify::VerifyArgs),
 }
 
@@ -85,7 +85,8 @@ struct RunArgs {
     /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long.
     #[arg(long, value_name = "1..=RING", default_value = "1")]
     batch: u32,
-    /// How CUDA's vertices reach Vulkan; all but timeline are there to be compared with it.
+    /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it. For --scene
+    /// texture inline falls back to timeline.
     #[arg(long, value_enum, default_value_t)]
     handoff: Handoff,
     /// Draw without a window.

@@ -52,17 +52,17 @@ pub use timeline::TimelineHandoff;
 /// How a frame gets from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Handoff {
-    /// A ring of shared buffers and two timeline semaphores; the GPU waits.
+    /// A ring of shared buffers or images and two timeline semaphores; the GPU waits.
     #[default]
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import); falls back to
     /// timeline.
     Inline,
-    /// One shared buffer and two binary semaphores: the classic scheme.
+    /// One shared buffer or image and two binary semaphores: the classic scheme.
     Binary,
-    /// A shared buffer; the CPU waits for each side.
+    /// A shared buffer or image; the CPU waits for each side.
     CpuSync,
-    /// CUDA fills memory of its own and copies it on the device into the shared slot.
+    /// CUDA fills memory of its own and copies it on the device into the shared slot: all levels of a texture.
     DeviceCopy,
     /// Device to host to device, as without interop.
     HostCopy,

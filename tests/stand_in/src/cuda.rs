@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use cudarc::driver::sys::{
-    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+    CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemorytype,
 };
+use half::f16;
 
 use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
@@ -134,6 +137,69 @@ static ALLOCATIONS: LazyLock<Mutex<HashMap<u64, Allocation>>> = LazyLock::new(De
 
 fn allocations() -> std::sync::MutexGuard<'static, HashMap<u64, Allocation>> {
     ALLOCATIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn free(pointer: u64) -> Result<(), u32> {
+    let allocation = allocations().remove(&pointer);
+    match allocation {
+        Some(Allocation::Own(memory)) => {
+            // As the real one does, this waits for what still uses it.
+            while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            script::give_memory(memory.len() as u64);
+        }
+        Some(Allocation::Mapped(device, memory)) => device.unmap(memory),
+        None => return Err(INVALID_VALUE),
+    }
+    Ok(())
+}
+
+/// A mipmapped array.
+struct Mipmap {
+    levels: Vec<Level>,
+    base: u64,
+}
+
+/// One level of it. A level of what has layers, a depth or no height has no texels here.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    address: u64,
+    pitch: u64,
+    row_bytes: u64,
+    rows: u64,
+}
+
+impl Level {
+    fn row(&self, row: u64, bytes: u64) -> &'static mut [u8] {
+        Address(self.address + row * self.pitch).bytes(bytes)
+    }
+}
+
+/// The levels of an array from `base` on, and the bytes of all of them, laid out as llvmpipe lays out an image (its function
+/// `llvmpipe_texture_layout`): in blocks of 4x4 texels, with rows and levels that begin at multiples of 64 bytes. Vulkan tells
+/// this of images with linear tiling only; where it were otherwise, pictures would differ, and the tests compare them.
+fn levels(desc: &CUDA_ARRAY3D_DESCRIPTOR, count: u32, base: u64) -> (Vec<Level>, u64) {
+    use CUarray_format::*;
+    let channel = match desc.Format {
+        CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
+        CU_AD_FORMAT_UNSIGNED_INT16 | CU_AD_FORMAT_SIGNED_INT16 | CU_AD_FORMAT_HALF => 2,
+        _ => 4,
+    };
+    if desc.Height == 0 || desc.Depth > 0 {
+        return (vec![Level::default(); count as usize], 64);
+    }
+    let texel = channel * u64::from(desc.NumChannels);
+    let half = |size: usize, level: u32| (size as u64 >> level).max(1);
+    let mut size = 0;
+    let level = |level: u32| {
+        let (cols, rows) = (half(desc.Width, level), half(desc.Height, level));
+        let pitch = (cols.next_multiple_of(4) * texel).next_multiple_of(64);
+        let address = base + size;
+        size += pitch * rows.next_multiple_of(4);
+        Level { address, pitch, row_bytes: cols * texel, rows }
+    };
+    ((0..count).map(level).collect(), size)
 }
 
 struct Imported<T> {
@@ -296,6 +362,9 @@ exports! {
             "illegal" => ILLEGAL,
             "late" => LATE,
             "wave" => WAVE,
+            "paint" => PAINT,
+            "reduce" => REDUCE,
+            "texture_stamp" => TEXTURE_STAMP,
             _ => NOTHING,
         } as *mut c_void;
         Ok(())
@@ -310,6 +379,10 @@ exports! {
         let argument = |index: usize| *arguments.add(index);
         let out = Address(*argument(0).cast::<u64>());
         let kernel = function as usize;
+        if kernel == REDUCE {
+            let (from, to) = (*look::<Level>(out.0 as *mut _)?, *look::<Level>(*argument(1).cast())?);
+            return look::<Stream>(stream)?.push(move || reduce(from, to));
+        }
         let arguments = match kernel {
             STAMP => Arguments::default(),
             _ => Arguments {
@@ -363,17 +436,7 @@ exports! {
         Ok(())
     }
     fn cuMemFree_v2(pointer: u64) {
-        match allocations().remove(&pointer) {
-            Some(Allocation::Own(memory)) => {
-                // As the real one does, this waits for what still uses it.
-                while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
-                    std::thread::sleep(Duration::from_micros(50));
-                }
-                script::give_memory(memory.len() as u64);
-            }
-            Some(Allocation::Mapped(device, memory)) => device.unmap(memory),
-            None => return Err(INVALID_VALUE),
-        }
+        free(pointer)?;
         alive("CUDA memory", -1);
         Ok(())
     }
@@ -413,20 +476,60 @@ exports! {
         })
     }
 
-    // Arrays are there and nothing more: no kernel here reads or writes one.
-    fn cuExternalMemoryGetMappedMipmappedArray(mipmap: *mut *mut c_void, memory: *mut c_void, _desc: *const c_void) {
-        look::<ImportedMemory>(memory)?;
-        *mipmap = std::ptr::dangling_mut::<u64>().cast();
+    fn cuExternalMemoryGetMappedMipmappedArray(
+        mipmap: *mut *mut c_void, memory: *mut c_void, desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
+    ) {
+        let (device, raw, _) = look::<ImportedMemory>(memory)?.what;
+        let base = device.map(raw).ok_or(LAUNCH_FAILED)?;
+        allocations().insert(base, Allocation::Mapped(device, raw));
+        let (levels, _) = levels(&(*desc).arrayDesc, (*desc).numLevels, base);
+        *mipmap = handle(Mipmap { levels, base });
         alive("mipmapped array", 1);
         Ok(())
     }
-    fn cuMipmappedArrayGetLevel(array: *mut *mut c_void, mipmap: *mut c_void, _level: c_uint) {
-        *array = mipmap;
+    fn cuMipmappedArrayCreate(mipmap: *mut *mut c_void, desc: *const CUDA_ARRAY3D_DESCRIPTOR, count: c_uint) {
+        let (_, size) = levels(&*desc, count, 0);
+        if !script::take_memory(size) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let memory = vec![0u8; size as usize];
+        let base = memory.as_ptr() as u64;
+        allocations().insert(base, Allocation::Own(memory));
+        let (levels, _) = levels(&*desc, count, base);
+        *mipmap = handle(Mipmap { levels, base });
+        alive("mipmapped array", 1);
         Ok(())
     }
-    fn cuMipmappedArrayDestroy(_mipmap: *mut c_void) { alive("mipmapped array", -1); Ok(()) }
-    fn cuSurfObjectCreate(object: *mut u64, _desc: *const c_void) {
-        *object = 1;
+    fn cuMipmappedArrayGetLevel(array: *mut *mut c_void, mipmap: *mut c_void, level: c_uint) {
+        let level = look::<Mipmap>(mipmap)?.levels.get(level as usize).ok_or(INVALID_VALUE)?;
+        // An array is a pointer to its level, and so is a surface object.
+        *array = std::ptr::from_ref(level).cast_mut().cast();
+        Ok(())
+    }
+    fn cuMipmappedArrayDestroy(mipmap: *mut c_void) {
+        free(take::<Mipmap>(mipmap)?.base)?;
+        alive("mipmapped array", -1);
+        Ok(())
+    }
+    fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: *mut c_void) {
+        let copy = &*copy;
+        let from = *look::<Level>(copy.srcArray.cast())?;
+        let to = match copy.dstMemoryType {
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => *look::<Level>(copy.dstArray.cast())?,
+            _ => Level { address: copy.dstHost as u64, pitch: copy.dstPitch as u64, ..from },
+        };
+        let (row_bytes, rows) = (copy.WidthInBytes as u64, copy.Height as u64);
+        if row_bytes > from.row_bytes.min(to.row_bytes) || rows > from.rows.min(to.rows) {
+            return Err(INVALID_VALUE);
+        }
+        look::<Stream>(stream)?.push(move || {
+            let (from, to) = (from, to);
+            (0..rows).for_each(|row| to.row(row, row_bytes).copy_from_slice(from.row(row, row_bytes)));
+            Ok(())
+        })
+    }
+    fn cuSurfObjectCreate(object: *mut u64, desc: *const CUDA_RESOURCE_DESC) {
+        *object = (*desc).res.array.hArray as u64;
         alive("surface object", 1);
         Ok(())
     }
@@ -667,8 +770,11 @@ const TRAP: usize = 5;
 const ILLEGAL: usize = 6;
 const FRAME_STAMP: usize = 7;
 const LATE: usize = 8;
+const PAINT: usize = 9;
+const REDUCE: usize = 10;
+const TEXTURE_STAMP: usize = 11;
 
-/// The arguments of every kernel but [`STAMP`].
+/// The arguments of every kernel but [`STAMP`] and [`REDUCE`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -695,6 +801,18 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             static START: LazyLock<Instant> = LazyLock::new(Instant::now);
             let now = START.elapsed().as_nanos() as u64;
             out.bytes(8).copy_from_slice(&now.to_ne_bytes());
+            return Ok(());
+        }
+        PAINT | TEXTURE_STAMP => {
+            // SAFETY: a surface object is a pointer to its level.
+            let level = *unsafe { look::<Level>(out.0 as *mut _) }?;
+            for (col, row) in (0..rows).flat_map(|row| (0..cols).map(move |col| (col, row))) {
+                let texel = match kernel {
+                    PAINT => paint(cols, rows, col, row, time),
+                    _ => stamped(level.texel(col, row), frame),
+                };
+                level.set_texel(col, row, texel);
+            }
             return Ok(());
         }
         _ => {}
@@ -728,4 +846,73 @@ fn wave(x: f64, z: f64, time: f64) -> f64 {
         + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
         + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
         + 0.14 * sine(2.25 * x.hypot(z) - 8.0 * turn)
+}
+
+/// Four half floats.
+type Texel = [f16; 4];
+
+impl Level {
+    fn texel(&self, col: u32, row: u32) -> Texel {
+        let texel = &self.row(u64::from(row), self.row_bytes)[8 * col as usize..][..8];
+        std::array::from_fn(|index| f16::from_ne_bytes([texel[2 * index], texel[2 * index + 1]]))
+    }
+
+    fn set_texel(&self, col: u32, row: u32, texel: Texel) {
+        let place = &mut self.row(u64::from(row), self.row_bytes)[8 * col as usize..][..8];
+        place
+            .chunks_exact_mut(2)
+            .zip(texel)
+            .for_each(|(place, half)| place.copy_from_slice(&half.to_ne_bytes()));
+    }
+}
+
+/// The formula of `paint` in `kernels/texture.cu`.
+fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
+    const TAU: f64 = std::f64::consts::TAU;
+    let turn = (time / 20.0).rem_euclid(1.0);
+    let (u, v) = ((f64::from(col) + 0.5) / f64::from(cols), (f64::from(row) + 0.5) / f64::from(rows));
+    let waves =
+        [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
+    let (mut sum, mut across, mut along) = (0.0, 0.0, 0.0);
+    for (weight, waves_u, waves_v, speed) in waves {
+        let angle: f64 = TAU * (waves_u * u + waves_v * v - speed * turn);
+        sum += weight * angle.sin();
+        across += TAU * weight * waves_u * angle.cos();
+        along += TAU * weight * waves_v * angle.cos();
+    }
+    let steep = (7.0 * across / f64::from(cols)).hypot(7.0 * along / f64::from(rows)).max(0.004);
+    let line = (1.5 - (7.0 * sum - (7.0 * sum).round()).abs() / steep).clamp(0.0, 1.0);
+    [0.5 + 0.5 * sum, 0.06 * across, 0.06 * along, line].map(f16::from_f64)
+}
+
+/// The formula of `texture_stamp`.
+fn stamped(texel: Texel, frame: u64) -> Texel {
+    let mut stamp = frame.wrapping_add(1);
+    texel.map(|half| {
+        let exponent = match half.to_bits() & 0x7c00 {
+            0 => 0x0400,
+            0x7c00 => 0x7800,
+            normal => normal,
+        };
+        let part = stamp as u16 & 7;
+        stamp >>= 3;
+        f16::from_bits(half.to_bits() & 0x83f8 | exponent | part)
+    })
+}
+
+/// The formula of `reduce`.
+fn reduce(from: Level, to: Level) -> Result<(), u32> {
+    if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+    let size = |level: &Level| (level.row_bytes as u32 / 8, level.rows as u32);
+    let ((from_cols, from_rows), (cols, rows)) = (size(&from), size(&to));
+    for (col, row) in (0..rows).flat_map(|row| (0..cols).map(move |col| (col, row))) {
+        let (right, below) = ((2 * col + 1).min(from_cols - 1), (2 * row + 1).min(from_rows - 1));
+        let four = [(2 * col, 2 * row), (right, 2 * row), (2 * col, below), (right, below)];
+        let four = four.map(|(col, row)| from.texel(col, row));
+        let mean = |channel: usize| 0.25 * four.iter().map(|texel| texel[channel].to_f32()).sum::<f32>();
+        to.set_texel(col, row, std::array::from_fn(|channel| f16::from_f32(mean(channel))));
+    }
+    Ok(())
 }
