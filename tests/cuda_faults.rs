@@ -305,20 +305,24 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
         command.args(["verify", "--producer=cuda", "--grid=64x64", "--size=64x48", "--scene", scene]);
         // Slow enough for Vulkan to be early.
         command.args(["--frames", frames]).env("STAND_IN_KERNEL_MS", kernel_ms);
-        run(command.args(arguments)).unwrap()
+        run(command.args(arguments))
     };
     for handoff in ["timeline", "binary", "cpu-sync", "device-copy", "host-copy"] {
-        let done = verify("60", &["--handoff", handoff, "--validation=off"]);
+        let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
-        // A few frames under the layer: it may miss a timeline's signal that comes from another thread, as the stand-in's do,
-        // and then waits for ten seconds, as for a binary semaphore's.
-        let done = verify("5", &["--ring=2", "--handoff", handoff, validation(handoff)]);
+        // A few frames under the layer. A timeline's signal that comes from another thread, as the stand-in's do, it may miss
+        // (seen about once in ten such runs of a busy machine, and never without the layer), and then it waits as for a
+        // binary semaphore's: another try.
+        let arguments = ["--ring=2", "--handoff", handoff, validation(handoff)];
+        let done = (0..5).find_map(|_| verify("5", &arguments).ok());
+        let done =
+            done.unwrap_or_else(|| panic!("{handoff}: did not end in any of five runs under the layer"));
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
     }
-    let done = verify("60", &["--ring=4", "--batch=4", "--validation=off"]);
+    let done = verify("60", &["--ring=4", "--batch=4", "--validation=off"]).unwrap();
     done.check_clean(0).unwrap_or_else(|problem| panic!("batch: {problem}"));
     for part in ["ready", "free"] {
-        let done = verify("60", &["--ring=1", "--validation=off", "--break", part]);
+        let done = verify("60", &["--ring=1", "--validation=off", "--break", part]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{part}: {problem}{}", stdout(&done.output)));
         assert!(stdout(&done.output).contains("caught"), "{}", stdout(&done.output));
     }
