@@ -154,7 +154,7 @@ fn chain(size: Grid, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Texel> {
     let texel = |index: u64| {
         let part = index as f32 / count as f32;
         // Zeros, as between two contour lines, and both signs.
-        let plain = Texel::from([part, 0.5 - part, 0.0, if index % 3 == 0 { 1.0 } else { 0.0 }]);
+        let plain = Texel::from([part, 0.5 - part, 0.0, if index.is_multiple_of(3) { 1.0 } else { 0.0 }]);
         frame_of(index).map_or(Texel::default(), |frame| texel_stamp::apply(plain, frame))
     };
     (0..count).map(texel).collect()

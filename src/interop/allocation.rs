@@ -89,7 +89,7 @@ impl ExportedAllocation {
         if let Some(index) = sizes.iter().position(|&size| size == 0) {
             return Err(layout::LayoutError::Empty(index).into());
         }
-        let mut export = MemoryExport::new(device)?;
+        let export = MemoryExport::new(device)?;
         let kind = export.kind();
         if exportable::buffer_dedicated_only(device.adapter(), usage, kind) {
             return Err(Error::Unsupported(format!(
@@ -137,15 +137,8 @@ impl ExportedAllocation {
                 (ranges, size)
             }
         };
-        let memory_type = device
-            .memory_type(memory_types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
-            .unwrap_or(memory_types.trailing_zeros());
-        let allocate =
-            vk::MemoryAllocateInfo::default().allocation_size(made.size).memory_type_index(memory_type);
-        let allocate = export.chain(allocate);
-        // SAFETY: the type is one that every buffer allows.
-        made.memory = unsafe { device.raw().allocate_memory(&allocate, None) }
-            .map_err(device.failed("vkAllocateMemory"))?;
+        // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
+        made.memory = unsafe { export.allocate(device, made.size, memory_types, None) }?;
         for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
             // SAFETY: aligned and inside the allocation, checked above; bound once.
             unsafe { device.raw().bind_buffer_memory(buffer, made.memory, range.offset) }

@@ -95,7 +95,7 @@ impl ExportedImage {
                     format.name()
                 ))
             })?;
-        let mut export = MemoryExport::of(device, kind)?;
+        let export = MemoryExport::of(device, kind)?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()
             .flags(shape.view().create_flags())
@@ -126,19 +126,12 @@ impl ExportedImage {
         };
         // SAFETY: made above.
         let requirements = unsafe { device.raw().get_image_memory_requirements(image) };
-        let memory_type = device
-            .memory_type(requirements.memory_type_bits, vk::MemoryPropertyFlags::DEVICE_LOCAL)
-            .unwrap_or(requirements.memory_type_bits.trailing_zeros());
         // Always dedicated: some drivers export images in no other way, and none minds.
-        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
-        let allocate = vk::MemoryAllocateInfo::default()
-            .allocation_size(requirements.size)
-            .memory_type_index(memory_type)
-            .push_next(&mut dedicated);
-        let allocate = export.chain(allocate);
-        // SAFETY: the size and type are those that the image requires.
-        exported.memory = unsafe { device.raw().allocate_memory(&allocate, None) }
-            .map_err(device.failed("vkAllocateMemory"))?;
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
+        // SAFETY: the size and types are those that the image requires.
+        exported.memory = unsafe {
+            export.allocate(device, requirements.size, requirements.memory_type_bits, Some(dedicated))
+        }?;
         exported.allocation_size = requirements.size;
         // SAFETY: the memory is dedicated to this image and is bound once.
         unsafe { device.raw().bind_image_memory(image, exported.memory, 0) }

@@ -37,7 +37,7 @@ impl ExportedBuffer {
     /// # Errors
     /// Out of memory, or a device that was made without `interop`.
     pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
-        let mut export = MemoryExport::new(device)?;
+        let export = MemoryExport::new(device)?;
         let kind = export.kind();
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
         let info = vk::BufferCreateInfo::default()
@@ -59,19 +59,11 @@ impl ExportedBuffer {
         };
         // SAFETY: made above.
         let requirements = unsafe { device.raw().get_buffer_memory_requirements(buffer) };
-        let memory_type = device
-            .memory_type(requirements.memory_type_bits, vk::MemoryPropertyFlags::DEVICE_LOCAL)
-            // Every buffer has at least one memory type; without a device-local one any of them will do.
-            .unwrap_or(requirements.memory_type_bits.trailing_zeros());
-        let mut dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
-        let allocate = vk::MemoryAllocateInfo::default()
-            .allocation_size(requirements.size)
-            .memory_type_index(memory_type)
-            .push_next(&mut dedicated);
-        let allocate = export.chain(allocate);
-        // SAFETY: the size and type are those that the buffer requires.
-        exported.memory = unsafe { device.raw().allocate_memory(&allocate, None) }
-            .map_err(device.failed("vkAllocateMemory"))?;
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+        // SAFETY: the size and types are those that the buffer requires.
+        exported.memory = unsafe {
+            export.allocate(device, requirements.size, requirements.memory_type_bits, Some(dedicated))
+        }?;
         exported.allocation_size = requirements.size;
         // SAFETY: the memory is dedicated to this buffer and is bound once.
         unsafe { device.raw().bind_buffer_memory(buffer, exported.memory, 0) }

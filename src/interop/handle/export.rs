@@ -108,18 +108,39 @@ impl MemoryExport {
         self.kind
     }
 
-    /// Adds it to the description of the allocation.
-    pub(crate) fn chain<'a>(
-        &'a mut self,
-        allocate: vk::MemoryAllocateInfo<'a>,
-    ) -> vk::MemoryAllocateInfo<'a> {
+    /// Allocates `size` bytes of memory that can be exported, of one of `types`: the device's own where it is among them.
+    /// `dedicated` names the buffer or image that is to have it for itself.
+    ///
+    /// # Errors
+    /// Out of memory.
+    ///
+    /// # Safety
+    /// What `dedicated` names is alive and unbound, and requires so many bytes of one of these types.
+    pub(crate) unsafe fn allocate(
+        mut self,
+        device: &Device,
+        size: u64,
+        types: u32,
+        mut dedicated: Option<vk::MemoryDedicatedAllocateInfo<'_>>,
+    ) -> Result<vk::DeviceMemory> {
+        let memory_type = device
+            .memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
+            // Every buffer and image has at least one memory type; without a device-local one any of them will do.
+            .unwrap_or(types.trailing_zeros());
+        let allocate = vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(memory_type);
+        let allocate = match &mut dedicated {
+            Some(dedicated) => allocate.push_next(dedicated),
+            None => allocate,
+        };
         #[cfg(windows)]
         // It is only allowed where an NT handle is asked for (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
         let allocate = match self.kind {
             ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.info),
             _ => allocate,
         };
-        allocate.push_next(&mut self.info)
+        let allocate = allocate.push_next(&mut self.info);
+        // SAFETY: a live device, a description that points to locals, and for the rest the caller's promise.
+        unsafe { device.raw().allocate_memory(&allocate, None) }.map_err(device.failed("vkAllocateMemory"))
     }
 }
 
