@@ -36,7 +36,7 @@ pub struct ComputePipelineDesc<'a> {
 pub enum Choices<'a> {
     /// These, all of one kind.
     These(&'a [Bound]),
-    /// So many of this kind, each of which is [pointed](ComputePipeline::point) somewhere before it is used.
+    /// So many of this kind, each of which is pointed somewhere before it is used.
     Later(vk::DescriptorType, usize),
 }
 
