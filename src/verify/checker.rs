@@ -207,8 +207,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Records a look at `source`, which is of the scene's kind. Resets the counts in the first look, and copies them to the CPU in the second. The
-    /// commands may be submitted again, with another expectation.
+    /// Records a look at `source`, which is of the scene's kind. Resets the counts in the first look, and copies them to the
+    /// CPU in the second. The commands may be submitted again, with another expectation.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
@@ -225,7 +225,8 @@ impl Checker {
         let constants = [count as u32, pass as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
-            // SAFETY: recording (the caller's promise); three lists, each with a place for every flight; the constants have 8 bytes; the barriers below order the counts, the caller's the slot.
+            // SAFETY: recording (the caller's promise); three lists, each with a place for every flight; the constants have
+            // 8 bytes; the barriers below order the counts, the caller's the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
         // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame is done with them.
