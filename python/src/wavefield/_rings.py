@@ -126,11 +126,18 @@ class HostRing(Ring):
 class CudaRing(Ring):
     """Slots in the GPU's memory; two timelines say whose turn it is, on the GPU."""
 
-    def __init__(self, connection: Connection, welcome: Welcome, files: Sequence[int], context: _cuda.Context) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        welcome: Welcome,
+        files: Sequence[int],
+        context: _cuda.Context,
+        chosen: Stream | None,
+    ) -> None:
         self.connection = connection
         self.size = welcome.ring
         self.context = context
-        self.chosen: Stream | None = None
+        self.chosen = chosen
         """The user's choice of stream."""
         left = list(files)
 

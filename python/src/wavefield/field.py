@@ -89,6 +89,9 @@ class Field:
     thread uses a field.
     """
 
+    # Until all of it is made there is nothing to close.
+    _closed = True
+
     def __init__(
         self,
         path: Path,
@@ -104,7 +107,6 @@ class Field:
         self._next = 0
         self._kernel: str | None = None
         self._kernel_failure: str | None = None
-        self._closed = False
         self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
         self._allocations = weakref.WeakKeyDictionary()
         # Whether the last frame lay in one of them.
@@ -113,6 +115,9 @@ class Field:
             _cuda.driver()  # without it there is no need to disturb the renderer
         elif memory != "host":
             raise ValueError(f'memory is "cuda" or "host", not {memory!r}')
+        elif stream is not None:
+            raise ValueError('there are no streams in memory="host"')
+        chosen = None if stream is None else _streams.stream_of(stream)
         self._connection = Connection(path)
         try:
             message, files = self._connection.request(_protocol.hello(memory, ring, client), "welcome", timeout=timeout)
@@ -120,24 +125,23 @@ class Field:
                 self._welcome = _protocol.welcome(message, memory, len(files))
                 alignment = message.get("offset_alignment", 16)
                 self._alignment = _protocol.integer({"offset_alignment": alignment}, "offset_alignment", 1)
+                self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
+                """What the user can change in the window: read it, or set it from here."""
+                self._clock = Clock(self._welcome.frame_seconds, self.parameters)
                 self._context = _cuda.Context.of(self._welcome.device_uuid) if memory == "cuda" else None
             except BaseException:
                 close_all(files)
                 raise
             self._ring: Ring
             if self._context is not None:
-                self._ring = CudaRing(self._connection, self._welcome, files, self._context)
+                self._ring = CudaRing(self._connection, self._welcome, files, self._context, chosen)
             else:
                 self._ring = HostRing(self._connection, self._welcome, files)
-            if stream is not None:
-                self.stream = stream
         except BaseException:
             self._connection.close()
             raise
-        self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
-        """What the user can change in the window: read it, or set it from here."""
-        self._clock = Clock(self._welcome.frame_seconds, self.parameters)
         self._connection.unasked = self._unasked
+        self._closed = False
         _current.append(weakref.ref(self))
 
     def __repr__(self) -> str:
@@ -567,8 +571,7 @@ class Field:
                     self._on_close()
 
     def __del__(self) -> None:
-        # A field whose making failed has no ring.
-        if not getattr(self, "_closed", True) and hasattr(self, "_ring"):
+        if not self._closed:
             self.close()
 
 
