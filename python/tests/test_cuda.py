@@ -475,6 +475,22 @@ def test_an_allocation_is_released_with_its_last_array(
     assert renderer.released == [1]
 
 
+@pytest.mark.parametrize("call", ["cuCtxPushCurrent", "cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"])
+def test_an_allocation_that_cannot_be_mapped_is_given_back(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, call: str
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    driver.fail[call] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    with pytest.raises(wavefield.CudaError, match=call):
+        field.empty()
+    driver.fail.clear()
+    field.status()
+    assert renderer.released == [1]
+    assert len(driver.memories) == 3
+    # The fake renderer keeps its own descriptor.
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
 def test_no_cuda(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.init_result = driver.CUresult.CUDA_ERROR_NO_DEVICE
     with pytest.raises(wavefield.CudaMissing, match=r"CUDA_ERROR_NO_DEVICE, 100\).*nvidia-smi.*memory=\"host\""):
@@ -511,6 +527,7 @@ def test_another_gpu(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: py
         "cuEventCreate",
         "cuStreamCreate",
         "cuDevicePrimaryCtxRetain",
+        "cuCtxPushCurrent",
     ],
 )
 def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, driver: FakeDriver, call: str) -> None:

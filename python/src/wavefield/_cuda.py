@@ -242,20 +242,21 @@ class DeviceMemory:
         desc.flags = context.driver.CUDA_EXTERNAL_MEMORY_DEDICATED
         self.context = context
         self.bytes = size
-        with context.current():
-            try:
+        try:
+            with context.current():
                 memory = context.call("cuImportExternalMemory", desc)
-            except BaseException:
-                os.close(descriptor)  # a successful import owns it, a failed one does not
-                raise
-            try:
-                part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
-                part.offset = offset
-                part.size = size
+        except BaseException:
+            os.close(descriptor)  # a successful import owns it, a failed one does not
+            raise
+        part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
+        part.offset = offset
+        part.size = size
+        try:
+            with context.current():
                 self.pointer = int(context.call("cuExternalMemoryGetMappedBuffer", memory, part))
-            except BaseException:
-                context.call("cuDestroyExternalMemory", memory)
-                raise
+        except BaseException:
+            _destroy(context, "cuDestroyExternalMemory", memory)
+            raise
         self._finalizer = weakref.finalize(self, _unmap, context, self.pointer, memory)
 
     def abandon(self) -> None:

@@ -364,14 +364,19 @@ class Field:
             close_all(files)
             raise
         memory: _cuda.DeviceMemory | HostMemory
-        if self._context is not None:
-            memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
-            address = memory.pointer
-        else:
-            memory = HostMemory(files[0], size, offset)
-            address = memory.address
+        release: Message = {"type": "release", "id": number}
+        try:
+            if self._context is not None:
+                memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
+                address = memory.pointer
+            else:
+                memory = HostMemory(files[0], size, offset)
+                address = memory.address
+        except BaseException:
+            self._connection.send_later(release)
+            raise
         # Held by whatever is made of it; the renderer is told when the last is gone.
-        weakref.finalize(memory, self._connection.send_later, {"type": "release", "id": number})
+        weakref.finalize(memory, self._connection.send_later, release)
         self._allocations[memory] = _Allocation(number, address, size)
         return memory
 
