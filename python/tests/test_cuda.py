@@ -255,6 +255,76 @@ def test_a_gpu_that_is_stuck_is_left_alone(
     assert len(driver.semaphores) == 2
 
 
+def test_a_finalizer_does_not_wait_for_a_stream_that_waits(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """The last array of some memory dies while the stream waits for a renderer whose window is hidden."""
+    array = field.empty()
+    address = array.pointer
+    for _ in field.frames(4):
+        pass
+    assert driver.streams[int(field.stream)], "it waits for `free`"
+    del array
+    gc.collect()
+    field.status()
+    assert renderer.released == [1]
+    assert address in driver.mapped
+    renderer.draw(driver)
+    with field.frame():
+        assert address not in driver.mapped, "the stream ran dry"
+
+
+def test_memory_that_dies_in_another_thread_is_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:
+    arrays = [field.empty()]
+    thread = threading.Thread(target=arrays.clear)
+    thread.start()
+    thread.join()
+    assert len(driver.mapped) == 3
+
+
+def test_a_driver_that_cannot_record_a_context(field: wavefield.Field, driver: FakeDriver) -> None:
+    driver.fail["cuCtxRecordEvent"] = RuntimeError('Function "cuCtxRecordEvent" not found')
+    array = field.empty()
+    held = threading.Event()
+    driver.enqueue(1, held.is_set)
+    del array
+    gc.collect()
+    assert len(driver.mapped) == 4
+    held.set()
+    driver.run()
+    with field.frame():
+        assert len(driver.mapped) == 3
+
+
+def test_a_context_that_has_failed_is_not_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:
+    for function in ("cuCtxRecordEvent", "cuEventQuery", "cuCtxPushCurrent"):
+        array = field.empty()
+        driver.fail[function] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+        del array
+        gc.collect()
+        driver.fail.clear()
+        assert len(driver.mapped) == 4
+        with field.frame():
+            assert len(driver.mapped) == 3, "what was left is unmapped later"
+
+
+def test_arrays_that_come_and_go_without_a_pause_do_not_pile_up(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield.field.MOST_RETIRED", 4)
+    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 0.01)
+    held = threading.Event()
+    driver.enqueue(1, held.is_set)
+    for _ in range(6):
+        field.empty()
+    assert len(driver.mapped) == 3 + 6, "it waits a while, and then goes on"
+    held.set()
+    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 60.0)
+    array = field.empty()
+    assert len(driver.mapped) == 3 + 1
+    del array
+
+
 def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     own = field.stream
     assert int(own) in driver.blocking, "ordered with the default stream"
@@ -549,6 +619,10 @@ def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, drive
     assert renderer.farewell.wait(5)
     del caught
     gc.collect()
+    if call == "cuEventCreate":
+        # Without events nothing can tell whether the GPU still uses the memory.
+        driver.fail.clear()
+        _cuda._contexts[1].reap()
     assert not (driver.mapped or driver.memories or driver.semaphores or driver.events)
     assert len(os.listdir("/proc/self/fd")) <= before
 

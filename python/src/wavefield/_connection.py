@@ -90,6 +90,10 @@ class Connection:
                     pass  # it has gone before us
             self._socket.close()
 
+    def forget(self) -> None:
+        """Close without a goodbye: in a forked child, where it is the parent's."""
+        self._socket.close()
+
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message. The descriptors stay the caller's."""
         packet = _protocol.encode(message)

@@ -181,6 +181,7 @@ class CudaRing(Ring):
         """Keep at most K frames ahead of the stream, and make the stream wait for the slot."""
         assert stream is not None
         self.connection.pump()
+        self.context.reap()
         slot = _ring.slot(index, self.size)
         if index >= self.size:
             self._wait_for(self._events[slot])
@@ -252,8 +253,6 @@ class CudaRing(Ring):
         else:
             self._ready.abandon()
             self._free.abandon()
-            for memory in self._slots:
-                memory.abandon()
         self._held.clear()
         self._slots.clear()
 

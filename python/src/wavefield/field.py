@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import enum
 import os
 import time
 import weakref
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 
 KERNEL_SECONDS = 60.0
 """How long a kernel may take from being sent to being seen."""
+
+MOST_RETIRED = 16
+"""How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
+
+RETIRED_SECONDS = 1.0
+"""How long making one waits for that."""
 
 SNAPSHOT_SECONDS = 5.0
 """How long a snapshot waits for the last frame to be drawn."""
@@ -142,7 +149,7 @@ class Field:
             raise
         self._connection.unasked = self._unasked
         self._closed = False
-        _current.append(weakref.ref(self))
+        _opened(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._welcome.server
@@ -245,7 +252,7 @@ class Field:
                 frame.hand_over()
             made += 1
 
-    @contextmanager
+    @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to a `with`, which hands it over at its end, or gives it up if there is an exception."""
         frame = self._begin()
@@ -353,6 +360,7 @@ class Field:
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
         """Ask for memory that the renderer can draw; `Refused` if it cannot be had."""
         self._check_open()
+        self._make_room()
         message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
         try:
             number = _protocol.integer(message, "id")
@@ -376,9 +384,17 @@ class Field:
             self._connection.send_later(release)
             raise
         # Held by whatever is made of it; the renderer is told when the last is gone.
-        weakref.finalize(memory, self._connection.send_later, release)
+        _cuda._finally(memory, self._connection.send_later, release)
         self._allocations[memory] = _Allocation(number, address, size)
         return memory
+
+    def _make_room(self) -> None:
+        """Let the GPU run dry when much waits to be unmapped: frame after frame without a pause it never does."""
+        end = time.monotonic() + RETIRED_SECONDS
+        while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
+            self._connection.pump()
+            time.sleep(1e-3)
+            self._context.reap()
 
     def _find(self, array: Any) -> tuple[_Allocation | None, int]:
         """Return the allocation that an array can be drawn from, and the offset in it."""
@@ -586,6 +602,33 @@ def _closed(_values: dict[str, Any]) -> None:
 
 # The fields that were opened, the newest last: what NumbaMemoryManager allocates from.
 _current: list[weakref.ref[Field]] = []
+
+
+def _opened(field: Field) -> None:
+    _current[:] = [*(ref for ref in _current if ref() is not None), weakref.ref(field)]
+    # The last one registered is the first one called. Closing needs the renderer, which `launch` ends by a hook of its
+    # own that was registered before its field was made.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """Close what a program has forgotten to close, while everything that this needs is still there."""
+    with contextlib.ExitStack() as fields:
+        for ref in _current:
+            if (field := ref()) is not None:
+                fields.callback(field.close)
+
+
+def _forget_all() -> None:
+    """Leave the fields to the parent process: the child would say goodbye in its name, and hide its end."""
+    for ref in _current:
+        if (field := ref()) is not None:
+            field._closed = True
+            field._connection.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def current_cuda_field() -> Field | None:
