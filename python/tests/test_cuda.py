@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
 import sys
 import threading
+import time
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -241,17 +243,131 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
     assert not driver.semaphores
 
 
-def test_a_gpu_that_is_stuck_is_left_alone(
-    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
+        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("draws", [True, False])
+def test_two_never_signal_free(renderer: FakeRenderer, driver: FakeDriver, draws: bool) -> None:
+    """The renderer shows the last frames after `bye`, and signals `free` for them."""
+    seen = []
+
+    def goodbye(session: Session) -> None:
+        time.sleep(0.3)
+        seen.append(list(session.free.history))
+        if draws:
+            renderer.draw(driver)
+            seen.append(list(session.free.history))
+
+    renderer.goodbye = goodbye
+    with wavefield.connect(renderer.path) as field:
+        for _ in field.frames(4):
+            pass
+        session = renderer.session
+        assert session is not None
+    if draws:
+        assert seen == [[], []]
+        assert session.free.value == 3
+        assert session.free.history == [], "what the stream waited for was there"
+    else:
+        assert seen == [[]]
+        assert session.free.history == [1], "signalled once the renderer had closed its end"
+    assert set(driver.streams) == {0, 1, 2}, "let go, run dry, and destroyed"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_value_that_is_there_is_not_signalled_again(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """What the stream hangs at is not the renderer."""
+    with wavefield.connect(renderer.path) as field:
+        for _ in field.frames(4):
+            pass
+        renderer.draw(driver)
+        held = threading.Event()
+        with field.frame() as frame:
+            driver.enqueue(int(frame.stream), held.is_set)
+    session = renderer.session
+    assert session is not None
+    assert session.free.history == []
+    held.set()
+    driver.run()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("how", ["shown", "given up"])
+def test_closing_lets_go_of_every_stream_that_waits(renderer: FakeRenderer, driver: FakeDriver, how: str) -> None:
+    """Also where the wait comes after the last frame."""
+    driver.streams[50] = []
+    with wavefield.connect(renderer.path, stream=50) as field:
+        if how == "shown":
+            for array in [field.empty(), field.empty()]:
+                field.show(array)
+        else:
+            for _ in field.frames(3):
+                pass
+            with contextlib.suppress(ZeroDivisionError), field.frame():
+                raise ZeroDivisionError
+        assert driver.streams[50]
+    assert not driver.streams[50]
+
+
+@pytest.mark.parametrize("how", ["shown", "given up"])
+def test_a_change_of_stream_keeps_what_the_last_one_waits_for(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, how: str
 ) -> None:
-    monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 0.05)
+    driver.streams |= {50: [], 51: []}
+    field.stream = 50
+    held = threading.Event()
+    if how == "shown":
+        for array in [field.empty(), field.empty()]:
+            field.show(array)
+    else:
+        with contextlib.suppress(ZeroDivisionError), field.frame() as frame:
+            driver.enqueue(50, held.is_set)
+            write(frame, driver, 1)
+            raise ZeroDivisionError
+    assert driver.streams[50]
+    field.stream = 51
+    with field.frame() as frame:
+        write(frame, driver, 2)
+        assert len(driver.streams[51]) > 1, "it comes after what the other waits for"
+    held.set()
+    renderer.draw(driver)
+    field.stream = None
+
+
+def test_what_a_frame_that_was_given_up_reads_lives_until_it_was_read(
+    field: wavefield.Field, driver: FakeDriver
+) -> None:
+    source = DeviceArray(np.ones((3, 5, 4), np.float32))
+    alive = weakref.ref(source)
+    held = threading.Event()
+    with contextlib.suppress(ZeroDivisionError), field.frame() as frame:
+        driver.enqueue(int(frame.stream), held.is_set)
+        frame.copy_from(source)
+        raise ZeroDivisionError
+    del source, frame
+    gc.collect()
+    assert alive() is not None
+    held.set()
+    with field.frame():
+        pass
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_gpu_that_is_stuck_is_left_alone(renderer: FakeRenderer, driver: FakeDriver) -> None:
     field = wavefield.connect(renderer.path)
+    array = field.empty()
     with field.frame() as frame:
         driver.enqueue(int(frame.stream), lambda: False)
     field.close()
-    del frame, field
+    del array, frame, field
     gc.collect()
-    assert len(driver.mapped) == 3, "what the GPU may still write is not unmapped"
+    assert len(driver.mapped) == 4, "what the GPU may still write is not unmapped"
     assert len(driver.semaphores) == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -77,8 +78,11 @@ class Connection:
         """Return whether the renderer has ended it, and that was said."""
         return self._gone is not None
 
-    def close(self) -> None:
-        """Say goodbye, and close. Does nothing the second time."""
+    def close(self, patience: float = 0.0) -> None:
+        """Say goodbye, and close, once the renderer has done so or `patience` (seconds) is at an end.
+
+        Does nothing the second time.
+        """
         with self._lock:
             if self.closed:
                 return
@@ -88,7 +92,11 @@ class Connection:
                     self._socket.send(_protocol.encode({"type": "bye"}))
                 except OSError:
                     pass  # it has gone before us
-            self._socket.close()
+            try:
+                if patience > 0:
+                    self._wait_for_the_end(patience)
+            finally:
+                self._socket.close()
 
     def forget(self) -> None:
         """Close without a goodbye: in a forked child, where it is the parent's."""
@@ -177,6 +185,22 @@ class Connection:
     def _send_farewells(self) -> None:
         while self._farewells:
             self._socket.send(_protocol.encode(self._farewells.pop(0)))
+
+    def _wait_for_the_end(self, patience: float) -> None:
+        """Read, and drop what is read, until the renderer has closed its end."""
+        end = time.monotonic() + patience
+        with contextlib.suppress(OSError):  # also TimeoutError
+            # It may wait for us, and looks for this.
+            self._socket.shutdown(socket.SHUT_WR)
+            while (left := end - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                try:
+                    packet, files, _ = self._read()
+                except ConnectionResetError:
+                    continue  # said once; the end comes after it
+                close_all(files)
+                if not packet:
+                    return
 
     def _lost(self, why: str) -> None:
         self._gone = f"the renderer is gone: {why}. What was enqueued is let go; start it again and connect anew"

@@ -302,7 +302,10 @@ class Field:
     def _give_up(self, frame: Frame) -> None:
         """Forget a frame that was not finished. The next one has its number and its slot."""
         if not frame.handed_over:
-            frame._end("given up")
+            try:
+                self._ring.give_up(frame)
+            finally:
+                frame._end("given up")
         if self._pending is frame:
             self._pending = None
 
