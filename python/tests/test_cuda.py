@@ -111,6 +111,8 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
+        with pytest.raises(BufferError, match="-2 is no CUDA stream"):
+            frame.__dlpack__(stream=-2)
         with pytest.raises(BufferError):
             frame.__dlpack__(dl_device=(1, 0))
         with pytest.raises(BufferError):
@@ -472,6 +474,7 @@ def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, mon
         next(iter(field))
     field.stream = 2
     assert int(field.stream) == 2
+    driver.streams[99] = []
     with field.frame() as frame:
         assert frame.__cuda_array_interface__["stream"] == 2
     monkeypatch.delitem(sys.modules, "cupy")
@@ -534,6 +537,144 @@ def test_a_dlpack_consumer_on_another_stream_is_waited_for(
     slow.set()
     assert renderer.draw(driver) == 1
     taken.release()
+
+
+class Library:
+    """What of CuPy says on which stream it works now."""
+
+    def __init__(self, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+        driver.streams |= {50: [], 51: []}
+        self.stream = 50
+        cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=self.stream))
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+
+
+def test_an_interface_consumer_on_another_stream_is_ordered(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`for frame in field: with my_stream: v = cp.asarray(frame); …`."""
+    cupy = Library(driver, monkeypatch)
+    slow = threading.Event()
+    for index in range(4):
+        cupy.stream = 50
+        with field.frame() as frame:
+            assert frame.__cuda_array_interface__["stream"] is None
+            cupy.stream = 51
+            assert frame.__cuda_array_interface__["stream"] == 50
+            if index == 3:
+                assert driver.streams[51], "it waits for the slot, too"
+                renderer.draw(driver)
+                assert not driver.streams[51]
+                driver.enqueue(51, slow.is_set)
+    assert renderer.draw(driver) == 0, "the hand-over waits for it"
+    slow.set()
+    assert renderer.draw(driver) == 1
+
+
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize("by", ["DLPack", "the array interface"])
+def test_who_took_an_array_is_waited_for_when_it_is_shown(
+    field: wavefield.Field,
+    renderer: FakeRenderer,
+    driver: FakeDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    copy: bool | None,
+    by: str,
+) -> None:
+    cupy = Library(driver, monkeypatch)
+    field.stream = 50
+    array = field.empty()
+    cupy.stream = 51
+    if by == "DLPack":
+        _dlpack.take(array.__dlpack__(stream=51)).release()
+    else:
+        assert array.__cuda_array_interface__["stream"] == 50
+    cupy.stream = 50
+    for _ in range(2):
+        slow = threading.Event()
+        driver.enqueue(51, slow.is_set)
+        field.show(array, copy=copy)
+        assert renderer.draw(driver) == 0
+        slow.set()
+        field.status()  # the renderer has read the messages
+        assert renderer.draw(driver) == 1
+        with field.frame():
+            pass
+        renderer.draw(driver)
+    field.stream = None
+
+
+def test_whoever_takes_an_array_waits_until_it_is_free(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """On whatever stream it was shown."""
+    driver.streams |= {50: [], 51: [], 52: []}
+    field.stream = 50
+    arrays = [field.empty(), field.empty()]
+    field.stream = 51
+    for array in arrays:
+        field.show(array)
+    assert driver.streams[51]
+    _dlpack.take(arrays[0].__dlpack__(stream=52)).release()
+    assert driver.streams[52], "the renderer still draws it"
+    field.status()
+    renderer.draw(driver)
+    assert not driver.streams[52]
+    field.stream = None
+
+
+def test_a_closed_fields_array_names_no_stream(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path) as field:
+        array = field.empty()
+        own = int(field.stream)
+        assert array.__cuda_array_interface__["stream"] == own
+    assert own not in driver.streams
+    assert array.__cuda_array_interface__["stream"] is None
+    _dlpack.take(array.__dlpack__(stream=2)).release()
+    with pytest.raises(wavefield.FieldClosed):
+        _ = array.stream
+    # Another field takes it as it is.
+    renderer.farewell.wait(5)
+    with wavefield.connect(renderer.path) as other, other.frame() as frame:
+        frame.copy_from(array)
+
+
+def test_a_stream_object_lives_as_long_as_it_is_needed(
+    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stream:
+        ptr = 50
+
+    driver.streams[50] = []
+    stream = Stream()
+    alive = weakref.ref(stream)
+    field = wavefield.connect(renderer.path, stream=stream)
+    del stream
+    gc.collect()
+    assert alive() is not None, "it is the field's"
+    array = field.empty()
+    with field.frame() as frame:
+        pass
+    field.close()
+    del field, frame, array
+    gc.collect()
+    assert alive() is None
+    # And a consumer's.
+    with wavefield.connect(renderer.path) as field:
+        array = field.empty()
+        stream = Stream()
+        alive = weakref.ref(stream)
+        cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda _device, it=stream: it))
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "cupy", cupy)
+            _dlpack.take(array.__dlpack__(stream=50)).release()
+        del stream, cupy, patch
+        gc.collect()
+        assert alive() is not None
+        field.show(array)
+        assert array.stream == field.stream
+    gc.collect()
+    assert alive() is None
 
 
 def test_copy_from_a_device_array(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:

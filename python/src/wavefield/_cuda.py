@@ -229,6 +229,13 @@ class Event:
         return True
 
 
+def order(context: Context, first: int, then: int) -> None:
+    """Make what is enqueued on the stream `then` from now on wait for what is on `first`. The context is current."""
+    event = Event(context)
+    event.record(first)
+    event.hold(then)
+
+
 def _finally(owner: object, function: Callable[..., None], *arguments: Any) -> weakref.finalize[..., Any]:
     """Call a function when the owner is gone, but not at the interpreter's end."""
     finalizer = weakref.finalize(owner, function, *arguments)

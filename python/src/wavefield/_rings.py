@@ -65,8 +65,8 @@ class Ring(ABC):
         """Wait until the renderer has let go of frame `index`."""
 
     @abstractmethod
-    def stream(self) -> tuple[Stream | None, bool]:
-        """Return the stream for the next frame, and whether its consumer works on it anyway."""
+    def stream(self) -> Stream | None:
+        """Return the stream for the next frame."""
 
     @abstractmethod
     def close(self) -> None:
@@ -115,9 +115,8 @@ class HostRing(Ring):
         """Wait for the message."""
         self._wait(index + 1)
 
-    def stream(self) -> tuple[None, bool]:
+    def stream(self) -> None:
         """Return None: there are no streams."""
-        return None, False
 
     def freed(self, message: Message) -> None:
         """Count."""
@@ -191,14 +190,9 @@ class CudaRing(Ring):
         self._side = (context.make_stream(ordered=False), context.make_stream(ordered=False))
         context.keep_current()
 
-    def stream(self) -> tuple[Stream, bool]:
+    def stream(self) -> Stream:
         """Return the user's choice, else what CuPy or PyTorch work on now, else the field's own."""
-        if self.chosen is not None:
-            return self.chosen, False
-        current = _streams.current_stream(self.context.ordinal)
-        if current is None:
-            return self.own, False
-        return current, not _streams.others_loaded()
+        return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
 
     def begin(self, index: int, stream: Stream | None) -> None:
         """Keep at most K frames ahead of the stream, and make the stream wait for the slot."""
@@ -224,15 +218,13 @@ class CudaRing(Ring):
         return self._slots[_ring.slot(index, self.size)], 0
 
     def finish(self, frame: Frame) -> None:
-        """Signal `ready` after everything on the frame's stream, and on the streams that took it by DLPack."""
+        """Signal `ready` after everything on the frame's stream, and on the streams that took it."""
         stream = frame._stream
         assert stream is not None
         slot = _ring.slot(frame.index, self.size)
         with self.context.current():
             for consumer in frame._consumers:
-                event = _cuda.Event(self.context)
-                event.record(consumer.handle)
-                event.hold(stream.handle)
+                _cuda.order(self.context, consumer.handle, stream.handle)
             self._ready.signal(stream.handle, _ring.ready_after(frame.index))
             self._events[slot].record(stream.handle)
             self._use(stream)

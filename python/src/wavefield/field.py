@@ -116,6 +116,7 @@ class Field:
         self._kernel_failure: str | None = None
         self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
         self._allocations = weakref.WeakKeyDictionary()
+        self._vertices: weakref.WeakSet[Vertices] = weakref.WeakSet()
         # Whether the last frame lay in one of them.
         self._shown_before = False
         if memory == "cuda":
@@ -220,7 +221,7 @@ class Field:
         imported; else one of the field's own, which is ordered with the default stream (that of Numba's launches, too).
         Set it to a handle or to a stream object of these libraries or of cuda.core, or to None for that rule.
         """
-        stream = self._ring.stream()[0]
+        stream = self._ring.stream()
         if stream is None:
             raise ValueError('there are no streams in memory="host"')
         return stream
@@ -271,7 +272,7 @@ class Field:
                 f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
                 "connect anew to write frames"
             )
-        stream, on_stream = self._ring.stream()
+        stream = self._ring.stream()
         self._ring.begin(self._next, stream)
         memory, offset = self._ring.memory(self._next)
         self._pending = Frame(
@@ -281,7 +282,6 @@ class Field:
             memory,
             offset,
             stream,
-            on_stream,
             self._finish,
         )
         return self._pending
@@ -297,6 +297,8 @@ class Field:
         # one; until then nothing that the user enqueues from now on may run, because it may write that array.
         if self._shown_before:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
+            for vertices in self._vertices:
+                vertices._move_to(frame._stream)
         self._shown_before = shown
 
     def _give_up(self, frame: Frame) -> None:
@@ -317,8 +319,9 @@ class Field:
         `show` shows an array that was made of it without a copy. They are the renderer's memory: at most 64 at a time.
         """
         memory = self._allocate(self._welcome.layout.bytes)
-        stream, on_stream = self._ring.stream()
-        return Vertices(self._welcome.layout, memory, 0, stream, on_stream)
+        vertices = Vertices(self._welcome.layout, memory, 0, self._ring.stream())
+        self._vertices.add(vertices)
+        return vertices
 
     def show(self, array: Any, *, copy: bool | None = None) -> Shown:
         """Show an array of shape (rows, cols, 4), float32, as the next frame, and say whether it was copied.
@@ -587,6 +590,8 @@ class Field:
             try:
                 self._ring.close()
             finally:
+                for vertices in self._vertices:
+                    vertices._field_closed()
                 self._connection.close()
                 # Both lead back here: without them the memory goes with the last reference, and not with the garbage.
                 self._connection.unasked = lambda _message: None
