@@ -149,6 +149,7 @@ class Field:
             self._connection.close()
             raise
         self._connection.unasked = self._unasked
+        self._connection.late = self._late
         self._closed = False
         _opened(self)
 
@@ -444,6 +445,8 @@ class Field:
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
+        # Set from the start: if the wait is cut short, it may yet run.
+        before, self._kernel = self._kernel, entry
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
@@ -455,10 +458,12 @@ class Field:
                 KERNEL_SECONDS,
                 lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
             )
+        except KernelError:
+            self._kernel = before
+            raise
         finally:
             os.close(descriptor)
         close_all(files)
-        self._kernel = entry
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
@@ -547,6 +552,13 @@ class Field:
         elif kind != "running":
             raise ProtocolError(f"the renderer sent {kind!r}, which is no answer to anything")
 
+    def _late(self, message: Message) -> None:
+        """Take the answer to a request whose wait was cut short."""
+        if message["type"] == "parameters":
+            self._unasked(message)
+        elif message["type"] == "allocated":
+            self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
+
     def _check_open(self) -> None:
         """Check that the field is open, and raise what has gone wrong meanwhile."""
         if self._closed:
@@ -593,8 +605,8 @@ class Field:
                 for vertices in self._vertices:
                     vertices._field_closed()
                 self._connection.close()
-                # Both lead back here: without them the memory goes with the last reference, and not with the garbage.
-                self._connection.unasked = lambda _message: None
+                # They lead back here: without them the memory goes with the last reference, and not with the garbage.
+                self._connection.unasked = self._connection.late = lambda _message: None
                 self.parameters._ask = _closed
                 if self._on_close is not None:
                     self._on_close()
