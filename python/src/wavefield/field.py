@@ -435,11 +435,13 @@ class Field:
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
         In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
-        frame of it was drawn. The renderer launches it once in a process of its own before: `KernelError` has the
-        driver's words if it does not load, faults or does not end there, and the renderer goes on with the last one
-        that ran. A fault in a later frame is raised by whatever is called next, and may cost the renderer CUDA until
-        it is started anew. This connection writes no more frames after that; the kernel runs until the
-        field is closed.
+        frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
+        closed.
+
+        The renderer launches it once in a process of its own before: `KernelError` has the driver's words if it does
+        not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
+        a later frame is raised by the field's next use, or by `watch`, and may cost the renderer CUDA: then the compute
+        shader takes over, and no kernel is taken until the renderer is started anew (with `--handoff inline` it ends).
         """
         self._settle()
         capability = self._context.compute_capability() if self._context is not None else None
