@@ -357,6 +357,7 @@ def test_an_interrupted_request_is_not_answered_to_the_next(host: wavefield.Fiel
         host.parameters["speed"] = 0.5
         assert host.parameters["speed"] == 0.5
         assert host.snapshot().shape == (2, 3, 4)
+    host.status()  # the renderer has closed its own
     assert descriptors() == before
 
 
