@@ -52,7 +52,7 @@ class FakeDriver(ModuleType):
         self.uuid = bytes.fromhex(uuid)
         self.init_result = OK
         self.fail: dict[str, Any] = {}
-        """Answers instead of success, by the call's name."""
+        """Answers instead of success, or exceptions, by the call's name."""
         self.calls: list[str] = []
         self.lock = threading.RLock()
         self.streams: dict[int, list[Callable[[], bool]]] = {0: [], 1: [], 2: []}
@@ -61,7 +61,7 @@ class FakeDriver(ModuleType):
         self.memories: dict[int, int] = {}
         self.mapped: dict[int, mmap.mmap] = {}
         self.semaphores: dict[int, Timeline] = {}
-        self.events: dict[int, tuple[int, int]] = {}
+        self.events: dict[int, list[tuple[int, int]]] = {}
         self.done: dict[int, int] = {}
         self.enqueued: dict[int, int] = {}
         self.contexts: list[int] = []
@@ -85,6 +85,8 @@ class FakeDriver(ModuleType):
         def call(*arguments: Any) -> Any:
             with self.lock:
                 self.calls.append(name)
+                if isinstance(fail.get(name), Exception):
+                    raise fail[name]
                 if name in fail:
                     return (fail[name], None)
                 return found(*arguments)
@@ -161,8 +163,9 @@ class FakeDriver(ModuleType):
     def need_context(self) -> None:
         assert self.contexts, "no context is current"
 
-    def cuCtxSynchronize(self) -> Any:
+    def cuCtxRecordEvent(self, context: Any, event: Any) -> Any:
         self.need_context()
+        self.events[int(event)] = [(stream, self.enqueued.get(stream, 0)) for stream in self.streams]
         return (OK,)
 
     def cuStreamCreate(self, flags: int) -> Any:
@@ -180,7 +183,7 @@ class FakeDriver(ModuleType):
     def cuEventCreate(self, flags: int) -> Any:
         self.need_context()
         handle = next(self.handles)
-        self.events[handle] = (1, 0)
+        self.events[handle] = []
         return (OK, real.CUevent(handle))
 
     def cuEventDestroy(self, event: Any) -> Any:
@@ -189,19 +192,19 @@ class FakeDriver(ModuleType):
 
     def cuEventRecord(self, event: Any, stream: int) -> Any:
         stream = int(stream) or 1
-        self.events[int(event)] = (stream, self.enqueued.get(stream, 0))
+        self.events[int(event)] = [(stream, self.enqueued.get(stream, 0))]
         return (OK,)
 
-    def passed(self, point: tuple[int, int]) -> bool:
-        return self.done.get(point[0], 0) >= point[1]
+    def passed(self, points: list[tuple[int, int]]) -> bool:
+        return all(self.done.get(stream, 0) >= end for stream, end in points)
 
     def cuEventQuery(self, event: Any) -> Any:
         self.run()
         return (OK if self.passed(self.events[int(event)]) else NOT_READY,)
 
     def cuStreamWaitEvent(self, stream: int, event: Any, flags: int) -> Any:
-        point = self.events[int(event)]
-        self.enqueue(stream, lambda: self.passed(point))
+        points = self.events[int(event)]
+        self.enqueue(stream, lambda: self.passed(points))
         return (OK,)
 
     def cuImportExternalMemory(self, desc: Any) -> Any:
@@ -224,6 +227,7 @@ class FakeDriver(ModuleType):
         if int(pointer) in self.allocations:
             del self.allocations[int(pointer)]
         else:
+            assert not any(self.streams.values()), "it may wait for everything that is enqueued"
             self.mapped.pop(int(pointer))
         return (OK,)
 

@@ -64,6 +64,7 @@ class Session:
             self.renderer.received.append(message)
             kind = message["type"]
             if kind == "bye":
+                self.renderer.goodbye(self)
                 return
             answer: Answer = self.renderer.answers.get(kind) or getattr(Session, f"on_{kind}")
             answer(self, message, files)
@@ -194,6 +195,8 @@ class FakeRenderer:
         self.frees = True
         self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
         self.answers: dict[str, Answer] = {}
+        self.goodbye: Callable[[Session], None] = lambda _session: None
+        """What is done between a client's `bye` and the end of its connection."""
         self.received: list[dict[str, Any]] = []
         self.frames: list[np.ndarray[Any, Any]] = []
         self.released: list[int] = []

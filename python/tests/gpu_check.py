@@ -440,6 +440,111 @@ def verify(out: Path) -> str:
     return f"10000 frames in {seconds:.1f} s; {found['before_draw']['checked']} vertices looked at, none wrong"
 
 
+@check("streams", 240)
+def streams(out: Path) -> str:
+    """2,000 frames that CuPy writes by the array interface, on another stream; each vertex is looked at."""
+    need("cupy")
+    import cupy as cp
+
+    with serve(out, "streams", "--verify", "--pace", "0") as (path, figures, renderer), patiently(path) as field:
+        cp.cuda.Device(field.device).use()
+        mine = cp.cuda.Stream(non_blocking=True)
+        for frame in field.frames(2_000):
+            with mine:
+                cp.asarray(frame).view(cp.uint32)[...] = 0x3F000000 | ((frame.index + 1) % 4096)
+        field.snapshot()
+    found = json.loads(figures.read_text())["verify"]
+    assert renderer.returncode == 0, (out / "streams.renderer.log").read_text()[-2000:]
+    assert found["frames"] >= 2_000, found
+    assert found["wrong_frames"] == found["unchecked_frames"] == 0, found
+    return "2000 frames, none wrong"
+
+
+# What is let go of, and when.
+
+
+@check("finalizers", 120)
+def finalizers(out: Path) -> str:
+    """While the renderer is stopped, dropping the last array of some memory neither waits nor unmaps."""
+    if MEMORY != "cuda":
+        raise Skipped("host memory is not mapped by CUDA")
+    with serve(out, "finalizers") as (path, _, renderer), patiently(path) as field:
+        context = field._context
+        assert context is not None
+        array = field.empty()
+        del array
+        assert context.retired == 0, "the GPU had nothing to do"
+        array = field.empty()
+        renderer.send_signal(signal.SIGSTOP)
+        try:
+            for frame in field.frames(field.ring + 1):  # the last waits on the GPU
+                stamp(frame)
+            start = time.monotonic()
+            del array
+            took = time.monotonic() - start
+            assert context.retired == 1
+        finally:
+            renderer.send_signal(signal.SIGCONT)
+        field.snapshot()
+        for frame in field.frames(1):
+            stamp(frame)
+        assert context.retired == 0, "unmapped once the GPU was idle"
+        for _ in range(200):
+            for frame in field.frames(1):
+                stamp(frame)
+            field.empty()
+        most = context.retired
+        assert most <= 17, most
+    del frame
+    assert context.retired == 0
+    return f"took {took * 1e6:.0f} us; {most} of 200 arrays without a pause are still mapped"
+
+
+@check("exit", 240)
+def exit_without_close(out: Path) -> str:
+    """Programs that do not close their field end, at once and in silence, whatever has become of the renderer."""
+    took = []
+    begin = f"""
+import os, signal, sys, wavefield
+sys.path.insert(0, {str(HERE)!r})
+from gpu_check import MEMORY, stamp
+"""
+    write = "for frame in field.frames(20): stamp(frame)\narray = field.empty() if MEMORY == 'cuda' else frame\n"
+    programs = {
+        "launched": "field = wavefield.launch(grid=(64, 64), memory=MEMORY, arguments=['--size', '160x90'])\n" + write,
+        "in use": "field = wavefield.connect(sys.argv[1], memory=MEMORY)\n" + write + "frame = next(iter(field))\n",
+        "killed": "field = wavefield.connect(sys.argv[1], memory=MEMORY)\n"
+        + write
+        + "field.snapshot()\nos.kill(int(sys.argv[2]), signal.SIGSTOP)\n"
+        # In CUDA memory the stream then waits for the renderer; in host memory the program would.
+        + "if MEMORY == 'cuda': [stamp(frame) for frame in field.frames(field.ring)]\n"
+        + "os.kill(int(sys.argv[2]), signal.SIGKILL)\n",
+    }
+    for name, program in programs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/socket"
+            command = [os.environ.get("WAVEFIELD_BIN", "wavefield"), "serve", "--headless", "--socket", path]
+            with open(out / f"exit.{name}.renderer.log", "wb") as log:
+                renderer = subprocess.Popen([*command, "--grid", "64x64", "--size", "160x90"], stdout=log, stderr=log)
+            try:
+                while not os.path.exists(path):
+                    assert renderer.poll() is None, "no renderer"
+                    time.sleep(0.01)
+                start = time.monotonic()
+                ended = subprocess.run(
+                    [sys.executable, "-W", "error", "-c", begin + program, path, str(renderer.pid)],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
+                took.append(f"{name} {time.monotonic() - start:.1f} s")
+                assert (ended.returncode, ended.stderr) == (0, ""), f"{name}: {ended}"
+            finally:
+                renderer.kill()
+                renderer.wait()
+    return ", ".join(took)
+
+
 # What it costs.
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
 import sys
 import threading
+import time
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -109,6 +111,8 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
+        with pytest.raises(BufferError, match="-2 is no CUDA stream"):
+            frame.__dlpack__(stream=-2)
         with pytest.raises(BufferError):
             frame.__dlpack__(dl_device=(1, 0))
         with pytest.raises(BufferError):
@@ -241,18 +245,202 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
     assert not driver.semaphores
 
 
-def test_a_gpu_that_is_stuck_is_left_alone(
-    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
+        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("draws", [True, False])
+def test_two_never_signal_free(renderer: FakeRenderer, driver: FakeDriver, draws: bool) -> None:
+    """The renderer shows the last frames after `bye`, and signals `free` for them."""
+    seen = []
+
+    def goodbye(session: Session) -> None:
+        time.sleep(0.3)
+        seen.append(list(session.free.history))
+        if draws:
+            renderer.draw(driver)
+            seen.append(list(session.free.history))
+
+    renderer.goodbye = goodbye
+    with wavefield.connect(renderer.path) as field:
+        for _ in field.frames(4):
+            pass
+        session = renderer.session
+        assert session is not None
+    if draws:
+        assert seen == [[], []]
+        assert session.free.value == 3
+        assert session.free.history == [], "what the stream waited for was there"
+    else:
+        assert seen == [[]]
+        assert session.free.history == [1], "signalled once the renderer had closed its end"
+    assert set(driver.streams) == {0, 1, 2}, "let go, run dry, and destroyed"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_value_that_is_there_is_not_signalled_again(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """What the stream hangs at is not the renderer."""
+    with wavefield.connect(renderer.path) as field:
+        for _ in field.frames(4):
+            pass
+        renderer.draw(driver)
+        held = threading.Event()
+        with field.frame() as frame:
+            driver.enqueue(int(frame.stream), held.is_set)
+    session = renderer.session
+    assert session is not None
+    assert session.free.history == []
+    held.set()
+    driver.run()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("how", ["shown", "given up"])
+def test_closing_lets_go_of_every_stream_that_waits(renderer: FakeRenderer, driver: FakeDriver, how: str) -> None:
+    """Also where the wait comes after the last frame."""
+    driver.streams[50] = []
+    with wavefield.connect(renderer.path, stream=50) as field:
+        if how == "shown":
+            for array in [field.empty(), field.empty()]:
+                field.show(array)
+        else:
+            for _ in field.frames(3):
+                pass
+            with contextlib.suppress(ZeroDivisionError), field.frame():
+                raise ZeroDivisionError
+        assert driver.streams[50]
+    assert not driver.streams[50]
+
+
+@pytest.mark.parametrize("how", ["shown", "given up"])
+def test_a_change_of_stream_keeps_what_the_last_one_waits_for(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, how: str
 ) -> None:
-    monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 0.05)
+    driver.streams |= {50: [], 51: []}
+    field.stream = 50
+    held = threading.Event()
+    if how == "shown":
+        for array in [field.empty(), field.empty()]:
+            field.show(array)
+    else:
+        with contextlib.suppress(ZeroDivisionError), field.frame() as frame:
+            driver.enqueue(50, held.is_set)
+            write(frame, driver, 1)
+            raise ZeroDivisionError
+    assert driver.streams[50]
+    field.stream = 51
+    with field.frame() as frame:
+        write(frame, driver, 2)
+        assert len(driver.streams[51]) > 1, "it comes after what the other waits for"
+    held.set()
+    renderer.draw(driver)
+    field.stream = None
+
+
+def test_what_a_frame_that_was_given_up_reads_lives_until_it_was_read(
+    field: wavefield.Field, driver: FakeDriver
+) -> None:
+    source = DeviceArray(np.ones((3, 5, 4), np.float32))
+    alive = weakref.ref(source)
+    held = threading.Event()
+    with contextlib.suppress(ZeroDivisionError), field.frame() as frame:
+        driver.enqueue(int(frame.stream), held.is_set)
+        frame.copy_from(source)
+        raise ZeroDivisionError
+    del source, frame
+    gc.collect()
+    assert alive() is not None
+    held.set()
+    with field.frame():
+        pass
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_gpu_that_is_stuck_is_left_alone(renderer: FakeRenderer, driver: FakeDriver) -> None:
     field = wavefield.connect(renderer.path)
+    array = field.empty()
     with field.frame() as frame:
         driver.enqueue(int(frame.stream), lambda: False)
     field.close()
-    del frame, field
+    del array, frame, field
     gc.collect()
-    assert len(driver.mapped) == 3, "what the GPU may still write is not unmapped"
+    assert len(driver.mapped) == 4, "what the GPU may still write is not unmapped"
     assert len(driver.semaphores) == 2
+
+
+def test_a_finalizer_does_not_wait_for_a_stream_that_waits(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """The last array of some memory dies while the stream waits for a renderer whose window is hidden."""
+    array = field.empty()
+    address = array.pointer
+    for _ in field.frames(4):
+        pass
+    assert driver.streams[int(field.stream)], "it waits for `free`"
+    del array
+    gc.collect()
+    field.status()
+    assert renderer.released == [1]
+    assert address in driver.mapped
+    renderer.draw(driver)
+    with field.frame():
+        assert address not in driver.mapped, "the stream ran dry"
+
+
+def test_memory_that_dies_in_another_thread_is_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:
+    arrays = [field.empty()]
+    thread = threading.Thread(target=arrays.clear)
+    thread.start()
+    thread.join()
+    assert len(driver.mapped) == 3
+
+
+def test_a_driver_that_cannot_record_a_context(field: wavefield.Field, driver: FakeDriver) -> None:
+    driver.fail["cuCtxRecordEvent"] = RuntimeError('Function "cuCtxRecordEvent" not found')
+    array = field.empty()
+    held = threading.Event()
+    driver.enqueue(1, held.is_set)
+    del array
+    gc.collect()
+    assert len(driver.mapped) == 4
+    held.set()
+    driver.run()
+    with field.frame():
+        assert len(driver.mapped) == 3
+
+
+def test_a_context_that_has_failed_is_not_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:
+    for function in ("cuCtxRecordEvent", "cuEventQuery", "cuCtxPushCurrent"):
+        array = field.empty()
+        driver.fail[function] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+        del array
+        gc.collect()
+        driver.fail.clear()
+        assert len(driver.mapped) == 4
+        with field.frame():
+            assert len(driver.mapped) == 3, "what was left is unmapped later"
+
+
+def test_arrays_that_come_and_go_without_a_pause_do_not_pile_up(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield.field.MOST_RETIRED", 4)
+    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 0.01)
+    held = threading.Event()
+    driver.enqueue(1, held.is_set)
+    for _ in range(6):
+        field.empty()
+    assert len(driver.mapped) == 3 + 6, "it waits a while, and then goes on"
+    held.set()
+    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 60.0)
+    array = field.empty()
+    assert len(driver.mapped) == 3 + 1
+    del array
 
 
 def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +474,7 @@ def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, mon
         next(iter(field))
     field.stream = 2
     assert int(field.stream) == 2
+    driver.streams[99] = []
     with field.frame() as frame:
         assert frame.__cuda_array_interface__["stream"] == 2
     monkeypatch.delitem(sys.modules, "cupy")
@@ -348,6 +537,144 @@ def test_a_dlpack_consumer_on_another_stream_is_waited_for(
     slow.set()
     assert renderer.draw(driver) == 1
     taken.release()
+
+
+class Library:
+    """What of CuPy says on which stream it works now."""
+
+    def __init__(self, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+        driver.streams |= {50: [], 51: []}
+        self.stream = 50
+        cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=self.stream))
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+
+
+def test_an_interface_consumer_on_another_stream_is_ordered(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`for frame in field: with my_stream: v = cp.asarray(frame); …`."""
+    cupy = Library(driver, monkeypatch)
+    slow = threading.Event()
+    for index in range(4):
+        cupy.stream = 50
+        with field.frame() as frame:
+            assert frame.__cuda_array_interface__["stream"] is None
+            cupy.stream = 51
+            assert frame.__cuda_array_interface__["stream"] == 50
+            if index == 3:
+                assert driver.streams[51], "it waits for the slot, too"
+                renderer.draw(driver)
+                assert not driver.streams[51]
+                driver.enqueue(51, slow.is_set)
+    assert renderer.draw(driver) == 0, "the hand-over waits for it"
+    slow.set()
+    assert renderer.draw(driver) == 1
+
+
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize("by", ["DLPack", "the array interface"])
+def test_who_took_an_array_is_waited_for_when_it_is_shown(
+    field: wavefield.Field,
+    renderer: FakeRenderer,
+    driver: FakeDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    copy: bool | None,
+    by: str,
+) -> None:
+    cupy = Library(driver, monkeypatch)
+    field.stream = 50
+    array = field.empty()
+    cupy.stream = 51
+    if by == "DLPack":
+        _dlpack.take(array.__dlpack__(stream=51)).release()
+    else:
+        assert array.__cuda_array_interface__["stream"] == 50
+    cupy.stream = 50
+    for _ in range(2):
+        slow = threading.Event()
+        driver.enqueue(51, slow.is_set)
+        field.show(array, copy=copy)
+        assert renderer.draw(driver) == 0
+        slow.set()
+        field.status()  # the renderer has read the messages
+        assert renderer.draw(driver) == 1
+        with field.frame():
+            pass
+        renderer.draw(driver)
+    field.stream = None
+
+
+def test_whoever_takes_an_array_waits_until_it_is_free(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
+) -> None:
+    """On whatever stream it was shown."""
+    driver.streams |= {50: [], 51: [], 52: []}
+    field.stream = 50
+    arrays = [field.empty(), field.empty()]
+    field.stream = 51
+    for array in arrays:
+        field.show(array)
+    assert driver.streams[51]
+    _dlpack.take(arrays[0].__dlpack__(stream=52)).release()
+    assert driver.streams[52], "the renderer still draws it"
+    field.status()
+    renderer.draw(driver)
+    assert not driver.streams[52]
+    field.stream = None
+
+
+def test_a_closed_fields_array_names_no_stream(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path) as field:
+        array = field.empty()
+        own = int(field.stream)
+        assert array.__cuda_array_interface__["stream"] == own
+    assert own not in driver.streams
+    assert array.__cuda_array_interface__["stream"] is None
+    _dlpack.take(array.__dlpack__(stream=2)).release()
+    with pytest.raises(wavefield.FieldClosed):
+        _ = array.stream
+    # Another field takes it as it is.
+    renderer.farewell.wait(5)
+    with wavefield.connect(renderer.path) as other, other.frame() as frame:
+        frame.copy_from(array)
+
+
+def test_a_stream_object_lives_as_long_as_it_is_needed(
+    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stream:
+        ptr = 50
+
+    driver.streams[50] = []
+    stream = Stream()
+    alive = weakref.ref(stream)
+    field = wavefield.connect(renderer.path, stream=stream)
+    del stream
+    gc.collect()
+    assert alive() is not None, "it is the field's"
+    array = field.empty()
+    with field.frame() as frame:
+        pass
+    field.close()
+    del field, frame, array
+    gc.collect()
+    assert alive() is None
+    # And a consumer's.
+    with wavefield.connect(renderer.path) as field:
+        array = field.empty()
+        stream = Stream()
+        alive = weakref.ref(stream)
+        cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda _device, it=stream: it))
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "cupy", cupy)
+            _dlpack.take(array.__dlpack__(stream=50)).release()
+        del stream, cupy, patch
+        gc.collect()
+        assert alive() is not None
+        field.show(array)
+        assert array.stream == field.stream
+    gc.collect()
+    assert alive() is None
 
 
 def test_copy_from_a_device_array(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
@@ -475,6 +802,22 @@ def test_an_allocation_is_released_with_its_last_array(
     assert renderer.released == [1]
 
 
+@pytest.mark.parametrize("call", ["cuCtxPushCurrent", "cuImportExternalMemory", "cuExternalMemoryGetMappedBuffer"])
+def test_an_allocation_that_cannot_be_mapped_is_given_back(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, call: str
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    driver.fail[call] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    with pytest.raises(wavefield.CudaError, match=call):
+        field.empty()
+    driver.fail.clear()
+    field.status()
+    assert renderer.released == [1]
+    assert len(driver.memories) == 3
+    # The fake renderer keeps its own descriptor.
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
 def test_no_cuda(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.init_result = driver.CUresult.CUDA_ERROR_NO_DEVICE
     with pytest.raises(wavefield.CudaMissing, match=r"CUDA_ERROR_NO_DEVICE, 100\).*nvidia-smi.*memory=\"host\""):
@@ -511,6 +854,7 @@ def test_another_gpu(renderer: FakeRenderer, driver: FakeDriver, monkeypatch: py
         "cuEventCreate",
         "cuStreamCreate",
         "cuDevicePrimaryCtxRetain",
+        "cuCtxPushCurrent",
     ],
 )
 def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, driver: FakeDriver, call: str) -> None:
@@ -532,6 +876,10 @@ def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, drive
     assert renderer.farewell.wait(5)
     del caught
     gc.collect()
+    if call == "cuEventCreate":
+        # Without events nothing can tell whether the GPU still uses the memory.
+        driver.fail.clear()
+        _cuda._contexts[1].reap()
     assert not (driver.mapped or driver.memories or driver.semaphores or driver.events)
     assert len(os.listdir("/proc/self/fd")) <= before
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd
+from wavefield._connection import close_all
 
 
 def descriptors() -> int:
@@ -315,3 +319,81 @@ def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("WAVEFIELD_BIN", str(program))
     with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no Vulkan here: serve .*--grid 64x32 --headless"):
         wavefield.launch(grid=(64, 32), memory="host")
+
+
+class Interrupted:
+    """Presses Ctrl-C instead of answering a request; the answer comes ahead of the next one."""
+
+    def __init__(self, renderer: FakeRenderer, request: str, then: str, late: dict[str, Any] | None = None) -> None:
+        def interrupt(session: Session, message: dict[str, Any], files: list[int]) -> None:
+            del renderer.answers[request]
+            asked.append((message, [os.dup(file) for file in files]))
+            if request == then:
+                renderer.answers[then] = answer
+            time.sleep(0.05)  # it waits for the answer by then
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        def answer(session: Session, message: dict[str, Any], files: list[int]) -> None:
+            del renderer.answers[then]
+            if late is None:
+                getattr(Session, f"on_{request}")(session, *asked[0])
+            else:
+                session.send(late)
+            close_all(asked[0][1])
+            getattr(Session, f"on_{then}")(session, message, files)
+
+        asked: list[tuple[dict[str, Any], list[int]]] = []
+        renderer.answers[request] = interrupt
+        if request != then:
+            renderer.answers[then] = answer
+
+
+def test_an_interrupted_request_is_not_answered_to_the_next(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    before = descriptors()
+    for late in (None, {"type": "failed", "request": "snapshot", "reason": "no memory"}):
+        Interrupted(renderer, "snapshot", "set", late)
+        with pytest.raises(KeyboardInterrupt):
+            host.snapshot()
+        host.parameters["speed"] = 0.5
+        assert host.parameters["speed"] == 0.5
+        assert host.snapshot().shape == (2, 3, 4)
+    host.status()  # the renderer has closed its own
+    assert descriptors() == before
+
+
+def test_an_interrupted_request_is_not_answered_to_the_next_of_its_kind(
+    host: wavefield.Field, renderer: FakeRenderer
+) -> None:
+    Interrupted(renderer, "status", "status", {"type": "state", "producer": "late"})
+    with pytest.raises(KeyboardInterrupt):
+        host.status()
+    assert host.status().producer == "client, fake"
+    Interrupted(renderer, "set", "set")
+    with pytest.raises(KeyboardInterrupt):
+        host.parameters["speed"] = 0.5
+    host.parameters["colormap"] = "magma"
+    assert (host.parameters["speed"], host.parameters["colormap"]) == (0.5, "magma")
+
+
+def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    Interrupted(renderer, "allocate", "allocate")
+    with pytest.raises(KeyboardInterrupt):
+        host.empty()
+    array = host.empty()
+    host.status()
+    assert renderer.released == [1]
+    assert host.show(array) is wavefield.Shown.WITHOUT_COPY
+    host.status()
+    assert renderer.session is not None
+    assert renderer.session.shows == {0: (2, 0)}
+
+
+def test_a_kernel_that_nobody_waits_for_may_run(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    ptx = ".visible .entry wave(.param .u64 a) { ret; }"
+    Interrupted(renderer, "kernel", "status")
+    with pytest.raises(KeyboardInterrupt):
+        host.run(ptx)
+    host.status()
+    with pytest.raises(wavefield.WavefieldError, match="runs wave"):
+        next(iter(host))
+    assert host.run(ptx) == "cuda, wave"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from typing import Any
 
 import numpy as np
 import pytest
 
 import wavefield
+from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 
 
@@ -273,3 +275,14 @@ def test_streams_are_not_for_host_memory(host: wavefield.Field, renderer: FakeRe
         _ = host.stream
     with host.frame() as frame, pytest.raises(ValueError, match="no streams"):
         _ = frame.stream
+
+
+@pytest.mark.parametrize("options", [{"memory": "host", "stream": 1}, {"memory": "cuda", "stream": object()}])
+def test_a_stream_that_cannot_be_disturbs_nobody(
+    renderer: FakeRenderer, driver: FakeDriver, options: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises((ValueError, TypeError), match="stream"):
+        wavefield.connect(renderer.path, **options)
+    gc.collect()
+    assert not recwarn.list, "no `Exception ignored in Field.__del__`"
+    assert renderer.received == []

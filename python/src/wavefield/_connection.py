@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -29,6 +30,20 @@ def close_all(descriptors: Iterable[int]) -> None:
         os.close(descriptor)
 
 
+class _Request:
+    """A request, and the type of its answer."""
+
+    def __init__(self, request: str, answer: str) -> None:
+        self.request = request
+        self.answer = answer
+
+    def is_answered_by(self, message: Message) -> bool:
+        """Return whether the message is its answer, if it is its turn: answers of one type come in order."""
+        if message["type"] == "failed":
+            return bool(message.get("request", self.request) == self.request)
+        return bool(message["type"] == self.answer)
+
+
 class Connection:
     """A connected socket. Not more than one thread at a time is inside a request."""
 
@@ -36,10 +51,14 @@ class Connection:
         self.path = path
         self.unasked: Callable[[Message], None] = lambda _message: None
         """Called with each message that nobody asked for."""
+        self.late: Callable[[Message], None] = lambda _message: None
+        """Called with each answer that nobody waits for any more; its descriptors are closed."""
         self._lock = threading.RLock()
         # Written to by finalizers, which can run inside any line here: they only append.
         self._farewells: list[Message] = []
         self._gone: str | None = None
+        # The requests without an answer yet, the oldest first; those before the last were cut short.
+        self._owed: list[_Request] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             self._socket.settimeout(ANSWER_SECONDS)
@@ -77,8 +96,11 @@ class Connection:
         """Return whether the renderer has ended it, and that was said."""
         return self._gone is not None
 
-    def close(self) -> None:
-        """Say goodbye, and close. Does nothing the second time."""
+    def close(self, patience: float = 0.0) -> None:
+        """Say goodbye, and close, once the renderer has done so or `patience` (seconds) is at an end.
+
+        Does nothing the second time.
+        """
         with self._lock:
             if self.closed:
                 return
@@ -88,7 +110,15 @@ class Connection:
                     self._socket.send(_protocol.encode({"type": "bye"}))
                 except OSError:
                     pass  # it has gone before us
-            self._socket.close()
+            try:
+                if patience > 0:
+                    self._wait_for_the_end(patience)
+            finally:
+                self._socket.close()
+
+    def forget(self) -> None:
+        """Close without a goodbye: in a forked child, where it is the parent's."""
+        self._socket.close()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send a message. The descriptors stay the caller's."""
@@ -127,32 +157,44 @@ class Connection:
         """
         with self._lock:
             self.send(message, descriptors)
-            return self.wait_for(answer, str(message["type"]), timeout, error)
+            # If the waiting is cut short, by Ctrl-C for example, it stays there: its answer is not the next one's.
+            request = _Request(str(message["type"]), answer)
+            self._owed.append(request)
+            return self._wait_for(request, timeout, error)
 
-    def wait_for(
-        self,
-        answer: str,
-        request: str,
-        timeout: float,
-        error: Callable[[str], Exception] | None = None,
+    def _wait_for(
+        self, request: _Request, timeout: float, error: Callable[[str], Exception] | None
     ) -> tuple[Message, list[int]]:
-        """Return the next message of type `answer`; others on the way are handled."""
+        """Return the answer; other messages on the way are handled."""
         end = time.monotonic() + timeout
-        with self._lock:
-            while True:
-                received = self._receive(max(0.0, end - time.monotonic()))
-                if received is None:
-                    raise RendererGone(
-                        f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped"
-                    )
-                got, files = received
-                if got["type"] == answer:
-                    return got, files
+        while True:
+            received = self._receive(max(0.0, end - time.monotonic()))
+            if received is None:
+                raise RendererGone(
+                    f"the renderer has not answered {request.request!r} for {timeout:g} s: it hangs, or is stopped"
+                )
+            got, files = received
+            if self._first_owed(got) is not request:
                 close_all(files)
-                if got["type"] == "failed" and got.get("request", request) == request:
-                    reason = _protocol.text(got, "reason", "the renderer gave no reason")
-                    raise (error(reason) if error else refusal("failed", f"the renderer could not {request}: {reason}"))
-                self.unasked(got)
+                self._handle(got)
+                continue
+            self._owed.remove(request)
+            if got["type"] == request.answer:
+                return got, files
+            close_all(files)
+            reason = _protocol.text(got, "reason", "the renderer gave no reason")
+            raise (error(reason) if error else refusal("failed", f"the renderer could not {request.request}: {reason}"))
+
+    def _first_owed(self, message: Message) -> _Request | None:
+        return next((request for request in self._owed if request.is_answered_by(message)), None)
+
+    def _handle(self, message: Message) -> None:
+        """Handle a message that is no answer, or nobody's any more."""
+        if (request := self._first_owed(message)) is None:
+            self.unasked(message)
+        else:
+            self._owed.remove(request)
+            self.late(message)
 
     def pump(self, timeout: float = 0.0) -> None:
         """Handle what has come; with nothing there, wait up to `timeout` seconds for one message."""
@@ -161,7 +203,7 @@ class Connection:
             while (received := self._receive(timeout)) is not None:
                 message, files = received
                 close_all(files)
-                self.unasked(message)
+                self._handle(message)
                 timeout = 0.0
 
     def _check(self) -> None:
@@ -173,6 +215,22 @@ class Connection:
     def _send_farewells(self) -> None:
         while self._farewells:
             self._socket.send(_protocol.encode(self._farewells.pop(0)))
+
+    def _wait_for_the_end(self, patience: float) -> None:
+        """Read, and drop what is read, until the renderer has closed its end."""
+        end = time.monotonic() + patience
+        with contextlib.suppress(OSError):  # also TimeoutError
+            # It may wait for us, and looks for this.
+            self._socket.shutdown(socket.SHUT_WR)
+            while (left := end - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                try:
+                    packet, files, _ = self._read()
+                except ConnectionResetError:
+                    continue  # said once; the end comes after it
+                close_all(files)
+                if not packet:
+                    return
 
     def _lost(self, why: str) -> None:
         self._gone = f"the renderer is gone: {why}. What was enqueued is let go; start it again and connect anew"

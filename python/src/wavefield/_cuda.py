@@ -1,14 +1,16 @@
 """The CUDA driver, by `cuda.bindings`: only what a client needs, with errors in words.
 
-Handles are owned by objects here. Nothing is imported from `cuda.bindings` before a field in CUDA memory is connected.
+Handles are owned by objects here, and given back with them; at the interpreter's end the process takes them along.
+Nothing is imported from `cuda.bindings` before a field in CUDA memory is connected.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,6 +69,9 @@ class Context:
         name = self.call("cuDeviceGetName", 128, self.device)
         self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
         self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
+        # Memory that nobody holds any more and that is still mapped: (pointer, import).
+        self._retired: list[tuple[int, Any]] = []
+        self._reaping = threading.Lock()
 
     @classmethod
     def of(cls, uuid: str) -> Context:
@@ -109,6 +114,39 @@ class Context:
         """Make it the thread's current context if there is none: a plain driver call such as a memset needs one."""
         if int(self.call("cuCtxGetCurrent")) == 0:
             self.call("cuCtxSetCurrent", self.raw)
+
+    @property
+    def retired(self) -> int:
+        """Return how many pieces of memory nobody holds any more and are still mapped."""
+        return len(self._retired)
+
+    def retire(self, pointer: int, memory: Any) -> None:
+        """Unmap memory that nobody holds any more: at once if the GPU has nothing to do, else by a later `reap`."""
+        self._retired.append((pointer, memory))
+        self.reap()
+
+    def reap(self) -> None:
+        """Unmap what was retired, if the GPU has nothing to do. Waits for nothing, so it is for finalizers, too.
+
+        Any stream may have used the memory, and `cuMemFree` may itself wait for everything that is enqueued in the
+        context. A stream of a field waits for the renderer, which can take for as long as a window is hidden: hence
+        nothing is unmapped before all of them have run dry.
+        """
+        # A finalizer can run inside of any line here, and on any thread: whoever finds the lock taken leaves it to the
+        # other.
+        if not self._retired or not self._reaping.acquire(blocking=False):
+            return
+        try:
+            with self.current():
+                everything = Event(self)
+                everything.record_all()
+                while self._retired and everything.done:
+                    pointer, memory = self._retired.pop()
+                    _unmap(self, pointer, memory)
+        except CudaError:
+            pass  # the context has failed, or cannot say: nothing is certain, so nothing is unmapped
+        finally:
+            self._reaping.release()
 
     def compute_capability(self) -> tuple[int, int]:
         """Return (major, minor)."""
@@ -156,11 +194,22 @@ class Event:
         self.context = context
         with context.current():
             self.raw = context.call("cuEventCreate", flags)
-        self._finalizer = weakref.finalize(self, _destroy, context, "cuEventDestroy", self.raw)
+        _finally(self, _destroy, context, "cuEventDestroy", self.raw)
 
     def record(self, stream: int) -> None:
         """Take the stream's present end as the point. The context is current."""
         self.context.call("cuEventRecord", self.raw, stream)
+
+    def record_all(self) -> None:
+        """Take the present end of everything in the context as the point. The context is current."""
+        try:
+            self.context.call("cuCtxRecordEvent", self.context.raw, self.raw)
+        except CudaError:
+            raise
+        except RuntimeError:
+            # cuda.bindings finds no such call in drivers before CUDA 12.5. The default stream comes after all others
+            # but those that were made independent of it.
+            self.record(LEGACY_STREAM)
 
     def hold(self, stream: int) -> None:
         """Make what is enqueued on `stream` from now on wait for the point. The context is current."""
@@ -178,6 +227,20 @@ class Event:
                 "that ran earlier in this process is the likely cause"
             )
         return True
+
+
+def order(context: Context, first: int, then: int) -> None:
+    """Make what is enqueued on the stream `then` from now on wait for what is on `first`. The context is current."""
+    event = Event(context)
+    event.record(first)
+    event.hold(then)
+
+
+def _finally(owner: object, function: Callable[..., None], *arguments: Any) -> weakref.finalize[..., Any]:
+    """Call a function when the owner is gone, but not at the interpreter's end."""
+    finalizer = weakref.finalize(owner, function, *arguments)
+    finalizer.atexit = False
+    return finalizer
 
 
 def _destroy(context: Context, function: str, raw: Any) -> None:
@@ -204,7 +267,7 @@ class Timeline:
         except BaseException:
             os.close(descriptor)  # a successful import owns it, a failed one does not
             raise
-        self._finalizer = weakref.finalize(self, _destroy, context, "cuDestroyExternalSemaphore", self.raw)
+        self._finalizer = _finally(self, _destroy, context, "cuDestroyExternalSemaphore", self.raw)
 
     def wait(self, stream: int, value: int) -> None:
         """Make what is enqueued on `stream` from now on wait, on the GPU, for the value. The context is current."""
@@ -231,7 +294,7 @@ class DeviceMemory:
     """Memory that Vulkan exported, as CUDA sees it: `bytes` at `pointer`. Takes the descriptor, also when it fails.
 
     Whoever needs the memory holds this object: frames do, and through them every array that was made of one. The last
-    to let go unmaps it.
+    to let go retires it; see `Context.reap`.
     """
 
     def __init__(self, context: Context, descriptor: int, allocation_bytes: int, offset: int, size: int) -> None:
@@ -242,33 +305,28 @@ class DeviceMemory:
         desc.flags = context.driver.CUDA_EXTERNAL_MEMORY_DEDICATED
         self.context = context
         self.bytes = size
-        with context.current():
-            try:
+        try:
+            with context.current():
                 memory = context.call("cuImportExternalMemory", desc)
-            except BaseException:
-                os.close(descriptor)  # a successful import owns it, a failed one does not
-                raise
-            try:
-                part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
-                part.offset = offset
-                part.size = size
+        except BaseException:
+            os.close(descriptor)  # a successful import owns it, a failed one does not
+            raise
+        part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
+        part.offset = offset
+        part.size = size
+        try:
+            with context.current():
                 self.pointer = int(context.call("cuExternalMemoryGetMappedBuffer", memory, part))
-            except BaseException:
-                context.call("cuDestroyExternalMemory", memory)
-                raise
-        self._finalizer = weakref.finalize(self, _unmap, context, self.pointer, memory)
-
-    def abandon(self) -> None:
-        """Leave it to the process's end: the GPU may still use it, and nothing tells when it stops."""
-        self._finalizer.detach()
+        except BaseException:
+            _destroy(context, "cuDestroyExternalMemory", memory)
+            raise
+        _finally(self, context.retire, self.pointer, memory)
 
 
 def _unmap(context: Context, pointer: int, memory: Any) -> None:
-    """Unmap, once nothing on the GPU can be using it."""
+    """Unmap. The context is current, and nothing on the GPU uses the memory."""
     try:
-        with context.current():
-            context.call("cuCtxSynchronize")
-            context.call("cuMemFree", pointer)
-            context.call("cuDestroyExternalMemory", memory)
+        context.call("cuMemFree", pointer)
+        context.call("cuDestroyExternalMemory", memory)
     except CudaError as error:
         warnings.warn(f"while unmapping the renderer's memory: {error}", ResourceWarning, stacklevel=2)

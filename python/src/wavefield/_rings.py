@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5.0
 """How long closing waits for the GPU."""
 
+END_SECONDS = 5.0
+"""How long closing then waits for the renderer to close its end: it shows the last frames for a second before."""
+
+REACHED_SECONDS = 0.1
+"""After which time a stream that does nothing but wait for a value says that it is not there."""
+
 SEEN_SECONDS = 1.0
 """How long closing waits for the last frame to be drawn, in host memory."""
+
+
+# What a GPU that is stuck may still read, until the process ends.
+_abandoned: list[object] = []
 
 
 class Ring(ABC):
@@ -47,12 +57,16 @@ class Ring(ABC):
         """Hand a frame over."""
 
     @abstractmethod
+    def give_up(self, frame: Frame) -> None:
+        """Take note that a frame is not going to be handed over. The next one has its number and its slot."""
+
+    @abstractmethod
     def wait_until_free(self, index: int, stream: Stream | None) -> None:
         """Wait until the renderer has let go of frame `index`."""
 
     @abstractmethod
-    def stream(self) -> tuple[Stream | None, bool]:
-        """Return the stream for the next frame, and whether its consumer works on it anyway."""
+    def stream(self) -> Stream | None:
+        """Return the stream for the next frame."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,13 +108,15 @@ class HostRing(Ring):
         self.connection.send({"type": "ready", "frame": frame.index})
         self._ready += 1
 
+    def give_up(self, frame: Frame) -> None:
+        """Do nothing: the next one is written over it."""
+
     def wait_until_free(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the message."""
         self._wait(index + 1)
 
-    def stream(self) -> tuple[None, bool]:
+    def stream(self) -> None:
         """Return None: there are no streams."""
-        return None, False
 
     def freed(self, message: Message) -> None:
         """Count."""
@@ -126,11 +142,18 @@ class HostRing(Ring):
 class CudaRing(Ring):
     """Slots in the GPU's memory; two timelines say whose turn it is, on the GPU."""
 
-    def __init__(self, connection: Connection, welcome: Welcome, files: Sequence[int], context: _cuda.Context) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        welcome: Welcome,
+        files: Sequence[int],
+        context: _cuda.Context,
+        chosen: Stream | None,
+    ) -> None:
         self.connection = connection
         self.size = welcome.ring
         self.context = context
-        self.chosen: Stream | None = None
+        self.chosen = chosen
         """The user's choice of stream."""
         left = list(files)
 
@@ -153,106 +176,149 @@ class CudaRing(Ring):
         self._events = [_cuda.Event(context) for _ in range(self.size)]
         # What the GPU may still be reading, for each slot.
         self._held: list[list[object]] = [[] for _ in range(self.size)]
-        self._last: tuple[int, Stream] | None = None
+        # The same for frames that were given up, until the event.
+        self._given_up: list[tuple[_cuda.Event, list[object]]] = []
+        # The last frame that was handed over.
+        self._last: int | None = None
+        # The stream that was last used, and its end.
+        self._used: Stream | None = None
+        self._end = _cuda.Event(context)
         # The largest value of `free` that a stream was told to wait for.
         self._waited = 0
         self.own = _streams.Stream(context.make_stream(ordered=True))
         # For letting streams go that wait in vain; the default stream may be among them.
-        self._side = context.make_stream(ordered=False)
+        self._side = (context.make_stream(ordered=False), context.make_stream(ordered=False))
         context.keep_current()
 
-    def stream(self) -> tuple[Stream, bool]:
+    def stream(self) -> Stream:
         """Return the user's choice, else what CuPy or PyTorch work on now, else the field's own."""
-        if self.chosen is not None:
-            return self.chosen, False
-        current = _streams.current_stream(self.context.ordinal)
-        if current is None:
-            return self.own, False
-        return current, not _streams.others_loaded()
+        return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
 
     def begin(self, index: int, stream: Stream | None) -> None:
         """Keep at most K frames ahead of the stream, and make the stream wait for the slot."""
         assert stream is not None
         self.connection.pump()
+        self.context.reap()
         slot = _ring.slot(index, self.size)
         if index >= self.size:
             self._wait_for(self._events[slot])
             self._held[slot].clear()
+        self._given_up = [(event, held) for event, held in self._given_up if not event.done]
         value = _ring.free_before(index, self.size)
         with self.context.current():
-            if self._last is not None and self._last[1] != stream:
-                # `ready` must not be signalled by this stream before the last one has.
-                self._events[_ring.slot(self._last[0], self.size)].hold(stream.handle)
+            if self._used is not None and self._used != stream:
+                # `ready` must not be signalled by this stream before the last one has, nothing be written that the last
+                # one still waits for, and the slot of a frame that was given up not before that was written.
+                self._end.hold(stream.handle)
             if value > 0:
-                self._free.wait(stream.handle, value)
-                self._waited = max(self._waited, value)
+                self._wait_until(value, stream)
 
     def memory(self, index: int) -> tuple[_cuda.DeviceMemory, int]:
         """Return the slot."""
         return self._slots[_ring.slot(index, self.size)], 0
 
     def finish(self, frame: Frame) -> None:
-        """Signal `ready` after everything on the frame's stream, and on the streams that took it by DLPack."""
+        """Signal `ready` after everything on the frame's stream, and on the streams that took it."""
         stream = frame._stream
         assert stream is not None
         slot = _ring.slot(frame.index, self.size)
         with self.context.current():
             for consumer in frame._consumers:
-                event = _cuda.Event(self.context)
-                event.record(consumer.handle)
-                event.hold(stream.handle)
+                _cuda.order(self.context, consumer.handle, stream.handle)
             self._ready.signal(stream.handle, _ring.ready_after(frame.index))
             self._events[slot].record(stream.handle)
+            self._use(stream)
         self._held[slot] += frame._held
-        self._last = (frame.index, stream)
+        self._last = frame.index
+
+    def give_up(self, frame: Frame) -> None:
+        """Remember what is enqueued for it. If that fails the context has, and the frame runs no more."""
+        assert frame._stream is not None
+        with contextlib.suppress(CudaError), self.context.current():
+            self._use(frame._stream)
+            if frame._held:
+                event = _cuda.Event(self.context)
+                self._given_up.append((event, frame._held))
+                event.record(frame._stream.handle)
 
     def wait_until_free(self, index: int, stream: Stream | None) -> None:
         """Make the stream wait."""
         assert stream is not None
         with self.context.current():
-            self._free.wait(stream.handle, index + 1)
-        self._waited = max(self._waited, index + 1)
+            self._wait_until(index + 1, stream)
+
+    def _wait_until(self, value: int, stream: Stream) -> None:
+        """Make the stream wait for a value of `free`. The context is current."""
+        self._waited = max(self._waited, value)
+        self._free.wait(stream.handle, value)
+        self._use(stream)
+
+    def _use(self, stream: Stream) -> None:
+        """Remember that something was enqueued. The context is current."""
+        self._end.record(stream.handle)
+        self._used = stream
 
     def synchronize(self) -> None:
         """Wait until the last frame handed over is written; notices a renderer that goes away."""
         if self._last is not None:
-            self._wait_for(self._events[_ring.slot(self._last[0], self.size)])
+            self._wait_for(self._events[_ring.slot(self._last, self.size)])
 
     def close(self) -> None:
         """Let the GPU finish, say goodbye, give the handles back.
 
-        A renderer that went away, or stopped, leaves streams that wait for it. Once the connection is closed nobody
-        but this process uses the semaphore, so they are let go from here.
+        A renderer that went away, stopped, or has its window hidden leaves streams that wait for it. Once it has closed
+        its end, nobody but this process uses the semaphore, so they are let go from here.
         """
+        done = False
         try:
             done = self._finished_within(CLOSE_SECONDS if not self.connection.closed else 0.0)
-            self.connection.close()
-            if not done and self._waited > 0:
-                with self.context.current():
-                    self._free.signal(self._side, self._waited)
+            # It goes on to signal `free` for as long as it shows frames, and two who signal would set the value back.
+            # One that does not end in time is stopped; then a stream that is stuck for ever would be worse.
+            self.connection.close(patience=0.0 if done else END_SECONDS)
+            if not done:
+                self._let_go()
                 done = self._finished_within(CLOSE_SECONDS)
         except CudaError as error:
             # A context that has failed takes everything in it along; there is nothing to give back.
             warnings.warn(f"while closing the field: {error}", ResourceWarning, stacklevel=3)
-            done = False
         finally:
             self.connection.close()
+            self._give_back(done)
+
+    def _give_back(self, done: bool) -> None:
+        """Let go of everything; unless the GPU is done with it, leave it to the process's end."""
         if done:
             self._ready.close()
             self._free.close()
-            for stream in (self.own.handle, self._side):
+            for stream in (self.own.handle, *self._side):
                 _cuda._destroy(self.context, "cuStreamDestroy", stream)
         else:
             self._ready.abandon()
             self._free.abandon()
-            for memory in self._slots:
-                memory.abandon()
-        self._held.clear()
+            _abandoned.append((self._held, self._given_up))
+        self._held, self._given_up = [], []
         self._slots.clear()
+
+    def _let_go(self) -> None:
+        """Signal `free` in the renderer's place, if anything waits for it."""
+        if self._waited == 0:
+            return
+        asking, signalling = self._side
+        with self.context.current():
+            # The value must grow, and CUDA cannot read it.
+            self._free.wait(asking, self._waited)
+            reached = _cuda.Event(self.context)
+            reached.record(asking)
+            end = time.monotonic() + REACHED_SECONDS
+            while not reached.done:
+                if time.monotonic() >= end:
+                    self._free.signal(signalling, self._waited)
+                    return
+                time.sleep(0.001)
 
     def _finished_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while not all(event.done for event in self._events):
+        while not all(event.done for event in (*self._events, self._end)):
             if time.monotonic() >= end:
                 return False
             # A dead renderer will not free what is waited for.

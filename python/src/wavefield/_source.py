@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack
 from ._layout import ITEM_BYTES, TYPESTR
-from ._vertices import require_shape
+from ._vertices import Vertices, require_shape
 from .errors import ArrayMismatch, DeviceMismatch
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class _Held:
 def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream | None) -> Source:
     """Check an array, and make `stream` wait, on the GPU, until it is written."""
     if context is not None and stream is not None:
+        if _is_ours(array):
+            array._order_after(context, stream)
+            _same_device(array.__dlpack_device__()[1], context)
+            return Source(array.pointer, require_shape(layout, array.shape, array.strides, True), True, array)
         if _is_cuda_dlpack(array):
             return _by_dlpack(array, layout, context, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
@@ -55,6 +59,8 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
 
 def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
     """Return address, shape and strides in bytes of a float32 array in CUDA memory; None for any other."""
+    if _is_ours(array):
+        return array.pointer, array.shape, array.strides
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         if interface["typestr"] != TYPESTR:
@@ -74,6 +80,11 @@ def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         return taken.pointer, taken.shape, tuple(step * ITEM_BYTES for step in taken.strides)
     finally:
         taken.release()
+
+
+def _is_ours(array: Any) -> bool:
+    """Return whether it is a frame or another field's array: one that knows who writes it."""
+    return isinstance(array, Vertices) and _is_cuda_dlpack(array)
 
 
 def _is_cuda_dlpack(array: Any) -> bool:
@@ -113,9 +124,7 @@ def _by_interface(
     producer = interface.get("stream")
     if producer is not None and producer != stream.handle:
         with context.current():
-            event = _cuda.Event(context)
-            event.record(int(producer))
-            event.hold(stream.handle)
+            _cuda.order(context, int(producer), stream.handle)
     return Source(pointer, pitch, True, array)
 
 

@@ -16,8 +16,10 @@ class Stream:
     `numba.cuda.external_stream(int(stream))` take it. The default stream is 1 (`CU_STREAM_LEGACY`).
     """
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, owner: object = None) -> None:
         self.handle = handle or LEGACY_STREAM
+        # A library's stream object, which destroys the stream when it goes.
+        self._owner = owner
 
     def __int__(self) -> int:
         return self.handle
@@ -43,9 +45,10 @@ def stream_of(stream: Any) -> Stream:
     """Return a stream given as a handle, or as CuPy's, PyTorch's, Numba's or cuda.core's object."""
     if isinstance(stream, Stream):
         return stream
+    owner = stream
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        return Stream(int((protocol() if callable(protocol) else protocol)[1]))
+        return Stream(int((protocol() if callable(protocol) else protocol)[1]), owner)
     for name in ("cuda_stream", "ptr", "handle"):
         handle = getattr(stream, name, None)
         if handle is not None:
@@ -54,13 +57,13 @@ def stream_of(stream: Any) -> Stream:
     # Older Numba has a ctypes pointer there.
     stream = getattr(stream, "value", stream)
     try:
-        return Stream(int(stream or 0))
+        return Stream(int(stream or 0), owner)
     except (TypeError, ValueError):
-        raise TypeError(f"{stream!r} is no CUDA stream: give its handle, or a library's stream object") from None
+        raise TypeError(f"{owner!r} is no CUDA stream: give its handle, or a library's stream object") from None
 
 
-def current_stream(device: int) -> Stream | None:
-    """Return the stream that CuPy or PyTorch works on now in this thread, or None when neither is loaded.
+def current_streams(device: int) -> dict[str, Stream]:
+    """Return the streams that CuPy and PyTorch work on now in this thread; nothing of one that is not loaded.
 
     A library that nobody has imported is not imported here either.
     """
@@ -71,6 +74,12 @@ def current_stream(device: int) -> Stream | None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         found["PyTorch"] = stream_of(torch.cuda.current_stream(device))
+    return found
+
+
+def current_stream(device: int) -> Stream | None:
+    """Return the stream that CuPy and PyTorch work on now in this thread, or None when neither is loaded."""
+    found = current_streams(device)
     streams = list(dict.fromkeys(found.values()))
     if len(streams) > 1:
         raise WavefieldError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuda, _dlpack, _streams
 from ._cuda import DeviceMemory
 from ._layout import ITEM_BYTES, TYPESTR
-from .errors import ArrayMismatch
+from .errors import ArrayMismatch, FieldClosed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,19 +35,29 @@ class Vertices:
         memory: DeviceMemory | HostMemory,
         offset: int,
         stream: Stream | None,
-        consumer_is_on_stream: bool,
     ) -> None:
         self._layout = layout
         self._memory = memory
+        # None in host memory, and once the field is closed: then nothing has to be ordered any more.
         self._stream = stream
-        self._consumer_is_on_stream = consumer_is_on_stream
-        # Streams that DLPack consumers said they would use; a hand-off waits for them.
+        # Streams that those who took it said they would use, or seem to use; a hand-off waits for them.
         self._consumers: set[Stream] = set()
         self._offset = offset
         self._array: NDArray[np.float32] | None = None
 
     def __repr__(self) -> str:
         return f"<wavefield.Vertices {self._layout.shape}>"
+
+    def _move_to(self, stream: Stream | None) -> None:
+        """Take note of the stream that waits for the renderer from now on."""
+        if self._stream is not None and self._stream != stream:
+            self._consumers.add(self._stream)
+        self._stream = stream
+
+    def _field_closed(self) -> None:
+        """Forget the streams, which are not to be used any more."""
+        self._stream = None
+        self._consumers.clear()
 
     def _check(self) -> None:
         """Raise if it must not be used now."""
@@ -78,6 +88,8 @@ class Vertices:
     def stream(self) -> Stream:
         """Return the CUDA stream on which it is written; there is none in host memory."""
         if self._stream is None:
+            if isinstance(self._memory, DeviceMemory):
+                raise FieldClosed("the field is closed, and its stream is gone")
             raise ValueError('there are no streams in memory="host"')
         return self._stream
 
@@ -98,17 +110,29 @@ class Vertices:
         """Return the description of version 3.
 
         `stream` is the stream whose present work must be waited for. CuPy and Numba make the CPU wait for it, so it is
-        left out (None: nothing to wait for) where the frame is on the very stream that its consumer works on anyway.
+        left out (None: nothing to wait for) where the libraries that are loaded work on that very stream now. The
+        protocol does not tell on which stream the array is going to be used. It is taken to be the present one of CuPy
+        and of PyTorch: that is made to wait, and the hand-over waits for it, as by DLPack.
         """
-        self._device()
+        device = self._device()
         return {
             "version": 3,
             "shape": self.shape,
             "typestr": TYPESTR,
             "data": (self.pointer, False),
             "strides": None if self._layout.contiguous else self.strides,
-            "stream": None if self._consumer_is_on_stream or self._stream is None else self._stream.handle,
+            "stream": self._stream_to_wait_for(device.context),
         }
+
+    def _stream_to_wait_for(self, context: _cuda.Context) -> int | None:
+        if self._stream is None:
+            return None
+        consumers = _streams.current_streams(context.ordinal).values()
+        for consumer in consumers:
+            self._order_consumer(context, consumer)
+        if consumers and not _streams.others_loaded() and all(consumer == self._stream for consumer in consumers):
+            return None
+        return self._stream.handle
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the vertices as a NumPy array, in host memory; the renderer's own unless a copy is asked for."""
@@ -147,7 +171,8 @@ class Vertices:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"the vertices are on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
         if isinstance(self._memory, DeviceMemory):
-            self._order_consumer(self._memory.context, stream)
+            if (consumer := self._dlpack_consumer(self._memory.context, stream)) is not None:
+                self._order_consumer(self._memory.context, consumer)
             address = self.pointer
         else:
             if stream is not None:
@@ -162,18 +187,34 @@ class Vertices:
             _dlpack.wants_version_1(max_version),
         )
 
-    def _order_consumer(self, context: _cuda.Context, stream: int | None) -> None:
-        if stream == -1 or self._stream is None:
-            return  # the consumer wants no ordering
+    def _dlpack_consumer(self, context: _cuda.Context, stream: int | None) -> Stream | None:
+        """Return the stream that a consumer's number means, or None if nothing is to be ordered."""
         if stream == 0:
             raise BufferError("stream 0 is ambiguous in DLPack: 1 is the default stream, 2 the thread's own")
+        if stream is not None and stream < -1:
+            raise BufferError(f"{stream} is no CUDA stream")
+        if stream == -1 or self._stream is None:
+            return None
         consumer = _streams.Stream(_cuda.LEGACY_STREAM if stream is None else stream)
-        if consumer != self._stream:
+        # The library's object, if that is its stream, keeps it from being destroyed.
+        for current in _streams.current_streams(context.ordinal).values():
+            if current == consumer:
+                return current
+        return consumer
+
+    def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:
+        """Make a stream wait until the vertices may be written, and the hand-over wait for it."""
+        if self._stream is not None and consumer != self._stream:
             with context.current():
-                event = _cuda.Event(context)
-                event.record(self._stream.handle)
-                event.hold(consumer.handle)
+                _cuda.order(context, self._stream.handle, consumer.handle)
             self._consumers.add(consumer)
+
+    def _order_after(self, context: _cuda.Context, stream: Stream) -> None:
+        """Make `stream` wait for those who may have written the vertices."""
+        with context.current():
+            for writer in {self._stream, *self._consumers}:
+                if writer is not None and writer != stream:
+                    _cuda.order(context, writer.handle, stream.handle)
 
 
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], is_float32: bool) -> int:

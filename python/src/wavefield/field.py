@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import enum
 import os
 import time
 import weakref
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
 
 KERNEL_SECONDS = 60.0
 """How long a kernel may take from being sent to being seen."""
+
+MOST_RETIRED = 16
+"""How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
+
+RETIRED_SECONDS = 1.0
+"""How long making one waits for that."""
 
 SNAPSHOT_SECONDS = 5.0
 """How long a snapshot waits for the last frame to be drawn."""
@@ -89,6 +96,9 @@ class Field:
     thread uses a field.
     """
 
+    # Until all of it is made there is nothing to close.
+    _closed = True
+
     def __init__(
         self,
         path: Path,
@@ -104,15 +114,18 @@ class Field:
         self._next = 0
         self._kernel: str | None = None
         self._kernel_failure: str | None = None
-        self._closed = False
         self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
         self._allocations = weakref.WeakKeyDictionary()
+        self._vertices: weakref.WeakSet[Vertices] = weakref.WeakSet()
         # Whether the last frame lay in one of them.
         self._shown_before = False
         if memory == "cuda":
             _cuda.driver()  # without it there is no need to disturb the renderer
         elif memory != "host":
             raise ValueError(f'memory is "cuda" or "host", not {memory!r}')
+        elif stream is not None:
+            raise ValueError('there are no streams in memory="host"')
+        chosen = None if stream is None else _streams.stream_of(stream)
         self._connection = Connection(path)
         try:
             message, files = self._connection.request(_protocol.hello(memory, ring, client), "welcome", timeout=timeout)
@@ -120,25 +133,25 @@ class Field:
                 self._welcome = _protocol.welcome(message, memory, len(files))
                 alignment = message.get("offset_alignment", 16)
                 self._alignment = _protocol.integer({"offset_alignment": alignment}, "offset_alignment", 1)
+                self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
+                """What the user can change in the window: read it, or set it from here."""
+                self._clock = Clock(self._welcome.frame_seconds, self.parameters)
                 self._context = _cuda.Context.of(self._welcome.device_uuid) if memory == "cuda" else None
             except BaseException:
                 close_all(files)
                 raise
             self._ring: Ring
             if self._context is not None:
-                self._ring = CudaRing(self._connection, self._welcome, files, self._context)
+                self._ring = CudaRing(self._connection, self._welcome, files, self._context, chosen)
             else:
                 self._ring = HostRing(self._connection, self._welcome, files)
-            if stream is not None:
-                self.stream = stream
         except BaseException:
             self._connection.close()
             raise
-        self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
-        """What the user can change in the window: read it, or set it from here."""
-        self._clock = Clock(self._welcome.frame_seconds, self.parameters)
         self._connection.unasked = self._unasked
-        _current.append(weakref.ref(self))
+        self._connection.late = self._late
+        self._closed = False
+        _opened(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._welcome.server
@@ -209,7 +222,7 @@ class Field:
         imported; else one of the field's own, which is ordered with the default stream (that of Numba's launches, too).
         Set it to a handle or to a stream object of these libraries or of cuda.core, or to None for that rule.
         """
-        stream = self._ring.stream()[0]
+        stream = self._ring.stream()
         if stream is None:
             raise ValueError('there are no streams in memory="host"')
         return stream
@@ -241,7 +254,7 @@ class Field:
                 frame.hand_over()
             made += 1
 
-    @contextmanager
+    @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
         """Give one frame to a `with`, which hands it over at its end, or gives it up if there is an exception."""
         frame = self._begin()
@@ -260,7 +273,7 @@ class Field:
                 f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
                 "connect anew to write frames"
             )
-        stream, on_stream = self._ring.stream()
+        stream = self._ring.stream()
         self._ring.begin(self._next, stream)
         memory, offset = self._ring.memory(self._next)
         self._pending = Frame(
@@ -270,7 +283,6 @@ class Field:
             memory,
             offset,
             stream,
-            on_stream,
             self._finish,
         )
         return self._pending
@@ -286,12 +298,17 @@ class Field:
         # one; until then nothing that the user enqueues from now on may run, because it may write that array.
         if self._shown_before:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
+            for vertices in self._vertices:
+                vertices._move_to(frame._stream)
         self._shown_before = shown
 
     def _give_up(self, frame: Frame) -> None:
         """Forget a frame that was not finished. The next one has its number and its slot."""
         if not frame.handed_over:
-            frame._end("given up")
+            try:
+                self._ring.give_up(frame)
+            finally:
+                frame._end("given up")
         if self._pending is frame:
             self._pending = None
 
@@ -303,8 +320,9 @@ class Field:
         `show` shows an array that was made of it without a copy. They are the renderer's memory: at most 64 at a time.
         """
         memory = self._allocate(self._welcome.layout.bytes)
-        stream, on_stream = self._ring.stream()
-        return Vertices(self._welcome.layout, memory, 0, stream, on_stream)
+        vertices = Vertices(self._welcome.layout, memory, 0, self._ring.stream())
+        self._vertices.add(vertices)
+        return vertices
 
     def show(self, array: Any, *, copy: bool | None = None) -> Shown:
         """Show an array of shape (rows, cols, 4), float32, as the next frame, and say whether it was copied.
@@ -349,6 +367,7 @@ class Field:
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
         """Ask for memory that the renderer can draw; `Refused` if it cannot be had."""
         self._check_open()
+        self._make_room()
         message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
         try:
             number = _protocol.integer(message, "id")
@@ -360,16 +379,29 @@ class Field:
             close_all(files)
             raise
         memory: _cuda.DeviceMemory | HostMemory
-        if self._context is not None:
-            memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
-            address = memory.pointer
-        else:
-            memory = HostMemory(files[0], size, offset)
-            address = memory.address
+        release: Message = {"type": "release", "id": number}
+        try:
+            if self._context is not None:
+                memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
+                address = memory.pointer
+            else:
+                memory = HostMemory(files[0], size, offset)
+                address = memory.address
+        except BaseException:
+            self._connection.send_later(release)
+            raise
         # Held by whatever is made of it; the renderer is told when the last is gone.
-        weakref.finalize(memory, self._connection.send_later, {"type": "release", "id": number})
+        _cuda._finally(memory, self._connection.send_later, release)
         self._allocations[memory] = _Allocation(number, address, size)
         return memory
+
+    def _make_room(self) -> None:
+        """Let the GPU run dry when much waits to be unmapped: frame after frame without a pause it never does."""
+        end = time.monotonic() + RETIRED_SECONDS
+        while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
+            self._connection.pump()
+            time.sleep(1e-3)
+            self._context.reap()
 
     def _find(self, array: Any) -> tuple[_Allocation | None, int]:
         """Return the allocation that an array can be drawn from, and the offset in it."""
@@ -403,16 +435,20 @@ class Field:
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
         In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
-        frame of it was drawn. The renderer launches it once in a process of its own before: `KernelError` has the
-        driver's words if it does not load, faults or does not end there, and the renderer goes on with the last one
-        that ran. A fault in a later frame is raised by whatever is called next, and may cost the renderer CUDA until
-        it is started anew. This connection writes no more frames after that; the kernel runs until the
-        field is closed.
+        frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
+        closed.
+
+        The renderer launches it once in a process of its own before: `KernelError` has the driver's words if it does
+        not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
+        a later frame is raised by the field's next use, or by `watch`, and may cost the renderer CUDA: then the compute
+        shader takes over, and no kernel is taken until the renderer is started anew (with `--handoff inline` it ends).
         """
         self._settle()
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
+        # Set from the start: if the wait is cut short, it may yet run.
+        before, self._kernel = self._kernel, entry
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
@@ -424,10 +460,12 @@ class Field:
                 KERNEL_SECONDS,
                 lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
             )
+        except KernelError:
+            self._kernel = before
+            raise
         finally:
             os.close(descriptor)
         close_all(files)
-        self._kernel = entry
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
@@ -516,6 +554,13 @@ class Field:
         elif kind != "running":
             raise ProtocolError(f"the renderer sent {kind!r}, which is no answer to anything")
 
+    def _late(self, message: Message) -> None:
+        """Take the answer to a request whose wait was cut short."""
+        if message["type"] == "parameters":
+            self._unasked(message)
+        elif message["type"] == "allocated":
+            self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
+
     def _check_open(self) -> None:
         """Check that the field is open, and raise what has gone wrong meanwhile."""
         if self._closed:
@@ -559,16 +604,17 @@ class Field:
             try:
                 self._ring.close()
             finally:
+                for vertices in self._vertices:
+                    vertices._field_closed()
                 self._connection.close()
-                # Both lead back here: without them the memory goes with the last reference, and not with the garbage.
-                self._connection.unasked = lambda _message: None
+                # They lead back here: without them the memory goes with the last reference, and not with the garbage.
+                self._connection.unasked = self._connection.late = lambda _message: None
                 self.parameters._ask = _closed
                 if self._on_close is not None:
                     self._on_close()
 
     def __del__(self) -> None:
-        # A field whose making failed has no ring.
-        if not getattr(self, "_closed", True) and hasattr(self, "_ring"):
+        if not self._closed:
             self.close()
 
 
@@ -578,6 +624,33 @@ def _closed(_values: dict[str, Any]) -> None:
 
 # The fields that were opened, the newest last: what NumbaMemoryManager allocates from.
 _current: list[weakref.ref[Field]] = []
+
+
+def _opened(field: Field) -> None:
+    _current[:] = [*(ref for ref in _current if ref() is not None), weakref.ref(field)]
+    # The last one registered is the first one called. Closing needs the renderer, which `launch` ends by a hook of its
+    # own that was registered before its field was made.
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """Close what a program has forgotten to close, while everything that this needs is still there."""
+    with contextlib.ExitStack() as fields:
+        for ref in _current:
+            if (field := ref()) is not None:
+                fields.callback(field.close)
+
+
+def _forget_all() -> None:
+    """Leave the fields to the parent process: the child would say goodbye in its name, and hide its end."""
+    for ref in _current:
+        if (field := ref()) is not None:
+            field._closed = True
+            field._connection.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def current_cuda_field() -> Field | None:

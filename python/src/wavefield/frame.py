@@ -39,10 +39,9 @@ class Frame(Vertices):
         memory: DeviceMemory | HostMemory,
         offset: int,
         stream: Stream | None,
-        consumer_is_on_stream: bool,
         finish: Callable[[Frame], None],
     ) -> None:
-        super().__init__(layout, memory, offset, stream, consumer_is_on_stream)
+        super().__init__(layout, memory, offset, stream)
         self.index = index
         self.time = time
         self._finish = finish
