@@ -68,7 +68,7 @@ pub fn run() -> Result<Outcome> {
     }
     // SAFETY: the queue is idle.
     unsafe { exchange.gpu.device.raw().destroy_command_pool(exchange.pool, None) };
-    let bytes = exchange.seen.bytes().unwrap_or_default();
+    let bytes = exchange.seen.bytes()?;
     for (frame, bytes) in (0..FRAMES).zip(bytes.chunks_exact(BYTES as usize)) {
         common::check(&format!("frame {frame}"), bytes, |index| common::counted(frame, index))?;
     }

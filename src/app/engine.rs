@@ -300,7 +300,7 @@ impl Engine {
         }
         trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
         let number = self.producer.stamped_as(frame.index);
-        self.renderer.set_view(flight.index, camera, picture.extent);
+        self.renderer.set_view(flight.index, camera, picture.extent)?;
         if let Some(check) = &mut self.check {
             check.expect(flight.index, number)?;
         }

@@ -12,17 +12,11 @@ use crate::Result;
 use crate::cuda::{Context, DeviceMemory, Stream};
 use crate::interop::ownership::Owner;
 use crate::interop::{ArrayFormat, SharedAllocation, SharedBuffer};
+use crate::producer::SLOT_USAGE;
 use crate::vulkan::{Queue, read_buffer};
 
 pub(super) const DEDICATED: &str = "dedicated";
 pub(super) const SEVERAL: &str = "several in one allocation";
-
-/// What the tried buffers may be used for.
-pub(super) const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
-    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
-);
 
 /// Around the alignments of both APIs, and nothing that is a multiple of a page.
 const SIZES: [u64; 10] = [1, 3, 17, 255, 256, 257, 1000, 4099, 65_537, 1_000_003];
@@ -34,7 +28,7 @@ pub(super) fn check_dedicated(
     kernels: &ImageKernels,
 ) -> Result<Outcome> {
     let size = SIZES[SIZES.len() - 1];
-    let shared = match SharedBuffer::new(queue.device(), context, size, USAGE) {
+    let shared = match SharedBuffer::new(queue.device(), context, size, SLOT_USAGE) {
         Ok(shared) => shared,
         Err(error) => return super::images::refused(context, error),
     };
@@ -47,7 +41,7 @@ pub(super) fn check_several(
     context: &Arc<Context>,
     kernels: &ImageKernels,
 ) -> Result<Outcome> {
-    let shared = match SharedAllocation::new(queue.device(), context, &SIZES, USAGE) {
+    let shared = match SharedAllocation::new(queue.device(), context, &SIZES, SLOT_USAGE) {
         Ok(shared) => shared,
         Err(error) => return super::images::refused(context, error),
     };

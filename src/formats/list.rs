@@ -9,6 +9,7 @@ use crate::app::Choice;
 use crate::bench::record::Machine;
 use crate::interop::handle::ExportType;
 use crate::interop::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
+use crate::producer::SLOT_USAGE;
 use crate::vulkan::Adapter;
 
 /// One format seen in one way, large enough to be wrong in: odd sizes, so that a confused pitch shows, and a whole mip
@@ -70,12 +71,14 @@ pub fn list(choice: &Choice, command: String) -> Report {
         reason,
         check: None,
     };
-    let none =
-        exports.buffer.is_none().then(|| format!("the device exports no buffers as {}", ExportType::names()));
-    let dedicated_only = exports
-        .buffer
-        .filter(|&handle| exportable::buffer_dedicated_only(adapter, super::buffers::USAGE, handle))
-        .map(|_| "the driver exports buffers in dedicated allocations only".to_owned());
+    let support = match exports.buffer {
+        Some(handle) => exportable::buffer(adapter, SLOT_USAGE, handle),
+        None => Err(format!("the device exports no buffers as {}", ExportType::names())),
+    };
+    let none = support.as_ref().err().cloned();
+    let dedicated_only = support
+        .is_ok_and(|support| support.dedicated_only)
+        .then(|| "the driver exports buffers in dedicated allocations only".to_owned());
     let several = exports.buffer.filter(|_| dedicated_only.is_none());
     Report {
         schema: SCHEMA.into(),

@@ -7,12 +7,12 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 
 use super::Fill;
+use crate::Result;
 use crate::cuda::{Context, DeviceMemory, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
 use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 /// A buffer of CUDA's own, host memory, and a buffer of Vulkan's own.
 pub struct HostCopyHandoff {
@@ -65,8 +65,7 @@ impl HostCopyHandoff {
         let began = Instant::now();
         // The copy itself would wait too, but not give up.
         self.fill.wait_idle(self.timeout)?;
-        let bytes = self.staging.bytes_mut();
-        let bytes = bytes.ok_or_else(|| Error::Unsupported("no host memory for the copy".into()))?;
+        let bytes = self.staging.bytes_mut()?;
         self.own.read(self.fill.stream(), bytes)?;
         self.blocked.add(began.elapsed());
         Ok(())

@@ -16,7 +16,7 @@ use crate::producer::{
 };
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue};
 use crate::wave::Grid;
-use crate::{Error, Result, texture};
+use crate::{Result, texture};
 
 /// A mip chain of CUDA's own, host memory, and an image of Vulkan's own.
 pub struct TextureHostCopyHandoff {
@@ -76,8 +76,7 @@ impl TextureHostCopyHandoff {
         let began = Instant::now();
         // The copy itself would wait too, but not give up.
         self.fill.wait_idle(self.timeout)?;
-        let bytes = self.staging.bytes_mut();
-        let bytes = bytes.ok_or_else(|| Error::Unsupported("no host memory for the copy".into()))?;
+        let bytes = self.staging.bytes_mut()?;
         // SAFETY: the stream is idle, and nobody else has the chain.
         unsafe { self.own.read(self.fill.stream(), bytes) }?;
         self.blocked.add(began.elapsed());

@@ -91,7 +91,8 @@ impl ExportedAllocation {
         }
         let export = MemoryExport::new(device)?;
         let kind = export.kind();
-        if exportable::buffer_dedicated_only(device.adapter(), usage, kind) {
+        let support = exportable::buffer(device.adapter(), usage, kind).map_err(Error::Unsupported)?;
+        if support.dedicated_only {
             return Err(Error::Unsupported(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
                 device.info().name

@@ -128,13 +128,43 @@ pub fn optimal_features(adapter: &Adapter, format: vk::Format) -> vk::FormatFeat
         .optimal_tiling_features
 }
 
-/// `VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT`: then one allocation for several buffers is not exportable.
-pub fn buffer_dedicated_only(adapter: &Adapter, usage: vk::BufferUsageFlags, handle: ExportType) -> bool {
+/// What a device says of buffers that are used like that.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferSupport {
+    /// Each needs an allocation of its own: one allocation for several buffers is not exportable.
+    pub dedicated_only: bool,
+}
+
+/// Whether `adapter` exports buffers of this usage as `handle`.
+///
+/// # Errors
+/// That it does not, in words.
+pub fn buffer(
+    adapter: &Adapter,
+    usage: vk::BufferUsageFlags,
+    handle: ExportType,
+) -> Result<BufferSupport, String> {
+    let features = buffer_features(adapter.instance().raw(), adapter.raw(), usage, handle);
+    match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
+        true => Ok(BufferSupport {
+            dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
+        }),
+        false => {
+            Err(format!("{} exports no buffers for {usage:?} as {}", adapter.info().name, handle.name()))
+        }
+    }
+}
+
+/// The driver's answer. It may depend on the usage.
+pub(crate) fn buffer_features(
+    instance: &ash::Instance,
+    device: vk::PhysicalDevice,
+    usage: vk::BufferUsageFlags,
+    handle: ExportType,
+) -> vk::ExternalMemoryFeatureFlags {
     let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(usage).handle_type(handle.memory());
     let mut answer = vk::ExternalBufferProperties::default();
-    let instance = adapter.instance().raw();
-    // SAFETY: a live physical device of this instance.
-    unsafe { instance.get_physical_device_external_buffer_properties(adapter.raw(), &info, &mut answer) };
-    let features = answer.external_memory_properties.external_memory_features;
-    features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)
+    // SAFETY: the caller's physical device is of this live instance.
+    unsafe { instance.get_physical_device_external_buffer_properties(device, &info, &mut answer) };
+    answer.external_memory_properties.external_memory_features
 }

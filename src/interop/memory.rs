@@ -15,10 +15,11 @@ use std::sync::Arc;
 use ash::vk;
 use cudarc::driver::sys;
 
+use super::exportable;
 use super::handle::{self, ExportType, MemoryExport, MemoryHandle};
-use crate::Result;
 use crate::cuda::{Context, api};
 use crate::vulkan::Device;
+use crate::{Error, Result};
 
 /// A Vulkan buffer in exportable memory of its own.
 pub struct ExportedBuffer {
@@ -35,10 +36,11 @@ impl ExportedBuffer {
     /// ([`Exports::buffer`](crate::vulkan::Exports::buffer)).
     ///
     /// # Errors
-    /// Out of memory, or a device that was made without `interop`.
+    /// Out of memory, a device that was made without `interop`, or one that exports no buffers of this usage.
     pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let export = MemoryExport::new(device)?;
         let kind = export.kind();
+        exportable::buffer(device.adapter(), usage, kind).map_err(Error::Unsupported)?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
         let info = vk::BufferCreateInfo::default()
             .size(size)

@@ -5,12 +5,12 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, FrameSync, Producer, check_grid, own_slots};
+use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::verify::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Vertex};
-use crate::{Error, Result};
 
 /// Fills slots on the CPU, one row a task.
 pub struct HostProducer {
@@ -18,7 +18,6 @@ pub struct HostProducer {
     slots: Vec<vk::Buffer>,
     grid: Grid,
     stamped: bool,
-    device: Device,
 }
 
 impl HostProducer {
@@ -26,13 +25,7 @@ impl HostProducer {
     pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
         check_grid(device, grid)?;
         let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::CpuToGpu)?;
-        Ok(Self {
-            slots: buffers.iter().map(Buffer::raw).collect(),
-            buffers,
-            grid,
-            stamped: false,
-            device: device.clone(),
-        })
+        Ok(Self { slots: buffers.iter().map(Buffer::raw).collect(), buffers, grid, stamped: false })
     }
 }
 
@@ -54,10 +47,8 @@ impl Producer for HostProducer {
         let (grid, turn) = (self.grid, wave::turn(frame.time) as f32);
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.slot_of(frame.index);
-        let bytes = self.buffers[slot].bytes_mut().ok_or_else(|| {
-            Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
-        })?;
-        // Mapped memory starts at a multiple of 64 bytes at least, so the cast holds.
+        let bytes = self.buffers[slot].bytes_mut()?;
+        // They begin at a multiple of 64 bytes at least, so the cast holds.
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {

@@ -6,13 +6,13 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
+use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::texture::{self, Texel};
 use crate::verify::texel_stamp;
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 use crate::wave::{Grid, turn};
-use crate::{Error, Result};
 
 /// Paints slots on the CPU, one row a task.
 pub struct TextureHostProducer {
@@ -92,10 +92,8 @@ impl Producer for TextureHostProducer {
     fn produce(&mut self, frame: &Frame) -> Result<()> {
         let (size, turn) = (self.size, turn(frame.time) as f32);
         let slot = self.slot_of(frame.index);
-        let bytes = self.staging[slot].bytes_mut().ok_or_else(|| {
-            Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
-        })?;
-        // Mapped memory starts at a multiple of 64 bytes at least, so the cast holds.
+        let bytes = self.staging[slot].bytes_mut()?;
+        // They begin at a multiple of 64 bytes at least, so the cast holds.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, turn, chain);

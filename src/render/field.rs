@@ -111,8 +111,12 @@ impl FieldRenderer {
             })
             .collect::<Result<Vec<_>>>()?;
         let tile = mesh::tile_indices();
-        let indices =
-            uploaded(&device, "indices", bytemuck::cast_slice(&tile), vk::BufferUsageFlags::INDEX_BUFFER)?;
+        let indices = Buffer::filled(
+            &device,
+            "indices",
+            bytemuck::cast_slice(&tile),
+            vk::BufferUsageFlags::INDEX_BUFFER,
+        )?;
         let palette = Image::new(
             &device,
             &ImageDesc {
@@ -147,7 +151,8 @@ impl FieldRenderer {
     pub fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let texels = map.texels(PALETTE_TEXELS as usize);
         let bytes = bytemuck::cast_slice(&texels);
-        let staging = uploaded(&self.device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+        let staging =
+            Buffer::filled(&self.device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
         let aspect = vk::ImageAspectFlags::COLOR;
         let sampled = (vk::PipelineStageFlags2::FRAGMENT_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ);
         let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
@@ -196,15 +201,14 @@ impl FieldRenderer {
     }
 
     /// Sets what a flight's draw looks from. Its previous frame is done.
-    pub fn set_view(&mut self, flight: usize, camera: &Camera, extent: vk::Extent2D) {
+    pub fn set_view(&mut self, flight: usize, camera: &Camera, extent: vk::Extent2D) -> Result<()> {
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
             eye: camera.eye().extend(1.0),
             grid: [self.grid.cols, self.grid.rows, mesh::tile_count(self.grid).0, 0],
         };
-        if let Some(bytes) = self.uniforms[flight].bytes_mut() {
-            bytes.copy_from_slice(bytemuck::bytes_of(&globals));
-        }
+        self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
+        Ok(())
     }
 
     /// Records the draw of `source` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
@@ -358,24 +362,6 @@ impl FieldRenderer {
         }
         Ok(())
     }
-}
-
-/// A small buffer in memory that the CPU can write, filled.
-fn uploaded(
-    device: &Device,
-    label: &'static str,
-    bytes: &[u8],
-    usage: vk::BufferUsageFlags,
-) -> Result<Buffer> {
-    let desc = BufferDesc { label, size: bytes.len() as u64, usage, location: MemoryLocation::CpuToGpu };
-    let mut buffer = Buffer::new(device, &desc)?;
-    let mapped = buffer.bytes_mut();
-    mapped
-        .ok_or_else(|| {
-            Error::Unsupported(format!("{} has no memory that the CPU can write", device.info().name))
-        })?
-        .copy_from_slice(bytes);
-    Ok(buffer)
 }
 
 /// Where slice number `slice` of `slices` begins in `all` tiles.

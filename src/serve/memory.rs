@@ -197,7 +197,7 @@ impl HostMemory {
         self.copied += 1;
         let buffer = &mut self.buffers[turn];
         let raw = buffer.raw();
-        let mut rest = buffer.bytes_mut().unwrap_or_default();
+        let mut rest = buffer.bytes_mut()?;
         while !rest.is_empty() {
             match rustix::io::pread(file, &mut *rest, from) {
                 Ok(count) if count > 0 => {

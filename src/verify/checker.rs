@@ -11,6 +11,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::stamp;
 use super::tally::{Look, Looks};
+use crate::Result;
 use crate::app::Scene;
 use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::producer::{ImageSlot, Vertices};
@@ -20,7 +21,6 @@ use crate::vulkan::{
     groups, image_barrier, pipeline_barrier,
 };
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 /// Which of a frame's two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +200,7 @@ impl Checker {
     /// # Errors
     /// A device without memory that the CPU can write.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
-        let bytes = self.expected[flight].bytes_mut().ok_or_else(|| {
-            Error::Unsupported(format!("{} has no memory that the CPU can write", self.device.info().name))
-        })?;
-        bytes.copy_from_slice(&stamp::of(frame).to_ne_bytes());
+        self.expected[flight].bytes_mut()?.copy_from_slice(&stamp::of(frame).to_ne_bytes());
         Ok(())
     }
 
@@ -284,9 +281,7 @@ impl Checker {
     /// # Errors
     /// A device without memory that the CPU can read.
     pub fn read(&self, flight: usize) -> Result<Looks> {
-        let bytes = self.read_back[flight].bytes().ok_or_else(|| {
-            Error::Unsupported(format!("{} has no memory that the CPU can read", self.device.info().name))
-        })?;
+        let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];
         bytemuck::bytes_of_mut(&mut counts).copy_from_slice(&bytes[..COUNTS as usize]);
         Ok(Looks { before: counts[0].look(), after: counts[1].look() })

@@ -4,8 +4,10 @@ use ash::{ext, vk};
 
 use super::{Device, DeviceDesc, Instance, Queue, Surface};
 use crate::handoff::InlineSupport;
+use crate::interop::exportable::buffer_features;
 use crate::interop::handle::{self, ExportType, SemaphoreKind};
 use crate::interop::{DeviceUuid, Luid};
+use crate::producer::SLOT_USAGE;
 use crate::{Error, Result};
 
 /// A Vulkan physical device (wgpu calls it an adapter).
@@ -339,16 +341,7 @@ fn reports_faults(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
 
 /// The same usage that the ring's buffers have: the answer may depend on it.
 fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice, handle_type: ExportType) -> bool {
-    let info = vk::PhysicalDeviceExternalBufferInfo::default()
-        .usage(crate::producer::SLOT_USAGE)
-        .handle_type(handle_type.memory());
-    let mut answer = vk::ExternalBufferProperties::default();
-    // SAFETY: `raw` was enumerated from this live instance.
-    unsafe { vk.get_physical_device_external_buffer_properties(raw, &info, &mut answer) };
-    answer
-        .external_memory_properties
-        .external_memory_features
-        .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
+    buffer_features(vk, raw, SLOT_USAGE, handle_type).contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
 }
 
 /// Without `VkSemaphoreTypeCreateInfo` in the chain the driver would answer for *binary* semaphores.

@@ -72,6 +72,22 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// A buffer in memory that the CPU can write, with these bytes in it; not none.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`].
+    pub fn filled(
+        device: &Device,
+        label: &'static str,
+        bytes: &[u8],
+        usage: vk::BufferUsageFlags,
+    ) -> Result<Self> {
+        let (size, location) = (bytes.len() as u64, MemoryLocation::CpuToGpu);
+        let mut buffer = Self::new(device, &BufferDesc { label, size, usage, location })?;
+        buffer.bytes_mut()?.copy_from_slice(bytes);
+        Ok(buffer)
+    }
+
     /// The raw handle.
     pub fn raw(&self) -> vk::Buffer {
         self.raw
@@ -82,17 +98,29 @@ impl Buffer {
         self.size
     }
 
-    /// The bytes, where the memory is mapped (upload and read-back memory is).
-    pub fn bytes(&self) -> Option<&[u8]> {
-        let bytes = self.allocation.as_ref()?.mapped_slice()?;
-        bytes.get(..self.size as usize)
+    /// The bytes, as the CPU sees them. They begin at a multiple of 64 bytes at least.
+    ///
+    /// # Errors
+    /// Memory that is neither for upload nor for read-back.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        let bytes = self.allocation.as_ref().and_then(|allocation| allocation.mapped_slice());
+        bytes.and_then(|bytes| bytes.get(..self.size as usize)).ok_or_else(|| unmapped(&self.device))
     }
 
-    /// The bytes for writing, where the memory is mapped.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let bytes = self.allocation.as_mut()?.mapped_slice_mut()?;
-        bytes.get_mut(..self.size as usize)
+    /// The bytes for writing.
+    ///
+    /// # Errors
+    /// As [`Buffer::bytes`].
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        let bytes = self.allocation.as_mut().and_then(|allocation| allocation.mapped_slice_mut());
+        bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).ok_or_else(|| unmapped(&self.device))
     }
+}
+
+/// Vulkan demands memory that the CPU sees of every device, and gpu-allocator maps it, so this is for who asks a buffer on the
+/// GPU's side.
+fn unmapped(device: &Device) -> Error {
+    Error::Unsupported(format!("the CPU does not see this memory of {}", device.info().name))
 }
 
 impl Drop for Buffer {

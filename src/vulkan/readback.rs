@@ -31,7 +31,7 @@ pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owne
             );
         }
     })?;
-    Ok(staging.bytes().unwrap_or_default().to_vec())
+    Ok(staging.bytes()?.to_vec())
 }
 
 /// Copies a 4-byte-a-pixel colour image that is in the layout `TRANSFER_SRC_OPTIMAL` to the CPU, row by row,
@@ -64,7 +64,7 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
             );
         }
     })?;
-    Ok(staging.bytes().unwrap_or_default().to_vec())
+    Ok(staging.bytes()?.to_vec())
 }
 
 /// Copies levels of a shared or sampled image to the CPU, as `regions` say into `size` bytes. Waits for the queue to be
@@ -104,7 +104,7 @@ pub(crate) fn read_image_levels(
             pipeline_barrier(&device, cmd, &[], &[release]);
         }
     })?;
-    Ok(staging.bytes().unwrap_or_default().to_vec())
+    Ok(staging.bytes()?.to_vec())
 }
 
 fn staging(device: &Device, label: &'static str, size: u64) -> Result<Buffer> {
