@@ -934,6 +934,30 @@ fn later_fault(renderer: Renderer) {
     renderer.end().assert_fine();
 }
 
+/// Where Vulkan waits for what the kernel should have signalled, and nobody else can, or the kernel is in its own command
+/// buffer.
+#[test]
+fn a_kernel_that_faults_later_ends_a_renderer_that_cannot_let_go() {
+    for handoff in ["--handoff=binary", "--handoff=inline"] {
+        let mut renderer = Renderer::start(&[handoff, "--timeout=4"]);
+        let mut client = renderer.client(Memory::Host);
+        send_kernel(&client, include_bytes!("../kernels/test/late.ptx"), "late");
+        if let Some(reason) = verdict(&mut client) {
+            assert!(reason.contains("no CUDA"), "{reason}");
+            return common::skip_without_gpu(&reason);
+        }
+        let until = Instant::now() + PATIENCE;
+        while renderer.is_alive() {
+            assert!(Instant::now() < until, "{handoff}: {}", renderer.notes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (code, notes) = (renderer.child.wait().unwrap().code(), renderer.notes());
+        assert_eq!(code, Some(1), "{handoff}: {notes}");
+        assert!(notes.contains("error: ") && !notes.contains("panicked"), "{handoff}: {notes}");
+        println!("{handoff}: {notes}");
+    }
+}
+
 /// Whether a client can have memory `cuda` here; else says that the test is skipped.
 fn cuda_or_skip() -> bool {
     let renderer = Renderer::start(&[]);

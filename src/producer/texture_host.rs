@@ -93,7 +93,7 @@ impl Producer for TextureHostProducer {
         let (size, turn) = (self.size, turn(frame.time) as f32);
         let slot = self.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
-        // They begin at a multiple of 64 bytes at least, so the cast holds.
+        // A device aligns such buffers to 16 bytes and more; the cast looks.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, turn, chain);

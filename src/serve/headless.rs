@@ -21,7 +21,8 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included. No client can be the reason, with two
-/// exceptions that `docs/protocol.md` names: a kernel that never ends, and one that faults inside Vulkan's command buffer.
+/// exceptions that `docs/protocol.md` names: a kernel that never ends, and one that faults
+/// where Vulkan waits for it: in its own command buffer, or by a binary semaphore.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Summary> {
     check_scene(config)?;
     for path in config.output.iter().chain(&options.json) {

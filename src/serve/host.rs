@@ -443,11 +443,11 @@ impl Host {
     /// Frees what the client gave back, once the GPU is done with it.
     fn free_released(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        let released = client.shared.borrow_mut().session.take_released();
-        if !released.is_empty() {
+        if client.shared.borrow().session.has_released() {
+            // If that fails they stay on the books, and are freed next time.
             engine.drain()?;
-            let memory = &mut client.shared.borrow_mut().memory;
-            released.into_iter().for_each(|id| memory.release(id));
+            let Shared { session, memory, .. } = &mut *client.shared.borrow_mut();
+            session.take_released().into_iter().for_each(|id| memory.release(id));
             // Recorded commands may name what is gone.
             engine.forget_recorded();
         }

@@ -229,6 +229,11 @@ impl Session {
         self.last_id
     }
 
+    /// Whether something was given back that is not needed any more.
+    pub fn has_released(&self) -> bool {
+        self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
+    }
+
     /// Allocations that were given back and are not needed any more: to be freed once the GPU has drawn what was submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;

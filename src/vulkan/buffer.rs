@@ -98,7 +98,7 @@ impl Buffer {
         self.size
     }
 
-    /// The bytes, as the CPU sees them. They begin at a multiple of 64 bytes at least.
+    /// The bytes, as the CPU sees them. They begin at a multiple of the alignment that the device asks for such a buffer.
     ///
     /// # Errors
     /// Memory that is neither for upload nor for read-back.
