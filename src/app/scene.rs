@@ -3,7 +3,7 @@
 use super::{Choice, Config, ProducerKind};
 use crate::Result;
 use crate::cuda::{Context, KernelSource};
-use crate::handoff::{Handoff, TextureHandoff};
+use crate::handoff::Handoff;
 use crate::producer::{Producer, StillProducer, TextureComputeProducer, TextureHostProducer};
 use crate::render::{Camera, Source, Surface};
 use crate::texture;
@@ -91,12 +91,12 @@ pub(super) fn texture_producer(
             let context = Context::new(*driver, info)?;
             let built_in = KernelSource::built_in_texture();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = match TextureHandoff::supports(config.handoff) {
+            let handoff = match config.handoff.supports_texture(device.info()) {
                 Ok(()) => config.handoff,
                 Err(reason) => {
-                    let name = config.handoff.name();
+                    let (name, device) = (config.handoff.name(), &device.info().name);
                     crate::note!(
-                        "note: --scene texture has no --handoff {name}, and falls back to timeline: {reason}"
+                        "note: --scene texture has no --handoff {name} on {device}, and falls back to timeline: {reason}"
                     );
                     Handoff::Timeline
                 }

@@ -12,7 +12,6 @@ use super::strategy::{CellPlan, Strategy};
 use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Context;
-use crate::handoff::TextureHandoff;
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::wave::Grid;
 
@@ -146,7 +145,8 @@ pub(super) fn obstacle(
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
         return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
     }
-    if let (Scene::Texture, Err(reason)) = (scene, TextureHandoff::supports(strategy.handoff())) {
+    let textures = strategy.handoff().supports_texture(choice.adapter.info());
+    if let (Scene::Texture, Err(reason)) = (scene, textures) {
         return Some(reason.to_owned());
     }
     too_large(cell, scene, choice)

@@ -10,7 +10,7 @@
 //! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
 //!
 //! [`TextureHandoff`] hands over images instead, in each of these ways but two: [`TextureHostCopyHandoff`] has the last, and
-//! `inline` has buffers only.
+//! [`TextureInlineHandoff`] has `inline`.
 //!
 //! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream. [`Broken`] is what `wavefield verify
 //! --break` leaves out of the first, to show that it is needed.
@@ -23,8 +23,10 @@ mod device_copy;
 mod fill;
 mod host_copy;
 mod inline;
+mod module;
 mod texture;
 mod texture_host_copy;
+mod texture_inline;
 mod timeline;
 
 use std::sync::Arc;
@@ -33,7 +35,7 @@ use std::time::Duration;
 use crate::cuda::{Context, KernelSource};
 use crate::interop::Ring;
 use crate::producer::Producer;
-use crate::vulkan::{Device, Queue};
+use crate::vulkan::{AdapterInfo, Device, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -44,9 +46,11 @@ pub use cpu_sync::CpuSyncHandoff;
 pub use device_copy::DeviceCopyHandoff;
 pub use fill::Fill;
 pub use host_copy::HostCopyHandoff;
-pub use inline::{InlineHandoff, InlineSupport};
+pub use inline::InlineHandoff;
+pub use module::InlineSupport;
 pub use texture::TextureHandoff;
 pub use texture_host_copy::TextureHostCopyHandoff;
+pub use texture_inline::TextureInlineHandoff;
 pub use timeline::TimelineHandoff;
 
 /// How a frame gets from CUDA to Vulkan.
@@ -89,6 +93,14 @@ impl Handoff {
         }
     }
 
+    /// Why a texture cannot be handed over like that on a device, if it cannot.
+    pub fn supports_texture(self, info: &AdapterInfo) -> Result<(), &'static str> {
+        match self {
+            Self::Inline => TextureInlineHandoff::supports(info),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the producer; `timeout` bounds the waits of those that make the CPU wait. `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
     pub fn make(
         self,
@@ -112,7 +124,7 @@ impl Handoff {
     /// The same for `--scene texture`; waits for the queue.
     ///
     /// # Errors
-    /// `inline`, which a texture does not have: see [`TextureHandoff::supports`].
+    /// Where [`Handoff::supports_texture`] is one, and those of the hand-off.
     pub fn make_texture(
         self,
         queue: &mut Queue,
@@ -122,13 +134,16 @@ impl Handoff {
         ring: Ring,
         timeout: Duration,
     ) -> Result<Box<dyn Producer>> {
-        if let Err(reason) = TextureHandoff::supports(self) {
+        let info = queue.device().info();
+        if let Err(reason) = self.supports_texture(info) {
             return Err(Error::Unsupported(format!(
-                "--scene texture has no --handoff {}: {reason}",
-                self.name()
+                "--scene texture has no --handoff {} on {}: {reason}",
+                self.name(),
+                info.name
             )));
         }
         Ok(match self {
+            Self::Inline => Box::new(TextureInlineHandoff::new(queue, context, source, size, ring)?),
             Self::HostCopy => Box::new(TextureHostCopyHandoff::new(queue, context, source, size, timeout)?),
             _ => Box::new(TextureHandoff::new(queue, context, source, size, ring, (self, timeout))?),
         })

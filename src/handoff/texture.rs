@@ -75,17 +75,6 @@ impl Order {
 }
 
 impl TextureHandoff {
-    /// Why a texture cannot be handed over like that, if it cannot.
-    pub fn supports(handoff: Handoff) -> Result<(), &'static str> {
-        match handoff {
-            Handoff::Inline => Err(
-                "a kernel in Vulkan's command buffer reaches buffers, by their addresses; images it would \
-                 reach by handles of another experimental extension (VK_NVX_image_view_handle), which is not used here",
-            ),
-            _ => Ok(()),
-        }
-    }
-
     /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`]. Waits for the queue.
     ///
     /// # Errors

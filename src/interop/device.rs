@@ -151,6 +151,7 @@ pub(crate) mod tests {
             largest_allocation: 1 << 32,
             largest_picture: 16384,
             inline: None,
+            inline_images: false,
             compute_family: None,
             calibrated_timestamps: false,
             device_fault: false,

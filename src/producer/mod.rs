@@ -33,7 +33,7 @@ pub use host::HostProducer;
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
-pub(crate) use texture_host::{level_regions, own_images, own_slot, record_upload};
+pub(crate) use texture_host::{level_regions, level_views, own_images, own_slot, record_upload};
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]

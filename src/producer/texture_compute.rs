@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
 
-use super::texture_host::{LAYOUT, own_images, own_slot};
+use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
 use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
 use crate::Result;
 use crate::interop::ownership::{Owner, whole_image};
@@ -13,7 +13,7 @@ use crate::interop::{ExportedImage, Ring, image::picture};
 use crate::texture;
 use crate::verify::{stamp, texel_stamp};
 use crate::vulkan::{
-    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier, levels_of,
+    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier,
     pipeline_barrier,
 };
 use crate::wave::{self, Grid};
@@ -65,16 +65,8 @@ impl TextureComputeProducer {
         view: Option<View>,
         memory: Memory,
     ) -> Result<Self> {
-        let levels = slots
-            .iter()
-            .map(|slot| {
-                let level = |level| {
-                    let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
-                    View::new(device, slot.image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
-                };
-                (0..texture::levels(size)).map(level).collect()
-            })
-            .collect::<Result<Vec<Vec<_>>>>()?;
+        let levels =
+            slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
         let pipelines = Pipelines::new(device, &levels)?;
         Ok(Self {
             pipelines,

@@ -11,7 +11,9 @@ use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::texture::{self, Texel};
 use crate::verify::texel_stamp;
-use crate::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, image_barrier, pipeline_barrier};
+use crate::vulkan::{
+    Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier,
+};
 use crate::wave::{Grid, turn};
 
 /// Paints slots on the CPU, one row a task.
@@ -69,6 +71,15 @@ pub(crate) fn own_images(
         aspect: vk::ImageAspectFlags::COLOR,
     };
     (0..count).map(|_| Image::new(device, &desc)).collect()
+}
+
+/// A view of each level alone, as whoever writes one level wants it.
+pub(crate) fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
+    let view = |level| {
+        let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
+        View::new(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
+    };
+    (0..texture::levels(size)).map(view).collect()
 }
 
 impl Producer for TextureHostProducer {

@@ -1,6 +1,6 @@
 //! A Vulkan physical device: what it is, what it can do, what it can export.
 
-use ash::{ext, vk};
+use ash::{ext, nvx, vk};
 
 use super::{Device, DeviceDesc, Instance, Queue, Surface};
 use crate::handoff::InlineSupport;
@@ -49,6 +49,9 @@ pub struct AdapterInfo {
     pub largest_allocation: u64,
     /// How it launches CUDA kernels from a command buffer, if it does.
     pub inline: Option<InlineSupport>,
+    /// Whether such kernels reach images too: by the handles of `VK_NVX_image_view_handle`, where `VK_NVX_binary_import` is
+    /// there to launch them, whichever of the two [`AdapterInfo::inline`] prefers for buffers.
+    pub inline_images: bool,
     /// Nanoseconds of one step of a timestamp; `None` where the queue keeps no time.
     pub timestamp_period: Option<f64>,
     /// Whether `VK_EXT_calibrated_timestamps` reads its clock.
@@ -201,6 +204,7 @@ impl AdapterInfo {
             Error::Vulkan { call: "vkEnumerateDeviceExtensionProperties", device: name.clone(), result }
         })?;
         let has = |wanted| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
+        let inline = supports_inline(vk, raw, base.api_version, &has);
 
         let mut limits = vec![
             (u64::from(base.limits.max_storage_buffer_range), "maxStorageBufferRange"),
@@ -222,7 +226,10 @@ impl AdapterInfo {
             exports: exports(vk, raw, base.api_version, &has),
             device_fault: has(ext::device_fault::NAME) && reports_faults(vk, raw),
             memory_budget: has(ext::memory_budget::NAME),
-            inline: supports_inline(vk, raw, base.api_version, &has),
+            inline,
+            inline_images: inline.is_some()
+                && has(InlineSupport::BinaryImport.extension())
+                && has(nvx::image_view_handle::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),

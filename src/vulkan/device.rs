@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ash::{ext, khr, vk};
+use ash::{ext, khr, nvx, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 
 use super::fault::FaultReport;
@@ -20,7 +20,8 @@ pub struct DeviceDesc {
     pub present: bool,
     /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions.
     pub interop: bool,
-    /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`].
+    /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`]
+    /// and [`crate::handoff::TextureInlineHandoff`].
     pub inline: bool,
     /// A queue that does not draw: [`AdapterInfo::compute_family`], which must be there.
     pub compute_only: bool,
@@ -37,6 +38,7 @@ struct Shared {
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: Option<InlineSupport>,
+    image_view_handles: Option<nvx::image_view_handle::Device>,
     memory_handles: Option<handle::MemoryFns>,
     semaphore_handles: Option<handle::SemaphoreFns>,
     fault: Option<FaultReport>,
@@ -79,6 +81,12 @@ impl Device {
         let inline = info.inline.filter(|_| desc.inline);
         if let Some(support) = inline {
             extensions.push(support.extension().as_ptr());
+        }
+        let inline_images = desc.inline && info.inline_images;
+        if inline_images {
+            extensions.push(nvx::image_view_handle::NAME.as_ptr());
+            let launches = InlineSupport::BinaryImport;
+            extensions.extend((inline != Some(launches)).then(|| launches.extension().as_ptr()));
         }
         if info.device_fault {
             extensions.push(ext::device_fault::NAME.as_ptr());
@@ -142,6 +150,7 @@ impl Device {
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
+            image_view_handles: inline_images.then(|| nvx::image_view_handle::Device::new(instance, &raw)),
             memory_handles: (desc.interop && info.exports.buffer.is_some())
                 .then(|| handle::MemoryFns::new(instance, &raw)),
             semaphore_handles: (desc.interop && info.exports.timeline.or(info.exports.binary).is_some())
@@ -198,6 +207,19 @@ impl Device {
                 self.info().name
             ))),
         }
+    }
+
+    /// What gives kernels of [`InlineSupport::BinaryImport`] their images; an error where they reach none, and on a device that
+    /// was made without `inline`.
+    pub(crate) fn image_view_handles(&self) -> Result<&nvx::image_view_handle::Device> {
+        self.0.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
+            true => self.made_without("inline"),
+            false => Error::Unsupported(format!(
+                "{} lets no CUDA kernel in a command buffer reach images: that takes VK_NVX_binary_import and \
+                 VK_NVX_image_view_handle",
+                self.info().name
+            )),
+        })
     }
 
     /// The function that exports memory; an error on a device that was made without `interop`.

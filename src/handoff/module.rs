@@ -1,0 +1,214 @@
+//! A CUDA kernel as Vulkan holds it, and its launch from a command buffer.
+//!
+//! Two vendor extensions launch CUDA kernels from Vulkan. `VK_NV_cuda_kernel_launch` takes PTX; its predecessor
+//! `VK_NVX_binary_import` takes machine code for the very GPU, which the CUDA driver's linker makes from the PTX. Both
+//! are marked experimental and hardly documented, so this is an option with a fallback and not the default.
+//!
+//! The second was run on an H200 (driver 580). The first is written from its specification and was not run: no driver
+//! that has it was at hand.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use ash::{nv, nvx, vk};
+
+use crate::cuda::{Context, KernelSource, cubin};
+use crate::vulkan::Device;
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// Which extension launches CUDA kernels from Vulkan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineSupport {
+    /// `VK_NV_cuda_kernel_launch`.
+    KernelLaunch,
+    /// `VK_NVX_binary_import`.
+    BinaryImport,
+}
+
+impl InlineSupport {
+    /// The device extension.
+    pub fn extension(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::KernelLaunch => nv::cuda_kernel_launch::NAME,
+            Self::BinaryImport => nvx::binary_import::NAME,
+        }
+    }
+
+    /// What a producer by it is called.
+    pub(super) fn producer_name(self) -> &'static str {
+        match self {
+            Self::KernelLaunch => "cuda, inline by VK_NV_cuda_kernel_launch",
+            Self::BinaryImport => "cuda, inline by VK_NVX_binary_import",
+        }
+    }
+}
+
+/// One kernel, loaded.
+pub(super) struct Module {
+    loaded: Loaded,
+    device: Device,
+}
+
+enum Loaded {
+    Nv { ext: nv::cuda_kernel_launch::Device, module: vk::CudaModuleNV, function: vk::CudaFunctionNV },
+    Nvx { ext: nvx::binary_import::Device, module: vk::CuModuleNVX, function: vk::CuFunctionNVX },
+}
+
+impl Module {
+    /// `support` is an extension that the device was made with; `context` links the kernel where that one takes machine code.
+    ///
+    /// # Errors
+    /// A kernel that does not link, or that the driver refuses.
+    pub(super) fn new(
+        device: &Device,
+        support: InlineSupport,
+        context: &Arc<Context>,
+        source: &KernelSource,
+    ) -> Result<Self> {
+        let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };
+        let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
+        let (instance, raw) = (device.instance().raw(), device.raw());
+        let loaded = match support {
+            InlineSupport::KernelLaunch => {
+                let ptx = CString::new(source.ptx.as_str()).map_err(|_| problem("it has a zero byte"))?;
+                Self::load_nv(device, nv::cuda_kernel_launch::Device::new(instance, raw), &ptx, &entry)?
+            }
+            InlineSupport::BinaryImport => {
+                let cubin = match &source.cubin {
+                    Some(cubin) => cubin.clone(),
+                    None => cubin::link(context, source)?.into(),
+                };
+                Self::load_nvx(device, nvx::binary_import::Device::new(instance, raw), &cubin, &entry)?
+            }
+        };
+        Ok(Self { loaded, device: device.clone() })
+    }
+
+    fn load_nv(
+        device: &Device,
+        ext: nv::cuda_kernel_launch::Device,
+        ptx: &std::ffi::CStr,
+        entry: &std::ffi::CStr,
+    ) -> Result<Loaded> {
+        let raw = device.raw().handle();
+        let info = vk::CudaModuleCreateInfoNV::default().data(ptx.to_bytes_with_nul());
+        let mut module = vk::CudaModuleNV::null();
+        // SAFETY: the extension is enabled; `info` points to the text, which outlives the call.
+        unsafe { (ext.fp().create_cuda_module_nv)(raw, &info, std::ptr::null(), &mut module) }
+            .result()
+            .map_err(device.failed("vkCreateCudaModuleNV"))?;
+        let info = vk::CudaFunctionCreateInfoNV::default().module(module).name(entry);
+        let mut function = vk::CudaFunctionNV::null();
+        // SAFETY: as above.
+        let made = unsafe { (ext.fp().create_cuda_function_nv)(raw, &info, std::ptr::null(), &mut function) };
+        if let Err(result) = made.result() {
+            // SAFETY: made above, and nothing refers to it.
+            unsafe { (ext.fp().destroy_cuda_module_nv)(raw, module, std::ptr::null()) };
+            return Err(device.failed("vkCreateCudaFunctionNV")(result));
+        }
+        Ok(Loaded::Nv { ext, module, function })
+    }
+
+    fn load_nvx(
+        device: &Device,
+        ext: nvx::binary_import::Device,
+        cubin: &[u8],
+        entry: &std::ffi::CStr,
+    ) -> Result<Loaded> {
+        let raw = device.raw().handle();
+        let info = vk::CuModuleCreateInfoNVX::default().data(cubin);
+        let mut module = vk::CuModuleNVX::null();
+        // SAFETY: the extension is enabled; `info` points to the machine code, which outlives the call.
+        unsafe { (ext.fp().create_cu_module_nvx)(raw, &info, std::ptr::null(), &mut module) }
+            .result()
+            .map_err(device.failed("vkCreateCuModuleNVX"))?;
+        let info = vk::CuFunctionCreateInfoNVX::default().module(module).name(entry);
+        let mut function = vk::CuFunctionNVX::null();
+        // SAFETY: as above.
+        let made = unsafe { (ext.fp().create_cu_function_nvx)(raw, &info, std::ptr::null(), &mut function) };
+        if let Err(result) = made.result() {
+            // SAFETY: made above, and nothing refers to it.
+            unsafe { (ext.fp().destroy_cu_module_nvx)(raw, module, std::ptr::null()) };
+            return Err(device.failed("vkCreateCuFunctionNVX")(result));
+        }
+        Ok(Loaded::Nvx { ext, module, function })
+    }
+
+    /// The extension that it was loaded by.
+    pub(super) fn support(&self) -> InlineSupport {
+        match self.loaded {
+            Loaded::Nv { .. } => InlineSupport::KernelLaunch,
+            Loaded::Nvx { .. } => InlineSupport::BinaryImport,
+        }
+    }
+
+    /// Records a launch of one thread for each vertex, or texel, of `threads`. `parameters` point to the kernel's arguments, as
+    /// for `cuLaunchKernel`, and are read before this returns.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type; what they
+    /// lead to lives until the GPU is done, and barriers order the kernel with whoever else uses that.
+    pub(super) unsafe fn launch(
+        &self,
+        commands: vk::CommandBuffer,
+        threads: Grid,
+        parameters: &[*const c_void],
+    ) {
+        let blocks = crate::cuda::blocks(threads.cols, threads.rows);
+        match &self.loaded {
+            Loaded::Nv { ext, function, .. } => {
+                let info = vk::CudaLaunchInfoNV {
+                    function: *function,
+                    grid_dim_x: blocks,
+                    grid_dim_y: 1,
+                    grid_dim_z: 1,
+                    block_dim_x: crate::cuda::BLOCK,
+                    block_dim_y: 1,
+                    block_dim_z: 1,
+                    param_count: parameters.len(),
+                    p_params: parameters.as_ptr(),
+                    ..Default::default()
+                };
+                // SAFETY: the caller's promise; the extension is enabled, and copies the arguments while recording.
+                unsafe { (ext.fp().cmd_cuda_launch_kernel_nv)(commands, &info) };
+            }
+            Loaded::Nvx { ext, function, .. } => {
+                let info = vk::CuLaunchInfoNVX {
+                    function: *function,
+                    grid_dim_x: blocks,
+                    grid_dim_y: 1,
+                    grid_dim_z: 1,
+                    block_dim_x: crate::cuda::BLOCK,
+                    block_dim_y: 1,
+                    block_dim_z: 1,
+                    param_count: parameters.len(),
+                    p_params: parameters.as_ptr(),
+                    ..Default::default()
+                };
+                // SAFETY: as above.
+                unsafe { (ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
+            }
+        }
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let raw = self.device.raw().handle();
+        let none = std::ptr::null();
+        // SAFETY: made from this device; whoever drops a resource waits for the GPU first (see the module `vulkan`).
+        unsafe {
+            match &self.loaded {
+                Loaded::Nv { ext, module, function } => {
+                    (ext.fp().destroy_cuda_function_nv)(raw, *function, none);
+                    (ext.fp().destroy_cuda_module_nv)(raw, *module, none);
+                }
+                Loaded::Nvx { ext, module, function } => {
+                    (ext.fp().destroy_cu_function_nvx)(raw, *function, none);
+                    (ext.fp().destroy_cu_module_nvx)(raw, *module, none);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Images painted *inside the Vulkan command buffer*: as [`inline`](super::InlineHandoff), with surfaces in the buffers' place.
+//!
+//! The images are Vulkan's own; nothing is exported, and CUDA's side never sees them. What the kernels take for a CUDA surface
+//! object is the handle of a storage image's view, which `VK_NVX_image_view_handle` gives: 32 bits, and 64 in the kernel's
+//! argument, the upper ones zero. NVIDIA does not document that the two are the same thing; Direct3D's translation to Vulkan
+//! (vkd3d-proton's `GetCudaSurfaceObject`) has relied on it for years. Of `VK_NV_cuda_kernel_launch` nobody says so: there
+//! images are refused.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use ash::vk;
+
+use super::module::{InlineSupport, Module};
+use crate::cuda::{Context, KernelSource};
+use crate::interop::Ring;
+use crate::interop::ownership::{Owner, whole_image};
+use crate::producer::{
+    Frame, FrameSync, ImageSlot, Producer, check_texture, level_views, own_images, own_slot,
+};
+use crate::vulkan::{AdapterInfo, Device, Image, Queue, View, image_barrier, pipeline_barrier};
+use crate::wave::Grid;
+use crate::{Error, Result, texture};
+
+/// Paints slots with CUDA kernels in the draw's own command buffer.
+pub struct TextureInlineHandoff {
+    paint: Module,
+    reduce: Module,
+    /// Where frames are stamped: runs behind all others, on every level. See [`crate::verify::texel_stamp`].
+    stamp: Option<Module>,
+    // The levels' views go before their images.
+    levels: Vec<Vec<Level>>,
+    slots: Vec<ImageSlot>,
+    _images: Vec<Image>,
+    context: Arc<Context>,
+    device: Device,
+}
+
+/// One level of a slot as the kernels reach it.
+struct Level {
+    /// What they take for a surface object; good for as long as the view lives.
+    surface: u64,
+    size: Grid,
+    _view: View,
+}
+
+impl TextureInlineHandoff {
+    /// Why a device cannot, if it cannot.
+    pub fn supports(info: &AdapterInfo) -> Result<(), &'static str> {
+        match (info.inline, info.inline_images) {
+            (_, true) => Ok(()),
+            (None, _) => Err("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import"),
+            (Some(InlineSupport::BinaryImport), _) => Err(
+                "a kernel in Vulkan's command buffer reaches images by handles of VK_NVX_image_view_handle, which the \
+                 driver does not have",
+            ),
+            (Some(InlineSupport::KernelLaunch), _) => Err(
+                "VK_NV_cuda_kernel_launch has no way to images; kernels of VK_NVX_binary_import reach them by handles of \
+                 VK_NVX_image_view_handle, and the driver does not have both",
+            ),
+        }
+    }
+
+    /// The queue's device was made with `inline`. `context` is used to link kernels only.
+    ///
+    /// # Errors
+    /// A device that lacks one of the two extensions, a kernel that does not link, a texture that is too large, out of memory,
+    /// handles that cannot be right.
+    pub fn new(
+        queue: &Queue,
+        context: &Arc<Context>,
+        source: &KernelSource,
+        size: Grid,
+        ring: Ring,
+    ) -> Result<Self> {
+        let device = queue.device();
+        check_texture(device, size)?;
+        // Before all else, because it knows what the device lacks.
+        device.image_view_handles()?;
+        let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
+        let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
+        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::STORAGE)?;
+        let levels = images.iter().map(|image| levels(device, image, size)).collect::<Result<Vec<_>>>()?;
+        check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
+        Ok(Self {
+            paint,
+            reduce,
+            stamp: None,
+            levels,
+            slots: images.iter().map(own_slot).collect(),
+            _images: images,
+            context: context.clone(),
+            device: device.clone(),
+        })
+    }
+
+    fn barrier(&self, commands: vk::CommandBuffer, barrier: vk::ImageMemoryBarrier2<'_>) {
+        // SAFETY: producers record outside a render pass; the barrier names one of this producer's slots.
+        unsafe { pipeline_barrier(&self.device, commands, &[], &[barrier]) };
+    }
+}
+
+/// A view and a handle for each level of an image.
+fn levels(device: &Device, image: &Image, size: Grid) -> Result<Vec<Level>> {
+    let handles = device.image_view_handles()?;
+    let views = level_views(device, image.raw(), size)?.into_iter().enumerate();
+    let level = |(index, view): (usize, View)| {
+        let info = vk::ImageViewHandleInfoNVX::default()
+            .image_view(view.raw())
+            .descriptor_type(vk::DescriptorType::STORAGE_IMAGE);
+        // SAFETY: the extension is enabled; a live view of an image with this usage, which needs no sampler.
+        let handle = unsafe { (handles.fp().get_image_view_handle_nvx)(device.raw().handle(), &info) };
+        Level { surface: u64::from(handle), size: texture::level(size, index as u32), _view: view }
+    };
+    Ok(views.map(level).collect())
+}
+
+/// The call that gives handles cannot fail; but two views with the same one would write each other's texels.
+fn check_handles(device: &str, mut handles: Vec<u64>) -> Result<()> {
+    let count = handles.len();
+    handles.sort_unstable();
+    handles.dedup();
+    if handles.len() == count {
+        return Ok(());
+    }
+    Err(Error::Unsupported(format!(
+        "vkGetImageViewHandleNVX on {device} gave {} different handles for {count} views: use another --handoff than inline",
+        handles.len()
+    )))
+}
+
+impl Level {
+    /// Records the launch of a kernel with the signature of `paint` in `kernels/texture.cu`, one thread a texel.
+    ///
+    /// # Safety
+    /// As for [`Module::launch`]; the kernel has that signature.
+    unsafe fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, frame: &Frame) {
+        let parameters: [*const c_void; 5] = [
+            (&raw const self.surface).cast(),
+            (&raw const self.size.cols).cast(),
+            (&raw const self.size.rows).cast(),
+            (&raw const frame.index).cast(),
+            (&raw const frame.time).cast(),
+        ];
+        // SAFETY: the caller's promise; these are the types of that signature.
+        unsafe { kernel.launch(commands, self.size, &parameters) };
+    }
+
+    /// Records the launch of `reduce` in the same file, which makes this level from the one above.
+    ///
+    /// # Safety
+    /// As for [`Module::launch`]; the kernel is that one.
+    unsafe fn launch_reduce(&self, kernel: &Module, commands: vk::CommandBuffer, above: &Self) {
+        let parameters: [*const c_void; 6] = [
+            (&raw const above.surface).cast(),
+            (&raw const self.surface).cast(),
+            (&raw const above.size.cols).cast(),
+            (&raw const above.size.rows).cast(),
+            (&raw const self.size.cols).cast(),
+            (&raw const self.size.rows).cast(),
+        ];
+        // SAFETY: the caller's promise; these are the types of `reduce`.
+        unsafe { kernel.launch(commands, self.size, &parameters) };
+    }
+}
+
+impl Producer for TextureInlineHandoff {
+    fn name(&self) -> &'static str {
+        self.paint.support().producer_name()
+    }
+
+    fn slots(&self) -> &[vk::Buffer] {
+        &[]
+    }
+
+    fn images(&self) -> &[ImageSlot] {
+        &self.slots
+    }
+
+    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+        // All of it is in the command buffer.
+        Ok(())
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
+        let slot = self.slot_of(frame.index);
+        let (ImageSlot { image, layout, .. }, levels) = (self.slots[slot], &self.levels[slot]);
+        let color = vk::ImageAspectFlags::COLOR;
+        // Barriers see a launch as a compute shader; how a kernel's accesses are called there is nowhere said, so all are named.
+        let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
+        let writes = vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE;
+        let reads = vk::AccessFlags2::SHADER_STORAGE_READ | vk::AccessFlags2::MEMORY_READ;
+        // The layout in which storage images are written, and read.
+        let general = vk::ImageLayout::GENERAL;
+        let written = (general, (kernels, writes));
+        // All of it is written anew, so what was there may go; whoever read it K frames ago must be done.
+        let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
+        self.barrier(commands, image_barrier(image, color, old, written).subresource_range(whole_image()));
+        // SAFETY: (of all launches) recording, outside a render pass; `paint` is the user's promise, and the other kernels are
+        // this program's own; handles live as long as this does, and the barriers order each level's users.
+        unsafe { levels[0].launch(&self.paint, commands, frame) };
+        for (index, pair) in levels.windows(2).enumerate() {
+            let above = whole_image().base_mip_level(index as u32).level_count(1);
+            let ready = image_barrier(image, color, written, (general, (kernels, reads)));
+            self.barrier(commands, ready.subresource_range(above));
+            // SAFETY: as above.
+            unsafe { pair[1].launch_reduce(&self.reduce, commands, &pair[0]) };
+        }
+        if let Some(stamp) = &self.stamp {
+            // It reads and writes what the other kernels have written, once they have read it too.
+            let again = image_barrier(image, color, written, (general, (kernels, writes | reads)));
+            self.barrier(commands, again.subresource_range(whole_image()));
+            for level in levels {
+                // SAFETY: as above.
+                unsafe { level.launch(stamp, commands, frame) };
+            }
+        }
+        let drawn = (layout, (frame.reads.stage, frame.reads.access));
+        self.barrier(commands, image_barrier(image, color, written, drawn).subresource_range(whole_image()));
+    }
+
+    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
+
+    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
+        Ok(FrameSync::default())
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::Queue
+    }
+
+    fn runs_in_queue(&self) -> bool {
+        true
+    }
+
+    fn stamp_frames(&mut self) -> Result<()> {
+        let (support, source) = (self.paint.support(), KernelSource::texture_stamp());
+        self.stamp = Some(Module::new(&self.device, support, &self.context, &source)?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interop::device::tests::adapter;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let reason = |inline, inline_images| {
+            let info = AdapterInfo { inline, inline_images, ..adapter(1) };
+            TextureInlineHandoff::supports(&info)
+        };
+        assert!(reason(None, false).unwrap_err().contains("neither"));
+        for support in [InlineSupport::KernelLaunch, InlineSupport::BinaryImport] {
+            assert!(reason(Some(support), false).unwrap_err().contains("VK_NVX_image_view_handle"));
+            assert_eq!(reason(Some(support), true), Ok(()));
+        }
+    }
+
+    #[test]
+    fn handles_must_differ() {
+        check_handles("a GPU", vec![3, 1, 2]).unwrap();
+        let error = check_handles("a GPU", vec![0, 0, 7]).unwrap_err().to_string();
+        assert!(error.contains("2 different handles for 3 views") && error.contains("a GPU"), "{error}");
+    }
+}
