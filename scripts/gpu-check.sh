@@ -71,7 +71,7 @@ check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
 check texture-validated quiet "${run[@]}" --scene texture --frames 500 --validation --output "$out/texture.png"
 for ring in 1 8; do check "texture-ring-$ring" "${run[@]}" --scene texture --frames 1000 --ring "$ring"; done
-for handoff in binary cpu-sync device-copy host-copy; do
+for handoff in inline binary cpu-sync device-copy host-copy; do
   check "texture-$handoff-validated" quiet "${run[@]}" --scene texture --frames 200 --validation --handoff "$handoff"
 done
 check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
@@ -95,7 +95,7 @@ check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --valid
 check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
-for handoff in timeline binary cpu-sync device-copy host-copy; do
+for handoff in timeline inline binary cpu-sync device-copy host-copy; do
   check "verify-texture-$handoff" quiet \
     "${verify[@]}" --scene texture --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
 done

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use common::{assert_exit, stderr, stdout};
-use stand_in::{ALL, Report, Run, StandIn, each, run, say};
+use stand_in::{ALL, IMAGE_VIEW_HANDLE, Report, Run, StandIn, each, run, say};
 
 /// Enough frames for the ring to come round, with nothing that takes long.
 const SMALL: [&str; 7] = [
@@ -25,7 +25,7 @@ const SMALL: [&str; 7] = [
 ];
 
 /// Runs that together make every call: each hand-off, and what none of them does.
-const RUNS: [&str; 13] = [
+const RUNS: [&str; 14] = [
     "timeline",
     "inline",
     "binary",
@@ -33,6 +33,7 @@ const RUNS: [&str; 13] = [
     "device-copy",
     "host-copy",
     "texture timeline",
+    "texture inline",
     "texture binary",
     "texture device-copy",
     "texture host-copy",
@@ -355,11 +356,35 @@ fn every_hand_off_draws_the_picture() {
     }
 }
 
-/// A kernel in Vulkan's command buffer has no images to write: that is said, and another way taken.
+/// Handles, launches, barriers and layouts of a texture that is painted in Vulkan's command buffer, under the validation layer;
+/// what the kernels would paint only a GPU can show.
+#[test]
+fn a_texture_is_painted_in_the_command_buffer() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let inline = |arguments: &[&str], validation: &str| {
+        let mut command = stand_in.command(&ALL);
+        command.args(arguments).args(["--producer=cuda", "--grid=8x8", "--ring=2", "--size=32x24"]);
+        run(command.args(["--scene=texture", "--handoff=inline", "--frames=5", validation])).unwrap()
+    };
+    let done = inline(&["--headless"], validation("inline"));
+    let report = done.check_clean(0).unwrap();
+    let text = stdout(&done.output);
+    assert!(text.contains("cuda, inline by VK_NVX_binary_import, 8x8 texels"), "{text}");
+    // 8x8, 4x4, 2x2 and 1x1: of each slot a handle, in each frame a kernel.
+    assert_eq!(report.count("vkGetImageViewHandleNVX"), 2 * 4);
+    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 4);
+    // Each level is stamped too; since nothing paints, the check finds frames that are not there.
+    let done = inline(&["verify"], validation("inline"));
+    let (report, text) = (done.check_clean(1).unwrap(), done.text());
+    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 8, "{text}");
+    assert!(!text.contains("validation error:"), "{text}");
+}
+
+/// Without such handles there are no images to write: that is said, and another way taken.
 #[test]
 fn a_texture_by_inline_falls_back_to_timeline() {
     let Some(stand_in) = StandIn::new() else { return };
-    let mut command = stand_in.command(&ALL);
+    let mut command = stand_in.command(&ALL.map(|name| if name == IMAGE_VIEW_HANDLE { "" } else { name }));
     let done = run(command.args(SMALL).args(["--scene=texture", "--handoff=inline"])).unwrap();
     done.check_clean(0).unwrap();
     let text = stderr(&done.output);

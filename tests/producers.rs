@@ -143,7 +143,9 @@ fn the_cuda_texture_and_its_levels_agree_with_the_reference() {
 /// The same kernels by every other road.
 #[test]
 fn every_handoff_of_images_agrees_with_the_reference() {
-    for handoff in [Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy] {
+    for handoff in
+        [Handoff::Inline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy]
+    {
         check_textures(ProducerKind::Cuda, handoff);
     }
 }

@@ -113,9 +113,14 @@ fn what_cuda_paints_arrives_whole_by_every_handoff() {
     if !has_gpu() {
         return;
     }
-    for handoff in
-        [Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy]
-    {
+    for handoff in [
+        Handoff::Timeline,
+        Handoff::Inline,
+        Handoff::Binary,
+        Handoff::CpuSync,
+        Handoff::DeviceCopy,
+        Handoff::HostCopy,
+    ] {
         for shape in TEXTURES {
             let config = Config { handoff, ..texture(ProducerKind::Cuda, shape) };
             let name = format!("{}, a texture, {shape:?}", handoff.name());

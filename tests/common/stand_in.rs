@@ -16,8 +16,16 @@ use crate::common::{self, stderr, stdout, wavefield};
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Every extension that the layer can pretend to have.
-pub const ALL: [&str; 4] =
-    ["VK_KHR_external_semaphore_fd", "VK_EXT_device_fault", "VK_EXT_memory_budget", "VK_NVX_binary_import"];
+pub const ALL: [&str; 5] = [
+    "VK_KHR_external_semaphore_fd",
+    "VK_EXT_device_fault",
+    "VK_EXT_memory_budget",
+    "VK_NVX_binary_import",
+    IMAGE_VIEW_HANDLE,
+];
+
+/// What gives kernels in a command buffer their images.
+pub const IMAGE_VIEW_HANDLE: &str = "VK_NVX_image_view_handle";
 
 /// The library in its two forms: as `libcuda` and as a Vulkan layer.
 pub struct StandIn {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
@@ -16,7 +16,7 @@ use crate::shared::{self, Exported, Semaphore};
 
 /// Device extensions that the layer can pretend to have. The manifest must list those that it is asked for
 /// (`STAND_IN_PRETEND`), because the loader looks there, too.
-pub const PRETENDED: [&CStr; 4] = [
+pub const PRETENDED: [&CStr; 5] = [
     // Timeline and binary semaphores as descriptors.
     ash::khr::external_semaphore_fd::NAME,
     // What a lost device has to say.
@@ -25,6 +25,8 @@ pub const PRETENDED: [&CStr; 4] = [
     ash::ext::memory_budget::NAME,
     // CUDA kernels in command buffers; the launch does nothing.
     ash::nvx::binary_import::NAME,
+    // Handles of image views for them; nothing is behind them.
+    ash::nvx::image_view_handle::NAME,
 ];
 
 fn pretends(name: &CStr) -> bool {
@@ -720,6 +722,16 @@ own! {
     }
     fn vkCmdCuLaunchKernelNVX(_commands: vk::CommandBuffer, _info: *const c_void) {
         script::call("vkCmdCuLaunchKernelNVX");
+    }
+    fn vkGetImageViewHandleNVX(_device: vk::Device, info: *const vk::ImageViewHandleInfoNVX<'_>) -> u32 {
+        script::call("vkGetImageViewHandleNVX");
+        let vk::ImageViewHandleInfoNVX { image_view, descriptor_type, sampler, .. } = *info;
+        let storage = descriptor_type == vk::DescriptorType::STORAGE_IMAGE;
+        if !storage || image_view == vk::ImageView::null() || sampler != vk::Sampler::null() {
+            script::offence(format!("a handle of {image_view:?} as {descriptor_type:?} with {sampler:?}"));
+        }
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        NEXT.fetch_add(1, Ordering::SeqCst)
     }
 
     fn vkGetDeviceProcAddr(device: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {
