@@ -370,6 +370,7 @@ fn a_texture_is_painted_in_the_command_buffer() {
     let report = done.check_clean(0).unwrap();
     let text = stdout(&done.output);
     assert!(text.contains("cuda, inline by VK_NVX_binary_import, 8x8 texels"), "{text}");
+    assert!(!done.text().contains("validation error:"), "{}", done.text());
     // 8x8, 4x4, 2x2 and 1x1: of each slot a handle, in each frame a kernel.
     assert_eq!(report.count("vkGetImageViewHandleNVX"), 2 * 4);
     assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 4);

@@ -85,8 +85,7 @@ struct RunArgs {
     /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long.
     #[arg(long, value_name = "1..=RING", default_value = "1")]
     batch: u32,
-    /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it. For --scene
-    /// texture inline falls back to timeline.
+    /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it.
     #[arg(long, value_enum, default_value_t)]
     handoff: Handoff,
     /// Draw without a window.

@@ -1,7 +1,7 @@
 //! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore; the ring only
 //! lets frames overlap.
 //!
-//! [`Module`] is the kernel as Vulkan holds it.
+//! [`Module`] is the kernel as Vulkan holds it; what launches it is experimental, so this is an option with a fallback.
 
 use std::ffi::c_void;
 use std::sync::Arc;

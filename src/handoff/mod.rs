@@ -59,8 +59,8 @@ pub enum Handoff {
     /// A ring of shared buffers or images and two timeline semaphores; the GPU waits.
     #[default]
     Timeline,
-    /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import); falls back to
-    /// timeline.
+    /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture
+    /// VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline.
     Inline,
     /// One shared buffer or image and two binary semaphores: the classic scheme.
     Binary,

@@ -2,7 +2,7 @@
 //!
 //! Two vendor extensions launch CUDA kernels from Vulkan. `VK_NV_cuda_kernel_launch` takes PTX; its predecessor
 //! `VK_NVX_binary_import` takes machine code for the very GPU, which the CUDA driver's linker makes from the PTX. Both
-//! are marked experimental and hardly documented, so this is an option with a fallback and not the default.
+//! are marked experimental and hardly documented, so what rests on them is an option with a fallback and not the default.
 //!
 //! The second was run on an H200 (driver 580). The first is written from its specification and was not run: no driver
 //! that has it was at hand.
