@@ -3,8 +3,8 @@
 //! The images are Vulkan's own; nothing is exported, and CUDA's side never sees them. What the kernels take for a CUDA surface
 //! object is the handle of a storage image's view, which `VK_NVX_image_view_handle` gives: 32 bits, and 64 in the kernel's
 //! argument, the upper ones zero. NVIDIA does not document that the two are the same thing; Direct3D's translation to Vulkan
-//! (vkd3d-proton's `GetCudaSurfaceObject`) has relied on it for years. Of `VK_NV_cuda_kernel_launch` nobody says so: there
-//! images are refused.
+//! (vkd3d-proton's `GetCudaSurfaceObject`) has relied on it for years, and on an H200 (driver 580) it holds. Of
+//! `VK_NV_cuda_kernel_launch` nobody says so: there images are refused.
 
 use std::ffi::c_void;
 use std::sync::Arc;
