@@ -1,18 +1,16 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use tracing::trace_span;
 
-use super::scene::texture_producer;
+use super::scene::{field_producer, texture_producer};
+use super::watchdog::Watchdog;
 use super::{Choice, Config, ProducerKind, Scene, Summary};
-use crate::cuda::{Context, KernelSource};
 use crate::interop::ownership::Owner;
 use crate::producer::{
-    Blocked, CHECK_READS, CHECK_SAMPLES, ComputeProducer, DRAW_READS, DRAW_SAMPLES, Frame, HostProducer,
-    Producer, StillProducer, level_regions,
+    Blocked, CHECK_READS, CHECK_SAMPLES, DRAW_READS, DRAW_SAMPLES, Frame, Producer, level_regions,
 };
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
 use crate::texture::{self, Texel};
@@ -134,7 +132,7 @@ impl Engine {
             return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
         let mut producer = match config.scene {
-            Scene::Field => make_producer(&queue, choice, config)?,
+            Scene::Field => field_producer(&queue, choice, config)?,
             Scene::Texture => texture_producer(&mut queue, choice, config)?,
         };
         if let Some(broken) = config.broken {
@@ -180,8 +178,7 @@ impl Engine {
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
-        let watchdog =
-            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         let finished = self.collect(flight.index);
@@ -200,8 +197,7 @@ impl Engine {
 
     /// Waits until the first `frames` frames are drawn.
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let watchdog =
-            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
         let drawn = self.pacer.wait_for(frames, |since| watchdog.look(since));
         self.noting(drawn)
     }
@@ -515,8 +511,7 @@ impl Engine {
 
     /// Waits for what the producer has enqueued, ahead of its time perhaps.
     fn producer_idle(&self) -> Result<()> {
-        let watchdog =
-            Watchdog { producer: &*self.producer, device: self.queue.device(), timeout: self.timeout };
+        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
         let began = Instant::now();
         while !self.producer.is_idle()? {
             watchdog.look(began.elapsed())?;
@@ -526,7 +521,7 @@ impl Engine {
     }
 
     /// Brings both sides to rest, for dropping. False: the GPU still uses everything and may never stop.
-    fn quiesce(&mut self) -> bool {
+    pub(super) fn quiesce(&mut self) -> bool {
         if self.stuck {
             return false;
         }
@@ -670,77 +665,6 @@ impl Drop for Engine {
         // Whoever must not drop what a stuck GPU uses goes through `retire`.
         self.quiesce();
     }
-}
-
-/// Something with an engine in it was left to the end of the process: see [`left_running`].
-static LEFT_RUNNING: AtomicBool = AtomicBool::new(false);
-
-/// Drops an engine's owner once both sides are at rest; where they never come to rest, leaves everything as it is, since
-/// the GPU still uses it.
-pub(crate) fn retire<T: AsMut<Engine>>(mut owner: T) {
-    if !owner.as_mut().quiesce() {
-        leave_running(owner);
-    }
-}
-
-/// Leaves what the GPU still uses, and may use for ever, to the end of the process.
-pub(crate) fn leave_running<T>(owner: T) {
-    LEFT_RUNNING.store(true, Ordering::Relaxed);
-    std::mem::forget(owner);
-}
-
-/// Whether the GPU was left running: then the process should end without the drivers' exit handlers, which would wait.
-pub fn left_running() -> bool {
-    LEFT_RUNNING.load(Ordering::Relaxed)
-}
-
-/// Looks after a wait that might never end.
-struct Watchdog<'a> {
-    producer: &'a dyn Producer,
-    device: &'a Device,
-    timeout: Duration,
-}
-
-impl Watchdog<'_> {
-    /// An error if the producer has failed, or nothing was finished for too long.
-    fn look(&self, waited: Duration) -> Result<()> {
-        self.producer.is_idle()?;
-        if waited < self.timeout {
-            return Ok(());
-        }
-        let progress = self.producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
-        let device = self.device.info().name.clone();
-        Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
-    }
-}
-
-pub(crate) fn make_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
-    let device = queue.device();
-    Ok(match (config.producer, &choice.cuda) {
-        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
-            let context = Context::new(*driver, info)?;
-            let built_in = KernelSource::built_in();
-            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = config.handoff.on(device);
-            if handoff != config.handoff {
-                crate::note!(
-                    "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
-                     falls back to timeline",
-                    device.info().name
-                );
-            }
-            handoff.make(queue, &context, kernel, config.grid, config.ring, config.timeout)?
-        }
-        (ProducerKind::Cuda, None) => {
-            return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
-        }
-        (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
-        }
-        (ProducerKind::Still, _) => Box::new(StillProducer::new(device, config.grid)?),
-        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported(device, config.grid)?),
-        (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
-    })
 }
 
 /// A few semaphores without a heap allocation: a frame has three at most of each kind.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::engine::{Engine, Moment, retire};
+use super::engine::{Engine, Moment};
+use super::retire;
 use super::traced::Traced;
 use super::{Choice, Config, DeviceTable, FrameTimes, ProducerKind, Stop, Summary, write_png};
 use crate::handoff::Handoff;

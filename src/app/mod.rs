@@ -4,10 +4,12 @@ mod companion;
 mod engine;
 mod headless;
 mod picture_file;
+mod retire;
 mod scene;
 mod select;
 mod summary;
 mod traced;
+mod watchdog;
 mod windowed;
 
 use std::path::PathBuf;
@@ -26,13 +28,16 @@ use crate::wave::Grid;
 
 pub(crate) use companion::Companion;
 pub use companion::Parameters;
-pub use engine::{Engine, FrameTiming, Moment, left_running};
 #[cfg(target_os = "linux")]
-pub(crate) use engine::{Installed, make_producer};
-pub(crate) use engine::{leave_running, retire};
+pub(crate) use engine::Installed;
+pub use engine::{Engine, FrameTiming, Moment};
 pub use headless::{Headless, run_headless};
 pub use picture_file::{read_png, write_png};
+pub use retire::left_running;
+pub(crate) use retire::{leave_running, retire};
 pub use scene::Scene;
+#[cfg(target_os = "linux")]
+pub(crate) use scene::field_producer;
 pub use select::{Choice, DeviceTable};
 pub use summary::{FrameTimes, Summary};
 pub use windowed::{EventLoop, run_windowed};

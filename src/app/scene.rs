@@ -1,14 +1,16 @@
 //! What is shown, and who makes it.
 
 use super::{Choice, Config, ProducerKind};
-use crate::Result;
 use crate::cuda::{Context, KernelSource};
 use crate::handoff::Handoff;
-use crate::producer::{Producer, StillProducer, TextureComputeProducer, TextureHostProducer};
+use crate::producer::{
+    ComputeProducer, HostProducer, Producer, StillProducer, TextureComputeProducer, TextureHostProducer,
+};
 use crate::render::{Camera, Source, Surface};
 use crate::texture;
 use crate::vulkan::Queue;
 use crate::wave::Grid;
+use crate::{Error, Result};
 
 /// What a run shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -76,6 +78,39 @@ impl Scene {
             Self::Texture => Source::Texture(producer.images()[producer.slot_of(frame)]),
         }
     }
+}
+
+/// Who fills the field, as `config` asks.
+///
+/// # Errors
+/// What stands in the way of that producer.
+pub(crate) fn field_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
+    let device = queue.device();
+    Ok(match (config.producer, &choice.cuda) {
+        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
+            let context = Context::new(*driver, info)?;
+            let built_in = KernelSource::built_in();
+            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            let handoff = config.handoff.on(device);
+            if handoff != config.handoff {
+                crate::note!(
+                    "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
+                     falls back to timeline",
+                    device.info().name
+                );
+            }
+            handoff.make(queue, &context, kernel, config.grid, config.ring, config.timeout)?
+        }
+        (ProducerKind::Cuda, None) => {
+            return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
+        }
+        (ProducerKind::Auto | ProducerKind::Compute, _) => {
+            Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
+        }
+        (ProducerKind::Still, _) => Box::new(StillProducer::new(device, config.grid)?),
+        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported(device, config.grid)?),
+        (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
+    })
 }
 
 /// The producer of `--scene texture` that `config` asks for.

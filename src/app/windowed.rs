@@ -16,8 +16,9 @@ use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Window, WindowId};
 
-use super::engine::{Engine, Moment, PresentSync, retire};
+use super::engine::{Engine, Moment, PresentSync};
 use super::headless::announce;
+use super::retire;
 use super::traced::Traced;
 use super::{Choice, Companion, Config, DeviceTable, FrameTimes, Parameters, Scene, Stop, Summary};
 use crate::handoff::Handoff;

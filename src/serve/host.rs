@@ -23,7 +23,7 @@ use super::protocol::{
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Listener, Received, discard, take_leave};
 use super::{FRAME_SECONDS, Options};
-use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, make_producer};
+use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_producer};
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
@@ -540,7 +540,7 @@ impl Host {
         self.built_in = None;
         let given_up = self.kernels.forget_context();
 
-        let made = make_producer(engine.queue(), &self.choice, &self.config);
+        let made = field_producer(engine.queue(), &self.choice, &self.config);
         let built_in = match made {
             Ok(producer) => producer,
             Err(again) => {
