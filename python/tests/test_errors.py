@@ -322,30 +322,41 @@ def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch,
 
 
 class Interrupted:
-    """Presses Ctrl-C instead of answering a request; the answer comes ahead of the next one."""
+    """Presses Ctrl-C instead of answering a request; the answer comes ahead of another one's, or after `go_on`."""
 
-    def __init__(self, renderer: FakeRenderer, request: str, then: str, late: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, renderer: FakeRenderer, request: str, then: str | None = None, late: dict[str, Any] | None = None
+    ) -> None:
         def interrupt(session: Session, message: dict[str, Any], files: list[int]) -> None:
             del renderer.answers[request]
             asked.append((message, [os.dup(file) for file in files]))
-            if request == then:
-                renderer.answers[then] = answer
             time.sleep(0.05)  # it waits for the answer by then
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            if then is None:
+                assert self._go_on.wait(5)
+                answer(session)
 
-        def answer(session: Session, message: dict[str, Any], files: list[int]) -> None:
-            del renderer.answers[then]
+        def answer(session: Session) -> None:
             if late is None:
                 getattr(Session, f"on_{request}")(session, *asked[0])
             else:
                 session.send(late)
             close_all(asked[0][1])
+
+        def answer_both(session: Session, message: dict[str, Any], files: list[int]) -> None:
+            del renderer.answers[then or ""]
+            answer(session)
             getattr(Session, f"on_{then}")(session, message, files)
 
+        self._go_on = threading.Event()
         asked: list[tuple[dict[str, Any], list[int]]] = []
         renderer.answers[request] = interrupt
-        if request != then:
-            renderer.answers[then] = answer
+        if then is not None:
+            renderer.answers[then] = answer_both
+
+    def go_on(self) -> None:
+        """Let the renderer answer."""
+        self._go_on.set()
 
 
 def test_an_interrupted_request_is_not_answered_to_the_next(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -364,21 +375,24 @@ def test_an_interrupted_request_is_not_answered_to_the_next(host: wavefield.Fiel
 def test_an_interrupted_request_is_not_answered_to_the_next_of_its_kind(
     host: wavefield.Field, renderer: FakeRenderer
 ) -> None:
-    Interrupted(renderer, "status", "status", {"type": "state", "producer": "late"})
+    interrupted = Interrupted(renderer, "status", late={"type": "state", "producer": "late"})
     with pytest.raises(KeyboardInterrupt):
         host.status()
+    interrupted.go_on()
     assert host.status().producer == "client, fake"
-    Interrupted(renderer, "set", "set")
+    interrupted = Interrupted(renderer, "set")
     with pytest.raises(KeyboardInterrupt):
         host.parameters["speed"] = 0.5
+    interrupted.go_on()
     host.parameters["colormap"] = "magma"
     assert (host.parameters["speed"], host.parameters["colormap"]) == (0.5, "magma")
 
 
 def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    Interrupted(renderer, "allocate", "allocate")
+    interrupted = Interrupted(renderer, "allocate")
     with pytest.raises(KeyboardInterrupt):
         host.empty()
+    interrupted.go_on()
     array = host.empty()
     host.status()
     assert renderer.released == [1]
@@ -397,3 +411,30 @@ def test_a_kernel_that_nobody_waits_for_may_run(host: wavefield.Field, renderer:
     with pytest.raises(wavefield.WavefieldError, match="runs wave"):
         next(iter(host))
     assert host.run(ptx) == "cuda, wave"
+
+
+def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    """The renderer goes on to read while it tries a kernel, and refuses another one meanwhile."""
+    trials: list[str] = []
+
+    def kernel(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        def passed() -> None:
+            trials.clear()
+            session.send({"type": "running", "producer": "cuda, first"})
+
+        if message["entry"] == "first":
+            trials.append("first")
+            time.sleep(0.05)  # it waits for the answer by then
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            threading.Timer(0.5, passed).start()
+        elif trials:
+            reason = "the kernel before this one is still being tried or compiled"
+            session.send({"type": "failed", "request": "kernel", "reason": reason})
+        else:
+            session.on_kernel(message, files)
+
+    renderer.answers["kernel"] = kernel
+    with pytest.raises(KeyboardInterrupt):
+        host.run(".entry first()")
+    assert host.run(".entry second()") == "cuda, second"
+    assert [entry for entry, _ in renderer.kernels] == ["second"]

@@ -38,7 +38,7 @@ class _Request:
         self.answer = answer
 
     def is_answered_by(self, message: Message) -> bool:
-        """Return whether the message is its answer, if it is its turn: answers of one type come in order."""
+        """Return whether the message is its answer: there is one request of a type at a time."""
         if message["type"] == "failed":
             return bool(message.get("request", self.request) == self.request)
         return bool(message["type"] == self.answer)
@@ -156,11 +156,24 @@ class Connection:
         `failed` for this request is raised, as what `error` makes of the reason.
         """
         with self._lock:
+            request = _Request(str(message["type"]), answer)
+            self.catch_up(request.request, timeout)
             self.send(message, descriptors)
             # If the waiting is cut short, by Ctrl-C for example, it stays there: its answer is not the next one's.
-            request = _Request(str(message["type"]), answer)
             self._owed.append(request)
             return self._wait_for(request, timeout, error)
+
+    def catch_up(self, request: str, timeout: float = ANSWER_SECONDS) -> None:
+        """Wait for the answer to a request of this type whose wait was cut short, if there is one.
+
+        A kernel is refused while another is tried, and nothing in a `failed` tells the two apart.
+        """
+        with self._lock:
+            end = time.monotonic() + timeout
+            while any(owed.request == request for owed in self._owed):
+                message, files = self._receive_until(end, request, timeout)
+                close_all(files)
+                self._handle(message)
 
     def _wait_for(
         self, request: _Request, timeout: float, error: Callable[[str], Exception] | None
@@ -168,12 +181,7 @@ class Connection:
         """Return the answer; other messages on the way are handled."""
         end = time.monotonic() + timeout
         while True:
-            received = self._receive(max(0.0, end - time.monotonic()))
-            if received is None:
-                raise RendererGone(
-                    f"the renderer has not answered {request.request!r} for {timeout:g} s: it hangs, or is stopped"
-                )
-            got, files = received
+            got, files = self._receive_until(end, request.request, timeout)
             if self._first_owed(got) is not request:
                 close_all(files)
                 self._handle(got)
@@ -184,6 +192,12 @@ class Connection:
             close_all(files)
             reason = _protocol.text(got, "reason", "the renderer gave no reason")
             raise (error(reason) if error else refusal("failed", f"the renderer could not {request.request}: {reason}"))
+
+    def _receive_until(self, end: float, request: str, timeout: float) -> tuple[Message, list[int]]:
+        received = self._receive(max(0.0, end - time.monotonic()))
+        if received is None:
+            raise RendererGone(f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped")
+        return received
 
     def _first_owed(self, message: Message) -> _Request | None:
         return next((request for request in self._owed if request.is_answered_by(message)), None)
