@@ -413,6 +413,25 @@ def test_a_kernel_that_nobody_waits_for_may_run(host: wavefield.Field, renderer:
     assert host.run(ptx) == "cuda, wave"
 
 
+def test_a_kernel_that_nobody_waits_for_may_fail(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    failed = {"type": "failed", "request": "kernel", "reason": "it has not ended within 5 s"}
+    Interrupted(renderer, "kernel", "status", failed)
+    with pytest.raises(KeyboardInterrupt):
+        host.run(".entry first()")
+    host.status()
+    with host.frame():
+        pass  # the ring is still there
+    interrupted = Interrupted(renderer, "kernel", late=failed)
+    with pytest.raises(KeyboardInterrupt):
+        host.run(".entry second()")
+    interrupted.go_on()
+    renderer.answers["kernel"] = lambda session, *_: session.send(failed)
+    with pytest.raises(wavefield.KernelError, match="third: it has not ended"):
+        host.run(".entry third()")
+    with host.frame():
+        pass
+
+
 def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
     """The renderer goes on to read while it tries a kernel, and refuses another one meanwhile."""
     trials: list[str] = []

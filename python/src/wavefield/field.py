@@ -112,7 +112,9 @@ class Field:
         self._on_close = on_close
         self._pending: Frame | None = None
         self._next = 0
+        # The kernel that runs, or may; and what ran before it, should it fail after its wait was cut short.
         self._kernel: str | None = None
+        self._kernel_before: str | None = None
         self._kernel_failure: str | None = None
         self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
         self._allocations = weakref.WeakKeyDictionary()
@@ -447,12 +449,14 @@ class Field:
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
-        # Set from the start: if the wait is cut short, it may yet run.
-        before, self._kernel = self._kernel, entry
+        # What became of the one before is known only then; see `_late`.
+        self._connection.catch_up("kernel", KERNEL_SECONDS)
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(data)
+            # Set ahead of the answer: if the wait is cut short, it may yet run.
+            self._kernel_before, self._kernel = self._kernel, entry
             message, files = self._connection.request(
                 {"type": "kernel", "entry": entry, "bytes": len(data)},
                 "running",
@@ -461,7 +465,7 @@ class Field:
                 lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
             )
         except KernelError:
-            self._kernel = before
+            self._kernel = self._kernel_before
             raise
         finally:
             os.close(descriptor)
@@ -560,6 +564,8 @@ class Field:
             self._unasked(message)
         elif message["type"] == "allocated":
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
+        elif message["type"] == "failed" and message.get("request") == "kernel":
+            self._kernel = self._kernel_before
 
     def _check_open(self) -> None:
         """Check that the field is open, and raise what has gone wrong meanwhile."""
