@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import compilers
 import wavefield
-from fake_renderer import FakeRenderer
+from fake_renderer import FakeRenderer, Session
 from wavefield import _kernel
 
 PTX = """//
@@ -66,6 +67,27 @@ def test_the_drivers_words(host: wavefield.Field, renderer: FakeRenderer) -> Non
     assert host.status().frames_drawn == 10
     for _ in host.frames(2):  # the ring is still there
         pass
+
+
+def test_a_trial_may_take_as_long_as_the_renderer_gives_it(
+    host: wavefield.Field, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [time.monotonic]
+
+    def an_hour_later(session: Session, *_: object) -> None:
+        clock[0] = lambda: now() + 3600
+        session.send({"type": "parameters", "parameters": {"speed": 1.0}})  # the client looks at its clock
+        time.sleep(0.1)
+        session.send({"type": "failed", "request": "kernel", "reason": "it has not ended"})
+
+    now = time.monotonic
+    monkeypatch.setattr("wavefield._connection.time", SimpleNamespace(monotonic=lambda: clock[0]()))
+    renderer.answers["kernel"] = an_hour_later
+    with pytest.raises(wavefield.KernelError, match="it has not ended"):
+        host.run(PTX)
+    renderer.answers["kernel"] = lambda *_: renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone, match="start it again"):
+        host.run(PTX)
 
 
 def test_a_fault_later_on_is_raised_by_whatever_comes_next(host: wavefield.Field, renderer: FakeRenderer) -> None:

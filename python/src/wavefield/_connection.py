@@ -153,7 +153,7 @@ class Connection:
     ) -> tuple[Message, list[int]]:
         """Send a message and return the answer of type `answer`, with its descriptors, which are the caller's.
 
-        `failed` for this request is raised, as what `error` makes of the reason.
+        `failed` for this request is raised, as what `error` makes of the reason. A `timeout` of `math.inf` has no end.
         """
         with self._lock:
             request = _Request(str(message["type"]), answer)
@@ -194,9 +194,12 @@ class Connection:
             raise (error(reason) if error else refusal("failed", f"the renderer could not {request.request}: {reason}"))
 
     def _receive_until(self, end: float, request: str, timeout: float) -> tuple[Message, list[int]]:
-        received = self._receive(max(0.0, end - time.monotonic()))
-        if received is None:
-            raise RendererGone(f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped")
+        # A second at a time: without an end (math.inf) too, a Ctrl-C just ahead of the call is heard.
+        while (received := self._receive(max(0.0, min(end - time.monotonic(), 1.0)))) is None:
+            if time.monotonic() >= end:
+                raise RendererGone(
+                    f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped"
+                )
         return received
 
     def _first_owed(self, message: Message) -> _Request | None:

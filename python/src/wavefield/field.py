@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import enum
+import math
 import os
 import time
 import weakref
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
     from ._protocol import Memory, Message
     from ._streams import Stream
-
-KERNEL_SECONDS = 60.0
-"""How long a kernel may take from being sent to being seen."""
 
 MOST_RETIRED = 16
 """How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
@@ -438,7 +436,9 @@ class Field:
 
         In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
         frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
-        closed.
+        closed. How long that takes is the renderer's to say (its `--timeout`, a window that is hidden), so there is no
+        end to the waiting; a renderer that ends is noticed. After Ctrl-C the kernel may yet run, and another `run`
+        waits first for what becomes of it.
 
         The renderer launches it once in a process of its own before: `KernelError` has the driver's words if it does
         not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
@@ -450,7 +450,7 @@ class Field:
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
         # What became of the one before is known only then; see `_late`.
-        self._connection.catch_up("kernel", KERNEL_SECONDS)
+        self._connection.catch_up("kernel", math.inf)
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
@@ -461,7 +461,7 @@ class Field:
                 {"type": "kernel", "entry": entry, "bytes": len(data)},
                 "running",
                 [descriptor],
-                KERNEL_SECONDS,
+                math.inf,
                 lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
             )
         except KernelError:
