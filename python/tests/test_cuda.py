@@ -19,7 +19,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
-from wavefield import _dlpack
+from wavefield import _cuda, _dlpack
 
 
 class DeviceArray:
@@ -398,6 +398,25 @@ def test_memory_that_dies_in_another_thread_is_unmapped(field: wavefield.Field, 
     thread.start()
     thread.join()
     assert len(driver.mapped) == 3
+
+
+def test_memory_that_dies_after_the_event_is_left_to_the_next_time(
+    field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = [field.empty()], [field.empty()]
+    addresses = first[0].pointer, second[0].pointer
+    record_all = _cuda.Event.record_all
+
+    def meanwhile(event: _cuda.Event) -> None:
+        record_all(event)
+        second.clear()  # in another thread: what it has enqueued since, the event says nothing of
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_cuda.Event, "record_all", meanwhile)
+        first.clear()
+    assert [address in driver.mapped for address in addresses] == [False, True]
+    with field.frame():
+        assert addresses[1] not in driver.mapped
 
 
 def test_a_driver_that_cannot_record_a_context(field: wavefield.Field, driver: FakeDriver) -> None:
@@ -865,8 +884,6 @@ def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, drive
         os.close(driver.memories.pop(memory))
     before = len(os.listdir("/proc/self/fd"))
     driver.fail[call] = driver.CUresult.CUDA_ERROR_OPERATING_SYSTEM
-    from wavefield import _cuda
-
     _cuda._contexts.clear()
     renderer.farewell.clear()
     with pytest.raises(wavefield.CudaError, match=f"{call}: .*own words.*CUDA_ERROR_OPERATING_SYSTEM, 304") as caught:

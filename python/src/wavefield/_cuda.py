@@ -139,10 +139,13 @@ class Context:
         try:
             with self.current():
                 everything = Event(self)
+                # What another thread retires from here on may have been used after the event; it is added at the end.
+                count = len(self._retired)
                 everything.record_all()
-                while self._retired and everything.done:
-                    pointer, memory = self._retired.pop()
-                    _unmap(self, pointer, memory)
+                if everything.done:
+                    for _ in range(count):
+                        pointer, memory = self._retired.pop(0)
+                        _unmap(self, pointer, memory)
         except CudaError:
             pass  # the context has failed, or cannot say: nothing is certain, so nothing is unmapped
         finally:
