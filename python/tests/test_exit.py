@@ -115,3 +115,26 @@ with field.frame():
 print(field.status().frame_shown)
 """
     assert run(program, tmp_path) == "0\n"
+
+
+def test_a_forked_child_leaves_the_launched_renderer_to_its_parent(tmp_path: Path) -> None:
+    log, binary = tmp_path / "log", tmp_path / "wavefield"
+    binary.write_text(RENDERER)
+    binary.chmod(0o755)
+    program = """
+import os, sys
+import wavefield
+
+field = wavefield.launch(memory="host")
+if (child := os.fork()) == 0:
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+print(sorted(path.name for path in field.socket.parent.iterdir()))
+with field.frame():
+    pass
+field.close()
+print(field.socket.parent.exists())
+"""
+    said = run(program, tmp_path, WAVEFIELD_BIN=str(binary), LOG=str(log))
+    assert said == "['wavefield.log', 'wavefield.sock']\nFalse\n"
+    assert log.read_text() == "['hello', 'ready', 'bye']"

@@ -46,23 +46,27 @@ def find_renderer() -> str:
 class Renderer:
     """A renderer that runs as a process of its own, and that ends with this one."""
 
-    def __init__(self, command: Sequence[str], folder: tempfile.TemporaryDirectory[str]) -> None:
-        self._folder = folder
-        self.socket = Path(folder.name) / "wavefield.sock"
-        self.log = Path(folder.name) / "wavefield.log"
-        with self.log.open("wb") as log:
-            try:
+    def __init__(self, program: str, arguments: Sequence[str]) -> None:
+        self._owner = os.getpid()
+        # Not a TemporaryDirectory: that one a forked child removes too, when it ends.
+        self._folder = Path(tempfile.mkdtemp(prefix="wavefield-"))
+        self.socket = self._folder / "wavefield.sock"
+        self.log = self._folder / "wavefield.log"
+        try:
+            with self.log.open("wb") as log:
                 self.process = subprocess.Popen(
-                    command,
+                    [program, "serve", "--socket", str(self.socket), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     # Ctrl-C is for the Python program, which then ends the renderer.
                     start_new_session=True,
                 )
-            except OSError as error:
-                folder.cleanup()
-                raise NoRenderer(f"{command[0]} cannot be started: {error.strerror or error}") from None
+        except BaseException as error:
+            self._remove_folder()
+            if isinstance(error, OSError):
+                raise NoRenderer(f"{program} cannot be started: {error.strerror or error}") from None
+            raise
         # A program that forgets to close its field leaves no renderer behind.
         atexit.register(self.close)
 
@@ -82,8 +86,11 @@ class Renderer:
             raise NoRenderer(f"the renderer did not listen within {START_SECONDS:g} s. It says:\n{self.words()}")
 
     def close(self) -> None:
-        """End the process, politely at first."""
+        """End the process, politely at first. A forked child leaves it to its parent."""
         atexit.unregister(self.close)
+        if os.getpid() != self._owner:
+            self.process.poll()  # no child of this one: from then on Popen does not warn that it still runs
+            return
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -91,7 +98,10 @@ class Renderer:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._folder.cleanup()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def launch(
@@ -119,11 +129,7 @@ def launch(
     except (TypeError, ValueError):
         raise ValueError(f"grid is (cols, rows), two whole numbers, not {grid!r}") from None
     program = find_renderer()
-    folder = tempfile.TemporaryDirectory(prefix="wavefield-")
-    command = [program, "serve", "--socket", f"{folder.name}/wavefield.sock", "--grid", f"{cols}x{rows}"]
-    if headless:
-        command.append("--headless")
-    renderer = Renderer([*command, *arguments], folder)
+    renderer = Renderer(program, ["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *arguments])
     since = time.monotonic()
     with contextlib.ExitStack() as undo:
         undo.callback(renderer.close)
