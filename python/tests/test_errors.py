@@ -251,6 +251,8 @@ def test_a_renderer_that_goes_away(host: wavefield.Field, renderer: FakeRenderer
     with pytest.raises(wavefield.RendererGone, match="start it again and connect anew"):
         for _ in host.frames(100):
             pass
+    with pytest.raises(wavefield.RendererGone, match="start it again and connect anew"):
+        host.status()
 
 
 def test_a_closed_field_says_so(renderer: FakeRenderer) -> None:
@@ -457,3 +459,101 @@ def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, re
         host.run(".entry first()")
     assert host.run(".entry second()") == "cuda, second"
     assert [entry for entry, _ in renderer.kernels] == ["second"]
+
+
+def cut_short(patch: pytest.MonkeyPatch, owner: Any, name: str, only: str | None = None) -> None:
+    """Have a method do what it does, and press Ctrl-C before it returns."""
+
+    def method(*arguments: Any) -> None:
+        whole(*arguments)
+        if only is None or arguments[0]["type"] == only:
+            raise KeyboardInterrupt
+
+    whole = getattr(owner, name)
+    patch.setattr(owner, name, method)
+
+
+def refuses_everything(field: wavefield.Field) -> None:
+    plain = np.zeros((3, 5, 4), np.float32)
+    for use in (lambda: next(iter(field)), field.status, field.snapshot, field.empty, lambda: field.show(plain)):
+        with pytest.raises(wavefield.WavefieldError, match=r"frame 1 over was cut short.*close the field"):
+            use()
+
+
+@pytest.mark.parametrize("cut", ["show", "ready"])
+def test_showing_that_was_cut_short(
+    host: wavefield.Field, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    with host.frame():
+        pass
+    array = host.empty()
+    with monkeypatch.context() as patch:
+        cut_short(patch, host._connection, "send", cut)
+        with pytest.raises(KeyboardInterrupt):
+            host.show(array)
+    refuses_everything(host)
+    host.close()
+    assert renderer.farewell.wait(5)
+    sent = [message["type"] for message in renderer.received if message["type"] != "bye"]
+    assert sent == ["hello", "ready", "allocate", "show", *(["ready"] if cut == "ready" else [])]
+
+
+def test_a_frame_whose_hand_over_was_cut_short_is_not_handed_over_again(
+    host: wavefield.Field, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = host.frames()
+    next(frames)
+    last = next(frames)
+    with monkeypatch.context() as patch:
+        cut_short(patch, host._connection, "send", "ready")
+        with pytest.raises(KeyboardInterrupt):
+            next(frames)
+    with pytest.raises(wavefield.WavefieldError, match="cut short"):
+        last.hand_over()
+    refuses_everything(host)
+    host.close()
+    assert renderer.farewell.wait(5)
+    assert [message["frame"] for message in renderer.received if message["type"] == "ready"] == [0, 1]
+
+
+def test_a_value_whose_signal_was_cut_short_is_not_signalled_again(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with field.frame():
+        pass
+    with monkeypatch.context() as patch:
+        cut_short(patch, field._ring._ready, "signal")  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt), field.frame():
+            pass
+    refuses_everything(field)
+    assert renderer.session is not None
+    assert renderer.session.ready.history == [1, 2]
+    field.close()
+    assert not driver.semaphores
+    assert not any(driver.streams.values())
+
+
+def test_ctrl_c_while_an_array_is_waited_for_loses_nothing(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def interrupt(_session: Session, _message: dict[str, Any], _files: list[int]) -> None:
+        time.sleep(0.05)  # it waits for `free` by then
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    first, second = host.empty(), host.empty()
+    renderer.frees = False
+    host.show(first)
+    host.status()  # the renderer has it
+    renderer.answers["ready"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        host.show(second)
+    with pytest.raises(wavefield.StillShown):
+        host.show(second)
+    session = renderer.session
+    assert session is not None
+    session.drawn += 1
+    del renderer.answers["ready"]
+    for frame in (0, 1):
+        session.send({"type": "free", "frame": frame})
+    renderer.frees = True
+    assert host.show(first) is wavefield.Shown.WITHOUT_COPY
+    host.status()
+    assert session.shows == {0: (1, 0), 1: (2, 0), 2: (1, 0)}

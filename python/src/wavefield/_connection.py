@@ -124,7 +124,7 @@ class Connection:
         """Send a message. The descriptors stay the caller's."""
         packet = _protocol.encode(message)
         with self._lock:
-            self._check()
+            self.check()
             try:
                 self._send_farewells()
                 # send_fds of no descriptors would send an empty list of them.
@@ -216,14 +216,15 @@ class Connection:
     def pump(self, timeout: float = 0.0) -> None:
         """Handle what has come; with nothing there, wait up to `timeout` seconds for one message."""
         with self._lock:
-            self._check()
+            self.check()
             while (received := self._receive(timeout)) is not None:
                 message, files = received
                 close_all(files)
                 self._handle(message)
                 timeout = 0.0
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `RendererGone`, with what was said of it, if the connection has ended."""
         if self._gone is not None:
             raise RendererGone(self._gone)
         if self.closed:
@@ -268,7 +269,7 @@ class Connection:
 
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
         """Return the next message, or None when none has come in time. `error` and `refused` are raised."""
-        self._check()
+        self.check()
         # 0 would mean a non-blocking socket, which is what a timeout of 0 asks for.
         self._socket.settimeout(timeout)
         try:

@@ -110,6 +110,9 @@ class Field:
         self._on_close = on_close
         self._pending: Frame | None = None
         self._next = 0
+        # The frame that is just being handed over. Where that is cut short, by Ctrl-C for example, it stays here: the
+        # renderer may have been told or not, so that nothing more can be said about any frame.
+        self._handing_over: int | None = None
         # The kernel that runs, or may; and what ran before it, should it fail after its wait was cut short.
         self._kernel: str | None = None
         self._kernel_before: str | None = None
@@ -287,20 +290,30 @@ class Field:
         )
         return self._pending
 
-    def _finish(self, frame: Frame, shown: bool = False) -> None:
+    def _finish(self, frame: Frame, shown: _Allocation | None = None, offset: int = 0) -> None:
+        """Hand a frame over, whose vertices lie in its slot or, at an offset, in what is `shown`."""
         if self._closed:
             raise FieldClosed("the field is closed, and the frame is gone with it")
+        self._check_whole()
+        self._handing_over = frame.index
+        if shown is not None:
+            show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
+            self._connection.send(show)
+            shown.shown = frame.index
         self._ring.finish(frame)
         frame._end("handed over")
         self._pending = None
         self._next += 1
+        waits = self._shown_before
+        self._shown_before = waits or shown is not None
+        self._handing_over = None
         # The frame before this one may lie in an array of the user's. The renderer lets go of it when it draws this
         # one; until then nothing that the user enqueues from now on may run, because it may write that array.
-        if self._shown_before:
+        if waits:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
             for vertices in self._vertices:
                 vertices._move_to(frame._stream)
-        self._shown_before = shown
+            self._shown_before = shown is not None
 
     def _give_up(self, frame: Frame) -> None:
         """Forget a frame that was not finished. The next one has its number and its slot."""
@@ -354,14 +367,10 @@ class Field:
             if self._context is not None:
                 # Orders the stream after what writes the array.
                 _source.of(array, self._welcome.layout, self._context, frame._stream)
-            self._connection.send(
-                {"type": "show", "frame": frame.index, "allocation": allocation.number, "offset": offset}
-            )
-            self._finish(frame, shown=True)
+            self._finish(frame, allocation, offset)
         except BaseException:
             self._give_up(frame)
             raise
-        allocation.shown = frame.index
         return Shown.WITHOUT_COPY
 
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
@@ -573,9 +582,19 @@ class Field:
         """Check that the field is open, and raise what has gone wrong meanwhile."""
         if self._closed:
             raise FieldClosed("the field is closed: connect anew")
+        self._check_whole()
         if self._kernel_failure is not None:
             reason, self._kernel_failure = self._kernel_failure, None
             raise KernelError(f"{self._kernel} has failed: {reason}")
+
+    def _check_whole(self) -> None:
+        """Check that no hand-over was cut short."""
+        if self._handing_over is not None:
+            self._connection.check()  # a renderer that is gone is the better reason
+            raise WavefieldError(
+                f"handing frame {self._handing_over} over was cut short, and nobody can tell whether the renderer has "
+                "it: close the field, and connect anew"
+            )
 
     def _settle(self) -> None:
         """Check that the field is open, and hand over the frame that a `break` has left."""
@@ -603,7 +622,7 @@ class Field:
         if self._closed:
             return
         try:
-            if self._pending is not None and not self._connection.gone:
+            if self._pending is not None and self._handing_over is None and not self._connection.gone:
                 self._pending.hand_over()
         finally:
             self._closed = True
