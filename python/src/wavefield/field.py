@@ -453,8 +453,8 @@ class Field:
         not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
         a later frame is raised by the field's next use, or by `watch`, and may cost the renderer CUDA: then the compute
         shader takes over, and no kernel is taken until the renderer is started anew. With `--handoff inline` or
-        `binary` the renderer ends instead, with exit code 1: with `inline` the Vulkan device is lost, and with `binary`
-        Vulkan already waits for a semaphore that nobody can signal any more.
+        `binary` the renderer ends instead, with exit code 1: with `inline` Vulkan finishes no frame any more, and
+        with `binary` it already waits for a semaphore that nobody else can signal.
         """
         self._settle()
         capability = self._context.compute_capability() if self._context is not None else None
