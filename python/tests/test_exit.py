@@ -73,10 +73,10 @@ at_exit = len(driver.calls)
 RENDERER = f"""#!{sys.executable}
 import os, signal, sys
 from pathlib import Path
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # first: NumPy's threads would take it
 sys.path.insert(0, {str(TESTS)!r})
 from fake_renderer import FakeRenderer
 
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 renderer = FakeRenderer(Path(sys.argv[sys.argv.index("--socket") + 1]).parent)
 signal.sigwait([signal.SIGTERM])
 renderer.farewell.wait(2)  # what was sent before is read
