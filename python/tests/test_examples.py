@@ -125,7 +125,7 @@ def test_the_notebook_in_cuda_memory(
 
     def draw() -> None:
         while not over.wait(0.002):
-            if renderer.session is not None and renderer.session.ring:
+            if renderer.session is not None and renderer.session.slot_files:
                 renderer.draw(driver)
 
     lent: list[np.ndarray] = []
