@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::{PoisonError, RwLock};
+
 use ash::vk;
 use wavefield::Error;
 use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
@@ -30,8 +32,15 @@ fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
     }
 }
 
+/// Textures inline have the process to themselves: beside eight other runs all of them stood still on an H200 (driver 580),
+/// for a reason that is not known. See `docs/reliability.md`.
+static RUNS: RwLock<()> = RwLock::new(());
+
 /// Runs the frames, then compares every slot with the frame that wrote it last. Returns the worst error.
 fn worst_error(config: &Config) -> Result<f64, Error> {
+    let alone = config.scene == Scene::Texture && config.handoff == Handoff::Inline;
+    let _alone = alone.then(|| RUNS.write().unwrap_or_else(PoisonError::into_inner));
+    let _beside = (!alone).then(|| RUNS.read().unwrap_or_else(PoisonError::into_inner));
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
     let choice = DeviceTable::query(&instance, None)?.choose(None, config.producer)?;
