@@ -1,0 +1,1 @@
+//! Vulkan devices and window systems that do not do as they say.

@@ -1,0 +1,1 @@
+//! Paths that are not plain files, files that cannot be written, arguments that are not text.

@@ -1,0 +1,1 @@
+//! PTX that is not what `kernels/README.md` asks for.

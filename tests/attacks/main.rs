@@ -1,0 +1,17 @@
+//! Attacks: what was done to break the program, each kept as a test. The program answers with words and an exit code; it
+//! never crashes, hangs, loses what was measured or leaves something behind.
+
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/stand_in.rs"]
+#[allow(dead_code)] // Not every attack needs it.
+mod stand_in;
+
+mod clients;
+mod devices;
+mod files;
+mod kernels;
+mod signals;
+mod words;

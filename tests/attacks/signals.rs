@@ -1,0 +1,1 @@
+//! Signals at bad moments, and what must not wait for ever.

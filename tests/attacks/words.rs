@@ -1,0 +1,1 @@
+//! Wrong usage, and what is said of it.
