@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ash::{nv, nvx, vk};
 
 use crate::cuda::{Context, KernelSource, cubin};
-use crate::vulkan::Device;
+use crate::vulkan::{Device, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -72,6 +72,7 @@ impl Module {
         let loaded = match support {
             InlineSupport::KernelLaunch => {
                 let ptx = CString::new(source.ptx.as_str()).map_err(|_| problem("it has a zero byte"))?;
+                let _alone = cuda_inside_vulkan();
                 Self::load_nv(device, nv::cuda_kernel_launch::Device::new(instance, raw), &ptx, &entry)?
             }
             InlineSupport::BinaryImport => {
@@ -79,6 +80,7 @@ impl Module {
                     Some(cubin) => cubin.clone(),
                     None => cubin::link(context, source)?.into(),
                 };
+                let _alone = cuda_inside_vulkan();
                 Self::load_nvx(device, nvx::binary_import::Device::new(instance, raw), &cubin, &entry)?
             }
         };
@@ -197,6 +199,7 @@ impl Drop for Module {
     fn drop(&mut self) {
         let raw = self.device.raw().handle();
         let none = std::ptr::null();
+        let _alone = cuda_inside_vulkan();
         // SAFETY: made from this device; whoever drops a resource waits for the GPU first (see the module `vulkan`).
         unsafe {
             match &self.loaded {

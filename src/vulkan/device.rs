@@ -118,9 +118,11 @@ impl Device {
             create = create.push_next(&mut fault);
         }
         let instance = adapter.instance().raw();
+        let alone = (inline.is_some() || inline_images).then(cuda_inside_vulkan);
         // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
         let raw = unsafe { instance.create_device(adapter.raw(), &create, None) }
             .map_err(failed("vkCreateDevice"))?;
+        drop(alone);
 
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
@@ -307,8 +309,19 @@ impl Device {
     }
 }
 
+/// One thread at a time makes or destroys what has CUDA inside Vulkan: a device that launches CUDA kernels, and their modules.
+///
+/// `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of NVIDIA's Vulkan driver and takes one of libcuda, and
+/// `vkCreateCuModuleNVX` takes them in the opposite order. Seen in a debugger on driver 580.159.04: two threads that make
+/// such a device and such a module at the same time wait for each other for ever, and so does every thread that needs either lock.
+pub(crate) fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
+        let _alone = (self.inline.is_some() || self.image_view_handles.is_some()).then(cuda_inside_vulkan);
         // SAFETY: every object made from the device holds a clone of it, so none is left; the allocator goes
         // before the device because it frees its blocks through it, and is not touched again.
         unsafe {

@@ -23,6 +23,7 @@ mod validation;
 pub use adapter::{Adapter, AdapterInfo, Exports};
 pub use buffer::{Buffer, BufferDesc};
 pub use compute::{Bound, Choices, ComputePipeline, ComputePipelineDesc, groups};
+pub(crate) use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc, Queue};
 pub use image::{Image, ImageDesc};
 pub(crate) use image::{View, levels_of};
