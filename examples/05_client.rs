@@ -30,7 +30,7 @@ pub mod client {
     use ash::vk;
     use clap::{Parser, ValueEnum};
     use wavefield::app::{FrameTimes, write_png};
-    use wavefield::cuda::{Context, Driver, Event, Kernel, KernelSource, Stream};
+    use wavefield::cuda::{Context, Driver, Event, Kernel, KernelSource, Signature, Stream};
     use wavefield::interop::handle::{SemaphoreHandle, Signal, Wait};
     use wavefield::interop::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome};
@@ -199,6 +199,7 @@ pub mod client {
             Some(argument) => KernelSource::from_argument(argument)?,
             None => KernelSource::built_in(),
         };
+        source.check_signature(Signature::Field)?;
         let kernel = Kernel::load(&context, &source)?;
         let (stream, rescue) = (Stream::new(&context)?, Stream::new(&context)?);
         let done = slots.iter().map(|_| Ok(Event::new(&context)?)).collect::<Result<Vec<_>>>()?;

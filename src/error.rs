@@ -210,7 +210,16 @@ fn vulkan_hint(result: vk::Result) -> &'static str {
 
 fn cuda_hint(call: &str, code: u32) -> &'static str {
     match code {
+        2 if call == "cuLaunchKernel" => {
+            "; the kernel's local arrays, for every thread that the GPU can run at once, do not fit into its free memory"
+        }
+        2 if call.starts_with("cuModule") || call.starts_with("cuLink") => {
+            "; the kernel's code and its global variables do not fit into the GPU's free memory"
+        }
         2 => "; ask for a smaller --grid or --ring, or close what else uses this GPU",
+        701 => {
+            "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
+        }
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
         222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
         304 if call.starts_with("cuImport") => {

@@ -83,6 +83,7 @@ fn every_kernel_has_the_documented_signature() {
     assert_form("wave.ptx", "wave");
     assert_form("frame_stamp.ptx", "frame_stamp");
     assert_form("test/flat.ptx", "flat");
+    assert_form("test/bounded.ptx", "flat");
     assert_form("test/broken.ptx", "broken");
     assert_form("test/trap.ptx", "trap_kernel");
     assert_form("test/late.ptx", "late");

@@ -77,6 +77,8 @@ pub struct Config {
     pub kernel: Option<KernelSource>,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
+    /// Consent to kernels that are not built in inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
+    pub risk_the_gpu: bool,
     /// Vertices across and along, or texels of the texture.
     pub grid: Grid,
     /// Slots between the producer and the draw.
@@ -109,6 +111,10 @@ pub struct Config {
     pub broken: Option<Broken>,
 }
 
+/// Why a kernel that is not built in needs consent to be launched from Vulkan's command buffer.
+pub const RISK: &str = "a fault of a kernel inside Vulkan's command buffer stops drawing on this GPU for every process \
+     (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -117,6 +123,7 @@ impl Default for Config {
             producer: ProducerKind::Auto,
             kernel: None,
             handoff: Handoff::default(),
+            risk_the_gpu: false,
             grid: Grid { cols: 1024, rows: 1024 },
             ring: Ring::default(),
             size: vk::Extent2D { width: 1280, height: 720 },

@@ -1,7 +1,7 @@
 //! What is shown, and who makes it.
 
 use super::{Choice, Config, ProducerKind};
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, StillProducer, TextureComputeProducer, TextureHostProducer,
@@ -36,6 +36,14 @@ impl Scene {
         match self {
             Self::Field => "vertices",
             Self::Texture => "texels",
+        }
+    }
+
+    /// The parameters of a kernel that fills it.
+    pub fn signature(self) -> Signature {
+        match self {
+            Self::Field => Signature::Field,
+            Self::Texture => Signature::Texture,
         }
     }
 

@@ -66,7 +66,8 @@ pub(super) fn measure(
         Scene::Field => KernelSource::built_in(),
         Scene::Texture => KernelSource::built_in_texture(),
     };
-    let fill = Fill::new(context, config.kernel.as_ref().unwrap_or(&built_in), config.grid)?;
+    let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+    let fill = Fill::new(context, kernel, config.scene.signature(), config.grid)?;
     let measured = measure_with(plan, config, samples, &fill, &slots, stop);
     // After an error some of it is still enqueued and uses the slots.
     if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {

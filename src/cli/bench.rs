@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, Scene, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
-use wavefield::cuda::{KernelSource, Priority};
+use wavefield::cuda::Priority;
 use wavefield::render::Samples;
 use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
@@ -27,13 +27,15 @@ pub struct BenchArgs {
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
     kernel: Option<String>,
+    #[command(flatten)]
+    consent: super::Consent,
     /// Fewer cells and shorter rounds: under 30 seconds.
     #[arg(long)]
     quick: bool,
     /// What to show: vertices are handed over in buffers, textures in images.
     #[arg(long, value_enum, default_value_t)]
     scene: Scene,
-    /// Strategies to measure [default: all].
+    /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
@@ -75,7 +77,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR")]
@@ -188,7 +190,8 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     for path in outputs.into_iter().flatten() {
         wavefield::check_writable(path)?;
     }
-    let kernel = args.kernel.as_deref().map(KernelSource::from_argument).transpose()?;
+    args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
+    let kernel = super::read_kernel(args.kernel.as_deref(), args.scene)?;
     let config = Config {
         device: args.device.clone(),
         scene: args.scene,
@@ -273,8 +276,11 @@ impl BenchArgs {
             ([], false) => full.to_vec(),
             _ => given.to_vec(),
         };
-        let strategies =
+        let mut strategies =
             if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
+        // Asked for by name it was refused.
+        let inline = self.kernel.is_none() || self.consent.risk_the_gpu;
+        strategies.retain(|&strategy| inline || strategy != Strategy::Inline);
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {

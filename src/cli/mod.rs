@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use wavefield::app::{Config, EventLoop, ProducerKind, Scene, Stop, run_headless, run_windowed};
+use wavefield::app::{Config, EventLoop, ProducerKind, RISK, Scene, Stop, run_headless, run_windowed};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
@@ -88,6 +88,8 @@ struct RunArgs {
     /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it.
     #[arg(long, value_enum, default_value_t)]
     handoff: Handoff,
+    #[command(flatten)]
+    consent: Consent,
     /// Draw without a window.
     #[arg(long)]
     headless: bool,
@@ -127,6 +129,35 @@ struct RunArgs {
     /// on in debug builds where it is installed, else off].
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     validation: Option<OnOff>,
+}
+
+#[derive(Args)]
+struct Consent {
+    /// Let a kernel of --kernel, or one that a client of `serve` sends, run inside Vulkan's command buffer (inline). If it
+    /// faults there, nothing draws on this GPU any more, in any process: so without this it is refused.
+    #[arg(long)]
+    risk_the_gpu: bool,
+}
+
+impl Consent {
+    /// Refuses to put `kernel` into Vulkan's command buffer without consent.
+    fn check(&self, kernel: Option<&str>, inline: bool) -> Result<()> {
+        match kernel {
+            Some(kernel) if inline && !self.risk_the_gpu => {
+                Err(Error::Usage(format!("--kernel {kernel} is not run inline: {RISK}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The kernel of `--kernel`, if it can fill that scene.
+fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<KernelSource>> {
+    let kernel = argument.map(KernelSource::from_argument).transpose()?;
+    if let Some(kernel) = &kernel {
+        kernel.check_signature(scene.signature())?;
+    }
+    Ok(kernel)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -185,11 +216,12 @@ fn run(args: RunArgs, stop: &Stop) -> Result<()> {
 
 impl RunArgs {
     fn config(self) -> Result<Config> {
+        self.consent.check(self.kernel.as_deref(), self.handoff == Handoff::Inline)?;
         Ok(Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
-            kernel: self.kernel.as_deref().map(KernelSource::from_argument).transpose()?,
+            kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
             grid: self.grid,
             ring: self.ring.with_batch(self.batch).ok_or_else(|| {
                 let (batch, depth) = (self.batch, self.ring.depth());
@@ -198,6 +230,7 @@ impl RunArgs {
                 ))
             })?,
             handoff: self.handoff,
+            risk_the_gpu: self.consent.risk_the_gpu,
             size: self.size,
             samples: self.samples,
             frames: self.frames,

@@ -142,6 +142,7 @@ functions! {
     ) = ["cuModuleLoadDataEx"];
     cuModuleUnload(module: CUmodule) = ["cuModuleUnload"];
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) = ["cuModuleGetFunction"];
+    cuFuncGetAttribute(value: *mut c_int, which: CUfunction_attribute, function: CUfunction) = ["cuFuncGetAttribute"];
     cuLaunchKernel(
         function: CUfunction,
         blocks_x: c_uint,

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUjit_option};
 
-use super::api::{self, Code};
-use super::{Context, Stream};
+use super::api;
+use super::ptx::{self, Code, Signature};
+use super::{Context, Stream, is_sticky};
 use crate::{Error, Result};
 
 /// PTX text and the name of its entry.
@@ -91,8 +92,14 @@ impl KernelSource {
     /// Reads `FILE.ptx[:ENTRY]`. Without an entry the file must have exactly one.
     ///
     /// # Errors
-    /// A file that cannot be read or is not PTX, an entry that it lacks, several entries and none named.
+    /// A file that cannot be read or is not PTX, an entry that it lacks, several entries and none named; an empty name.
     pub fn from_argument(argument: &str) -> Result<Self> {
+        if argument.is_empty() || argument.starts_with(':') {
+            return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
+        }
+        if argument.ends_with(':') {
+            return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
+        }
         let (path, entry) = split_argument(argument);
         let ptx = std::fs::read_to_string(&path).map_err(|source| Error::Io {
             action: "read",
@@ -100,21 +107,19 @@ impl KernelSource {
             source,
         })?;
         let name = path.display().to_string();
-        let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
-        let entries = entries(&ptx);
-        let listed = entries.join(", ");
-        let entry = match (entry, entries.as_slice()) {
-            (_, []) => return Err(problem("no .entry in it: is this PTX text?".into())),
-            (Some(entry), _) if entries.contains(&entry) => entry,
-            (Some(entry), _) => {
-                return Err(problem(format!("it has no entry `{entry}`; it has: {listed}")));
-            }
-            (None, [entry]) => entry.clone(),
-            (None, _) => {
-                return Err(problem(format!("it has several entries, name one as FILE.ptx:ENTRY: {listed}")));
-            }
-        };
+        let entry = ptx::choose(&ptx, entry.as_deref())
+            .map_err(|problem| Error::Kernel { kernel: name.clone(), problem })?;
         Ok(Self { name, ptx, entry, cubin: None })
+    }
+
+    /// Refuses an entry with other parameters than it will be launched with.
+    ///
+    /// # Errors
+    /// What was expected and what was found.
+    pub fn check_signature(&self, signature: Signature) -> Result<()> {
+        signature
+            .check(&self.ptx, &self.entry)
+            .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 }
 
@@ -128,23 +133,12 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The names after `.entry`, outside comments.
-pub(crate) fn entries(ptx: &str) -> Vec<String> {
-    ptx.lines()
-        .map(|line| line.split("//").next().unwrap_or_default())
-        .flat_map(|line| line.split(".entry").skip(1))
-        .map(|rest| {
-            rest.trim_start()
-                .chars()
-                .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%'))
-                .collect::<String>()
-        })
-        .filter(|name| !name.is_empty())
-        .collect()
-}
-
 /// A loaded kernel.
 pub struct Kernel {
+    /// For errors.
+    name: String,
+    /// Threads in a block.
+    block: u32,
     function: sys::CUfunction,
     module: sys::CUmodule,
     context: Arc<Context>,
@@ -153,19 +147,20 @@ pub struct Kernel {
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
 unsafe impl Send for Kernel {}
 
-/// Threads in a block: what every kernel of the documented signature is launched with.
-pub(crate) const BLOCK: u32 = 256;
+/// Threads in a block of a kernel that takes as many.
+const BLOCK: u32 = 256;
 
-/// Blocks of a launch over the whole grid.
-pub(crate) fn blocks(cols: u32, rows: u32) -> u32 {
-    (u64::from(cols) * u64::from(rows)).div_ceil(u64::from(BLOCK)) as u32
+/// How many blocks of `block` threads have a thread for each of `count`.
+pub(crate) fn blocks(count: u64, block: u32) -> u32 {
+    count.div_ceil(u64::from(block)) as u32
 }
 
 impl Kernel {
     /// Compiles the PTX for this device.
     ///
     /// # Errors
-    /// The compiler's log where it refuses; the driver's answer where the entry is missing.
+    /// The compiler's log where it refuses; the driver's answer where the entry is missing; a kernel that demands blocks of
+    /// more than one dimension.
     pub fn load(context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
@@ -195,7 +190,7 @@ impl Kernel {
                 values.as_mut_ptr(),
             )
         };
-        if code != Code::SUCCESS {
+        if code != api::Code::SUCCESS {
             let log = String::from_utf8_lossy(&log);
             let log = log.trim_end_matches('\0').trim();
             let answer = context.check("cuModuleLoadDataEx", code).err().map(|error| error.to_string());
@@ -203,13 +198,44 @@ impl Kernel {
             return Err(problem(if log.is_empty() { answer } else { format!("{answer}\n{log}") }));
         }
         // From here on Drop unloads.
-        let mut kernel = Self { function: std::ptr::null_mut(), module, context: context.clone() };
+        let mut kernel = Self {
+            name: source.name.clone(),
+            block: BLOCK,
+            function: std::ptr::null_mut(),
+            module,
+            context: context.clone(),
+        };
         // SAFETY: a loaded module and a terminated name.
         let code = unsafe { api::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
+        kernel.block = match Code::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
+            Some([threads, 1, 1]) => threads,
+            Some([x, y, z]) => {
+                return Err(problem(format!(
+                    "entry `{}` demands blocks of {x}x{y}x{z} threads (.reqntid), and is launched with blocks of one dimension",
+                    source.entry
+                )));
+            }
+            None => kernel.largest_block()?.min(BLOCK),
+        };
         Ok(kernel)
+    }
+
+    /// How many threads a block of it can have on this device: `__launch_bounds__` and its registers limit them.
+    fn largest_block(&self) -> Result<u32> {
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+        let mut threads = 0;
+        // SAFETY: a function of a loaded module; the answer has a place.
+        let code = unsafe { api::cuFuncGetAttribute(&mut threads, which, self.function) };
+        self.context.check("cuFuncGetAttribute", code)?;
+        Ok(u32::try_from(threads).unwrap_or(0).max(1))
+    }
+
+    /// Threads in a block: 256, or as many as the kernel takes or demands.
+    pub(crate) fn block(&self) -> u32 {
+        self.block
     }
 
     /// The raw handle.
@@ -232,7 +258,7 @@ impl Kernel {
         mut frame: u64,
         mut time: f64,
     ) -> Result<()> {
-        let blocks = blocks(cols, rows);
+        let count = u64::from(cols) * u64::from(rows);
         let mut arguments: [*mut c_void; 5] = [
             (&raw mut vertices).cast(),
             (&raw mut cols).cast(),
@@ -241,7 +267,22 @@ impl Kernel {
             (&raw mut time).cast(),
         ];
         // SAFETY: the arguments have the documented signature's types (the caller's promise).
-        unsafe { self.launch_with(stream, blocks, BLOCK, &mut arguments) }
+        unsafe { self.launch_for(stream, count, &mut arguments) }
+    }
+
+    /// Enqueues the kernel, of any signature, with a thread for each of `count`, in blocks that it takes; the last block can
+    /// have more than is needed.
+    ///
+    /// # Safety
+    /// As for [`Kernel::launch_with`].
+    pub(crate) unsafe fn launch_for(
+        &self,
+        stream: &Stream,
+        count: u64,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
     }
 
     /// Enqueues the kernel with a one-dimensional launch of any signature.
@@ -263,7 +304,13 @@ impl Kernel {
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
-        self.context.check("cuLaunchKernel", code)
+        self.context.check("cuLaunchKernel", code).map_err(|error| match error {
+            // A fault may be that of a kernel before this one.
+            Error::Cuda { code, .. } if !is_sticky(code) => {
+                Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
+            }
+            error => error,
+        })
     }
 }
 
@@ -291,13 +338,6 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_found_and_comments_are_not() {
-        let ptx = "// .entry no\n.visible .entry one(\n.param .u64 p)\n{ ret; }\n.entry two ( )";
-        assert_eq!(entries(ptx), ["one", "two"]);
-        assert_eq!(entries("hello"), Vec::<String>::new());
-    }
-
-    #[test]
     fn a_bad_file_says_what_is_wrong() {
         let error = KernelSource::from_argument("/no/such/file.ptx").unwrap_err().to_string();
         assert!(error.contains("cannot read /no/such/file.ptx"), "{error}");
@@ -312,7 +352,7 @@ mod tests {
     #[test]
     fn the_built_in_kernels_have_their_entries() {
         for kernel in [KernelSource::built_in(), KernelSource::frame_stamp(), KernelSource::stamp()] {
-            assert_eq!(entries(&kernel.ptx), [kernel.entry]);
+            assert_eq!(ptx::choose(&kernel.ptx, None).unwrap(), kernel.entry);
         }
     }
 }

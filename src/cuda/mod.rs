@@ -12,15 +12,15 @@ pub(crate) mod graph;
 mod kernel;
 mod memory;
 mod mipmap;
+mod ptx;
 
 pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
-#[cfg(target_os = "linux")]
-pub(crate) use kernel::entries;
-pub(crate) use kernel::{BLOCK, blocks};
+pub(crate) use kernel::blocks;
 pub use kernel::{Kernel, KernelSource};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;
+pub use ptx::Signature;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::cuda::{BLOCK, Context, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
+use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
 use crate::interop::{ArrayFormat, Numeric, ViewType};
 
 use super::pattern::Dimensions;
@@ -78,7 +78,7 @@ impl ImageKernels {
         ];
         // SAFETY: the types of `kernels/image.cu`; surface and memory are as large as the level (the callers' affair in
         // this module) and live until the wait below.
-        unsafe { kernel.launch_with(&self.stream, level.blocks(), BLOCK, &mut arguments) }?;
+        unsafe { kernel.launch_for(&self.stream, level.texels() as u64, &mut arguments) }?;
         self.stream.synchronize()
     }
 
@@ -113,7 +113,7 @@ impl ImageKernels {
             (&raw mut lod).cast(),
         ];
         // SAFETY: as in `copy`.
-        unsafe { self.sample.launch_with(&self.stream, level.blocks(), BLOCK, &mut arguments) }?;
+        unsafe { self.sample.launch_for(&self.stream, level.texels() as u64, &mut arguments) }?;
         let mut got = vec![0u32; level.texels() * 4];
         scratch.read(&self.stream, bytemuck::cast_slice_mut(&mut got))?;
         Ok(got)
@@ -131,10 +131,6 @@ pub(super) struct LevelTexels {
 impl LevelTexels {
     pub(super) fn texels(&self) -> usize {
         self.size.iter().map(|&size| size as usize).product()
-    }
-
-    fn blocks(&self) -> u32 {
-        (self.texels() as u64).div_ceil(u64::from(BLOCK)) as u32
     }
 }
 

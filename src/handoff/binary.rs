@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::Fill;
-use crate::cuda::{Context, KernelSource, Stream};
+use crate::cuda::{Context, KernelSource, Signature, Stream};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::interop::{BinarySignal, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
@@ -32,7 +32,7 @@ impl BinaryHandoff {
     pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
-        let fill = Fill::new(context, source, grid)?;
+        let fill = Fill::new(context, source, Signature::Field, grid)?;
         let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
         Ok(Self {
             fill,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Fill;
 use crate::Result;
-use crate::cuda::{Array, BLOCK, Context, Kernel, KernelSource, MipmappedArray, Stream, Surface, blocks};
+use crate::cuda::{Array, Context, Kernel, KernelSource, MipmappedArray, Stream, Surface};
 use crate::interop::format::ArrayFormat;
 use crate::interop::image::picture;
 use crate::interop::ownership::SHARED_LAYOUT;
@@ -130,8 +130,7 @@ impl Painter {
     /// Enqueues `fill`'s kernel for level 0, and then a `reduce` for each level below, between the frame's events.
     ///
     /// # Safety
-    /// Nobody else touches the chain until the stream has passed this point. That the kernel has the signature of `paint` in
-    /// `kernels/texture.cu` is what `--kernel` asks of its user.
+    /// Nobody else touches the chain until the stream has passed this point; `fill` was made for [`Signature::Texture`](crate::cuda::Signature).
     pub(super) unsafe fn paint(&self, fill: &Fill, chain: &Chain, frame: &Frame) -> Result<()> {
         fill.enqueue_with(frame, |paint, stream| {
             // SAFETY: the caller's promise; a chain has a first level.
@@ -160,7 +159,7 @@ impl Painter {
         ];
         // SAFETY: the types of `reduce` in `kernels/texture.cu`; kernels of one stream run one after the other, so the level
         // above is written.
-        unsafe { self.reduce.launch_with(stream, blocks(width, height), BLOCK, &mut arguments) }
+        unsafe { self.reduce.launch_for(stream, to.vertices(), &mut arguments) }
     }
 }
 
@@ -169,7 +168,8 @@ impl Painter {
 /// # Safety
 /// It has that signature; nobody else touches the level until the stream has passed this point.
 unsafe fn launch(kernel: &Kernel, stream: &Stream, chain: &Chain, level: usize, frame: &Frame) -> Result<()> {
-    let Grid { cols: mut width, rows: mut height } = texture::level(chain.size, level as u32);
+    let size = texture::level(chain.size, level as u32);
+    let Grid { cols: mut width, rows: mut height } = size;
     let mut surface = chain.levels[level].raw();
     let (mut index, mut time) = (frame.index, frame.time);
     let mut arguments: [*mut c_void; 5] = [
@@ -180,5 +180,5 @@ unsafe fn launch(kernel: &Kernel, stream: &Stream, chain: &Chain, level: usize, 
         (&raw mut time).cast(),
     ];
     // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
-    unsafe { kernel.launch_with(stream, blocks(width, height), BLOCK, &mut arguments) }
+    unsafe { kernel.launch_for(stream, size.vertices(), &mut arguments) }
 }

@@ -8,7 +8,7 @@ use ash::vk;
 
 use super::Fill;
 use crate::Result;
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::SharedBuffer;
 use crate::interop::ownership::Owner;
 use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
@@ -37,7 +37,7 @@ impl CpuSyncHandoff {
     ) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
-        let fill = Fill::new(context, source, grid)?;
+        let fill = Fill::new(context, source, Signature::Field, grid)?;
         let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
         Ok(Self {
             fill,

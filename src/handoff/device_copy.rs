@@ -8,7 +8,7 @@ use ash::vk;
 use super::Fill;
 use super::timeline::Timelines;
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, KernelSource};
+use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer};
 use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
@@ -38,7 +38,7 @@ impl DeviceCopyHandoff {
     ) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
-        let fill = Fill::new(context, source, grid)?;
+        let fill = Fill::new(context, source, Signature::Field, grid)?;
         let shared = each_slot(device, Some(context), grid, ring.depth(), || {
             SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
         })?;

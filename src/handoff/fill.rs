@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 
-use crate::cuda::{Context, Event, Kernel, KernelSource, Stream, is_sticky, memset};
+use crate::cuda::{Context, Event, Kernel, KernelSource, Signature, Stream, is_sticky, memset};
 use crate::producer::Frame;
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -28,8 +28,18 @@ const KEPT: u64 = 128;
 
 impl Fill {
     /// Compiles the kernel.
-    pub fn new(context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Those of [`Kernel::load`]; a kernel of another signature.
+    pub fn new(
+        context: &Arc<Context>,
+        source: &KernelSource,
+        signature: Signature,
+        grid: Grid,
+    ) -> Result<Self> {
         let kernel = Kernel::load(context, source)?;
+        // Only now, because the compiler knows better what is wrong with text that is no PTX.
+        source.check_signature(signature)?;
         let mark = |_| Ok((Event::new(context)?, Event::new(context)?));
         Ok(Self {
             stream: Stream::new(context)?,
@@ -50,7 +60,7 @@ impl Fill {
     ///
     /// # Safety
     /// `vertices` is memory of this context for the whole grid, which nobody else touches until the stream has passed
-    /// this point. That the kernel has the documented signature is what `--kernel` asks of its user.
+    /// this point; this was made for [`Signature::Field`].
     pub unsafe fn enqueue(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
         let Grid { cols, rows } = self.grid;
         self.enqueue_with(frame, |kernel, stream| {

@@ -8,7 +8,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::Fill;
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, KernelSource};
+use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
 use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
@@ -43,7 +43,7 @@ impl HostCopyHandoff {
         let usage = SLOT_USAGE | vk::BufferUsageFlags::TRANSFER_DST;
         let buffer = make("the field", usage, MemoryLocation::GpuOnly)?;
         Ok(Self {
-            fill: Fill::new(context, source, grid)?,
+            fill: Fill::new(context, source, Signature::Field, grid)?,
             own: DeviceMemory::new(context, grid.bytes())?,
             // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.
             staging: make(

@@ -11,7 +11,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::module::Module;
 use crate::Result;
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::producer::{Frame, FrameSync, Producer, barrier, check_grid, own_slots};
@@ -32,10 +32,10 @@ pub struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// The queue's device was made with `inline`. `context` is used to link kernels only.
+    /// The queue's device was made with `inline`. `context` is used to link kernels, and to ask for their blocks.
     ///
     /// # Errors
-    /// A device without either extension, a kernel that does not link, out of memory.
+    /// A device without either extension, a kernel that does not link or has another signature, out of memory.
     pub fn new(
         queue: &Queue,
         context: &Arc<Context>,
@@ -46,6 +46,7 @@ impl InlineHandoff {
         let device = queue.device();
         check_grid(device, grid)?;
         let module = Module::new(device, device.inline()?, context, source)?;
+        source.check_signature(Signature::Field)?;
         let addressed = vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let buffers = own_slots(device, grid, ring, addressed, MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
@@ -77,8 +78,8 @@ impl InlineHandoff {
             (&raw const frame.index).cast(),
             (&raw const frame.time).cast(),
         ];
-        // SAFETY: producers record outside a render pass; the parameters have the documented types; the slot lives as long
-        // as this does, and the barriers around this order its memory.
+        // SAFETY: producers record outside a render pass; the parameters have the types of the signature that was
+        // checked; the slot lives as long as this does, and the barriers around this order its memory.
         unsafe { kernel.launch(commands, grid, &parameters) };
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ash::{nv, nvx, vk};
 
-use crate::cuda::{Context, KernelSource, cubin};
+use crate::cuda::{Context, Kernel, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -47,6 +47,8 @@ impl InlineSupport {
 /// One kernel, loaded.
 pub(super) struct Module {
     loaded: Loaded,
+    /// Threads in a block.
+    block: u32,
     device: Device,
 }
 
@@ -59,7 +61,7 @@ impl Module {
     /// `support` is an extension that the device was made with; `context` links the kernel where that one takes machine code.
     ///
     /// # Errors
-    /// A kernel that does not link, or that the driver refuses.
+    /// A kernel that does not link, that the driver refuses, or that takes no block of one dimension.
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
@@ -69,22 +71,28 @@ impl Module {
         let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };
         let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
         let (instance, raw) = (device.instance().raw(), device.raw());
-        let loaded = match support {
+        // Vulkan does not say which blocks a kernel takes. CUDA does, of the same code.
+        let (loaded, block) = match support {
             InlineSupport::KernelLaunch => {
                 let ptx = CString::new(source.ptx.as_str()).map_err(|_| problem("it has a zero byte"))?;
+                let block = Kernel::load(context, source)?.block();
+                let ext = nv::cuda_kernel_launch::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
-                Self::load_nv(device, nv::cuda_kernel_launch::Device::new(instance, raw), &ptx, &entry)?
+                (Self::load_nv(device, ext, &ptx, &entry)?, block)
             }
             InlineSupport::BinaryImport => {
                 let cubin = match &source.cubin {
                     Some(cubin) => cubin.clone(),
                     None => cubin::link(context, source)?.into(),
                 };
+                let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
+                let block = Kernel::load(context, &linked)?.block();
+                let ext = nvx::binary_import::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
-                Self::load_nvx(device, nvx::binary_import::Device::new(instance, raw), &cubin, &entry)?
+                (Self::load_nvx(device, ext, &cubin, &entry)?, block)
             }
         };
-        Ok(Self { loaded, device: device.clone() })
+        Ok(Self { loaded, block, device: device.clone() })
     }
 
     fn load_nv(
@@ -157,7 +165,7 @@ impl Module {
         threads: Grid,
         parameters: &[*const c_void],
     ) {
-        let blocks = crate::cuda::blocks(threads.cols, threads.rows);
+        let blocks = blocks(threads.vertices(), self.block);
         match &self.loaded {
             Loaded::Nv { ext, function, .. } => {
                 let info = vk::CudaLaunchInfoNV {
@@ -165,7 +173,7 @@ impl Module {
                     grid_dim_x: blocks,
                     grid_dim_y: 1,
                     grid_dim_z: 1,
-                    block_dim_x: crate::cuda::BLOCK,
+                    block_dim_x: self.block,
                     block_dim_y: 1,
                     block_dim_z: 1,
                     param_count: parameters.len(),
@@ -181,7 +189,7 @@ impl Module {
                     grid_dim_x: blocks,
                     grid_dim_y: 1,
                     grid_dim_z: 1,
-                    block_dim_x: crate::cuda::BLOCK,
+                    block_dim_x: self.block,
                     block_dim_y: 1,
                     block_dim_z: 1,
                     param_count: parameters.len(),

@@ -13,7 +13,7 @@ use super::binary::BinaryPair;
 use super::chain::{Chain, Painter, SharedPicture};
 use super::timeline::Timelines;
 use super::{Broken, Fill, Handoff};
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::{Owner, first_release};
 use crate::interop::{Ring, Turn};
 use crate::producer::{Blocked, Frame, FrameSync, ImageSlot, Producer, check_texture};
@@ -91,7 +91,7 @@ impl TextureHandoff {
         let device = queue.device().clone();
         check_texture(&device, size)?;
         // First the kernels: a bad one should be known before gigabytes are allocated.
-        let fill = Fill::new(context, source, size)?;
+        let fill = Fill::new(context, source, Signature::Texture, size)?;
         let painter = Painter::new(context)?;
         let of = |depth: usize| Ring::new(depth as u32).unwrap_or_default();
         let (order, ring) = match handoff {

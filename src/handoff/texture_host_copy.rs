@@ -9,7 +9,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::Fill;
 use super::chain::{Chain, Painter};
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::producer::{
     Blocked, Frame, FrameSync, ImageSlot, Producer, check_texture, own_images, own_slot, record_upload,
@@ -47,7 +47,7 @@ impl TextureHostCopyHandoff {
         check_texture(device, size)?;
         let images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
         Ok(Self {
-            fill: Fill::new(context, source, size)?,
+            fill: Fill::new(context, source, Signature::Texture, size)?,
             painter: Painter::new(context)?,
             own: Chain::own(context, size)?,
             // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::module::{InlineSupport, Module};
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::Ring;
 use crate::interop::ownership::{Owner, whole_image};
 use crate::producer::{
@@ -61,11 +61,11 @@ impl TextureInlineHandoff {
         }
     }
 
-    /// The queue's device was made with `inline`. `context` is used to link kernels only.
+    /// The queue's device was made with `inline`. `context` is used to link kernels, and to ask for their blocks.
     ///
     /// # Errors
-    /// A device that lacks one of the two extensions, a kernel that does not link, a texture that is too large, out of memory,
-    /// handles that cannot be right.
+    /// A device that lacks one of the two extensions, a kernel that does not link or has another signature, a texture that is
+    /// too large, out of memory, handles that cannot be right.
     pub fn new(
         queue: &Queue,
         context: &Arc<Context>,
@@ -79,6 +79,7 @@ impl TextureInlineHandoff {
         device.image_view_handles()?;
         let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
         let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
+        source.check_signature(Signature::Texture)?;
         let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::STORAGE)?;
         let levels = images.iter().map(|image| levels(device, image, size)).collect::<Result<Vec<_>>>()?;
         check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
@@ -196,8 +197,8 @@ impl Producer for TextureInlineHandoff {
         // All of it is written anew, so what was there may go; whoever read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         self.barrier(commands, image_barrier(image, color, old, written).subresource_range(whole_image()));
-        // SAFETY: (of all launches) recording, outside a render pass; `paint` is the user's promise, and the other kernels are
-        // this program's own; handles live as long as this does, and the barriers order each level's users.
+        // SAFETY: (of all launches) recording, outside a render pass; `paint` has the signature that was checked, and the other
+        // kernels are this program's own; handles live as long as this does, and the barriers order each level's users.
         unsafe { levels[0].launch(&self.paint, commands, frame) };
         for (index, pair) in levels.windows(2).enumerate() {
             let above = whole_image().base_mip_level(index as u32).level_count(1);

@@ -6,7 +6,7 @@ use ash::vk;
 
 use super::{Broken, Fill};
 use crate::Result;
-use crate::cuda::{Context, KernelSource};
+use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
 use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
@@ -39,7 +39,7 @@ impl TimelineHandoff {
         let device = queue.device();
         check_grid(device, grid)?;
         // First the kernel: a bad one should be known before gigabytes are allocated.
-        let fill = Fill::new(context, source, grid)?;
+        let fill = Fill::new(context, source, Signature::Field, grid)?;
         let shared = each_slot(device, Some(context), grid, ring.depth(), || {
             SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
         })?;

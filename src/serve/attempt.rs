@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::app::leave_running;
-use crate::cuda::{Context, DeviceMemory, Driver, Kernel, KernelSource, Stream};
+use crate::cuda::{Context, DeviceMemory, Driver, Kernel, KernelSource, Signature, Stream};
 use crate::interop::DeviceUuid;
 use crate::wave::Grid;
 use crate::{Error, Result, say};
@@ -36,7 +36,7 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
 /// It waits for ever for a kernel that never ends: whoever starts this process ends it.
 ///
 /// # Errors
-/// No CUDA, no such device; the kernel does not load, or it faults. After a fault the process is to be left at once
+/// No CUDA, no such device; the kernel does not load, has other parameters, or faults. After a fault the process is to be left at once
 /// ([`crate::app::left_running`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let driver = Driver::load()?;
@@ -46,11 +46,11 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let context = Context::new(driver, &info)?;
     let source = KernelSource { name: format!("`{entry}`"), ptx, entry, cubin: None };
     let kernel = Kernel::load(&context, &source)?;
+    source.check_signature(Signature::Field)?;
     let memory = DeviceMemory::new(&context, grid.bytes())?;
     let stream = Stream::new(&context)?;
     say!("{LAUNCHED}");
-    // SAFETY: memory for the whole grid that nobody else has. That the kernel has the documented signature is what the
-    // protocol asks of the client; one that has not spoils this process only.
+    // SAFETY: memory for the whole grid that nobody else has, and a kernel of the documented signature.
     let launched = unsafe { kernel.launch(&stream, memory.pointer(), grid.cols, grid.rows, 0, 0.0) };
     let ran = launched.and_then(|()| wait_for(&stream));
     if ran.is_err() {

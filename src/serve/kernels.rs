@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use super::Options;
 use super::socket::discard;
 use super::trial::Trial;
-use crate::app::{Choice, Config};
-use crate::cuda::{Context, DeviceInfo, Driver, KernelSource, cubin, entries};
+use crate::app::{Choice, Config, RISK};
+use crate::cuda::{Context, DeviceInfo, Driver, KernelSource, Signature, cubin};
+use crate::handoff::Handoff;
 use crate::producer::Producer;
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
@@ -30,6 +31,8 @@ pub(super) struct Kernels {
     job: Option<Job>,
     /// What a kernel is tried with, see [`Options::try_with`].
     try_with: Option<PathBuf>,
+    /// A kernel would run in Vulkan's command buffer, and nobody has accepted what that may cost.
+    too_risky: bool,
     /// The kernel in the engine, if it is a client's.
     running: Option<KernelSource>,
     /// The one that ran before it, and did not fault.
@@ -56,6 +59,9 @@ impl Kernels {
             context: None,
             job: None,
             try_with: options.try_with.clone(),
+            too_risky: config.handoff == Handoff::Inline
+                && choice.adapter.info().inline.is_some()
+                && !config.risk_the_gpu,
             running: None,
             good: None,
             config: config.clone(),
@@ -65,7 +71,7 @@ impl Kernels {
     /// Begins to try and to compile what a client sent.
     ///
     /// # Errors
-    /// No CUDA here, or nothing to try it with; another kernel is being tried or compiled.
+    /// No CUDA here, nothing to try it with, or no consent to what it may cost; another kernel is being tried or compiled.
     pub(super) fn compile(&mut self, client: &str, entry: String, file: OwnedFd, bytes: u64) -> Result<()> {
         let (cuda, program) = match self.compiler() {
             Ok(compiler) => compiler,
@@ -82,7 +88,7 @@ impl Kernels {
         let job = move || -> Compiled {
             let ptx = read(&name, file, bytes)?;
             let mut source = KernelSource { name, ptx, entry, cubin: None };
-            check_entry(&source)?;
+            source.check_signature(Signature::Field)?;
             // First of all, and not in this process: a fault would cost it CUDA, and a kernel that never ends everything.
             let trial = Trial { program: &program, device: &cuda.1, grid, patience };
             let took = trial.run(&source, || watched.strong_count() > 0)?;
@@ -107,6 +113,11 @@ impl Kernels {
             return Err("the kernel before this one is still being tried or compiled".into());
         }
         let cuda = self.cuda.clone()?;
+        if self.too_risky {
+            return Err(format!(
+                "this renderer was started with --handoff inline and takes no kernels: {RISK}"
+            ));
+        }
         let program = self.try_with.clone().ok_or(
             "this renderer takes no kernels: the program that it is part of says no way to try them \
              (serve::Options::try_with)",
@@ -210,16 +221,6 @@ fn read_from(name: &str, file: &OwnedFd, bytes: u64) -> Result<String> {
     String::from_utf8(text).map_err(|_| problem("it is not UTF-8: is this PTX text?"))
 }
 
-fn check_entry(source: &KernelSource) -> Result<()> {
-    let entries = entries(&source.ptx);
-    let problem = |problem| Err(Error::Kernel { kernel: source.name.clone(), problem });
-    match entries.as_slice() {
-        [] => problem("no .entry in it: is this PTX text?".into()),
-        entries if entries.contains(&source.entry) => Ok(()),
-        entries => problem(format!("it has no such entry; it has: {}", entries.join(", "))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,12 +239,5 @@ mod tests {
         assert!(words(memfd(b"\xff\xff"), 2).contains("UTF-8"));
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();
         assert!(words(pipe, 3).contains("no memfd"));
-    }
-
-    #[test]
-    fn the_entry_must_be_there() {
-        let source = |entry: &str| KernelSource { entry: entry.into(), ..KernelSource::built_in() };
-        assert!(check_entry(&source("wave")).is_ok());
-        assert!(check_entry(&source("other")).unwrap_err().to_string().contains("it has: wave"));
     }
 }

@@ -1,1 +1,221 @@
 //! PTX that is not what `kernels/README.md` asks for.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::common::{self, assert_exit, stderr, wavefield};
+use crate::stand_in::{ALL, StandIn, each, run};
+
+const SMALL: [&str; 6] =
+    ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
+
+const HANDOFFS: [&str; 6] = ["timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy"];
+
+/// What accepts that a fault in Vulkan's command buffer may cost the GPU.
+const RISK: &str = "--risk-the-gpu";
+
+const FLAT: &str = include_str!("../../kernels/test/flat.ptx");
+const BOUNDED: &str = include_str!("../../kernels/test/bounded.ptx");
+const PAINT: &str = include_str!("../../kernels/texture.ptx");
+
+fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// `flat` with other parameters.
+fn flat_with(parameters: &str) -> String {
+    let (before, rest) = FLAT.split_once("flat(").unwrap();
+    let (_, after) = rest.split_once("\n)").unwrap();
+    format!("{before}flat({parameters})\n{after}")
+}
+
+#[test]
+fn a_kernel_with_other_parameters_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, parameters, found) in [
+        // One more: the driver would read past the arguments.
+        (
+            "more.ptx",
+            ".param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e, .param .u64 f",
+            "found (.u64, .u32, .u32, .u64, .f64, .u64)",
+        ),
+        ("two.ptx", ".param .u64 a, .param .u32 b", "found (.u64, .u32)"),
+        ("none.ptx", "", "found ()"),
+        (
+            "wide.ptx",
+            ".param .u64 a, .param .u64 b, .param .u32 c, .param .u64 d, .param .f64 e",
+            "found (.u64, .u64,",
+        ),
+        (
+            "order.ptx",
+            ".param .u64 a, .param .u32 b, .param .u32 c, .param .f64 e, .param .u64 d",
+            ".u32, .f64, .u64)",
+        ),
+        (
+            "float.ptx",
+            ".param .u64 a, .param .u32 b, .param .f32 c, .param .u64 d, .param .f64 e",
+            "found (.u64, .u32, .f32,",
+        ),
+        (
+            "array.ptx",
+            ".param .align 8 .b8 a[32], .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e",
+            "found (.b8[32],",
+        ),
+    ] {
+        let path = file(&folder, name, &flat_with(parameters));
+        for command in [&[][..], &["verify"], &["bench", "--strategies=timeline"], &["serve"]] {
+            for scene in ["field", "texture"] {
+                let mut program = wavefield();
+                program.args(command).arg("--kernel").arg(&path).args(["--scene", scene]);
+                let output = program.output().unwrap();
+                assert_exit(&output, 1);
+                let text = stderr(&output);
+                let first = if scene == "field" { "float4 *vertices" } else { "unsigned long long surface" };
+                for part in [name, "`flat`", "expected (.u64, .u32, .u32, .u64, .f64)", first, found] {
+                    assert!(text.contains(part), "{part} is missing in: {text}");
+                }
+            }
+        }
+    }
+}
+
+/// As a client may send it: by the process in which it is tried.
+#[test]
+fn a_trial_refuses_other_parameters() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "more.ptx", &flat_with(".param .u64 a, .param .u32 b"));
+    let mut command = stand_in.cuda_alone();
+    command.args([
+        "try-kernel",
+        "--grid=8x8",
+        "--entry=flat",
+        "--device=00000000-0000-0000-0000-000000000007",
+    ]);
+    command.env("STAND_IN_UUID", "00000000-0000-0000-0000-000000000007");
+    let output = command.stdin(std::fs::File::open(path).unwrap()).output().unwrap();
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("found (.u64, .u32)"), "{}", stderr(&output));
+}
+
+fn draw(stand_in: &StandIn, kernel: &Path, more: &[&str]) -> Result<String, String> {
+    let mut command = stand_in.command(&ALL);
+    command.args(SMALL).arg("--kernel").arg(kernel).args(more);
+    let done = run(&mut command)?;
+    done.check_clean(0).map_err(|problem| format!("{} {more:?}: {problem}", kernel.display()))?;
+    Ok(done.text())
+}
+
+/// A kernel says how large a block it takes, or that it takes no other.
+#[test]
+fn blocks_are_as_large_as_the_kernel_takes_them() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let bounds = |text: &str, bounds: &str| text.replace(".maxntid 64, 1, 1", bounds);
+    let mut cases = Vec::new();
+    for (name, text) in [
+        ("64.ptx", BOUNDED.to_owned()),
+        ("1.ptx", bounds(BOUNDED, ".maxntid 1")),
+        ("exactly-64.ptx", bounds(BOUNDED, ".reqntid 64, 1, 1")),
+        ("exactly-512.ptx", bounds(BOUNDED, ".reqntid 512")),
+    ] {
+        let path = file(&folder, name, &text);
+        cases.extend(HANDOFFS.map(|handoff| (path.clone(), ["--scene=field", "--handoff", handoff, RISK])));
+    }
+    for (name, bounds) in [("paint-64.ptx", ".maxntid 64, 1, 1"), ("paint-96.ptx", ".reqntid 96, 1, 1")] {
+        let (before, rest) = PAINT.split_once(".entry paint(").unwrap();
+        let text = format!("{before}.entry paint({}", rest.replacen(")\n{", &format!(")\n{bounds}\n{{"), 1));
+        let path = PathBuf::from(format!("{}:paint", file(&folder, name, &text).display()));
+        cases.extend(HANDOFFS.map(|handoff| (path.clone(), ["--scene=texture", "--handoff", handoff, RISK])));
+    }
+    let problems = each(&cases, |(path, arguments)| draw(&stand_in, path, arguments).map(drop));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn blocks_that_are_not_to_be_had_are_refused_in_words() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let text = BOUNDED.replace(".maxntid 64, 1, 1", ".reqntid 8, 8, 1");
+    let path = file(&folder, "square.ptx", &text);
+    for handoff in HANDOFFS {
+        let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
+        assert!(problem.contains("exit status: 1"), "{problem}");
+        assert!(problem.contains("square.ptx: ") && problem.contains("blocks of 8x8x1 threads"), "{problem}");
+    }
+}
+
+/// A fault there stops Vulkan on that GPU for every process, so nobody's kernel gets there by accident.
+#[test]
+fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    for command in [
+        &["--handoff=inline"][..],
+        &["run", "--handoff=inline", "--producer=cuda", "--headless"],
+        &["verify", "--handoff=inline"],
+        &["serve", "--handoff=inline"],
+        &["bench", "--strategies=timeline,inline"],
+    ] {
+        let output = wavefield().args(command).args(["--kernel", flat]).output().unwrap();
+        assert_exit(&output, 2);
+        let text = stderr(&output);
+        assert!(text.contains(RISK) && text.contains("GPU"), "{text}");
+    }
+    for command in ["run", "verify", "serve", "bench"] {
+        let help = wavefield().args([command, "--help"]).output().unwrap();
+        assert!(common::stdout(&help).contains(RISK), "{command}");
+    }
+    let Some(stand_in) = StandIn::new() else { return };
+    draw(&stand_in, Path::new(flat), &["--handoff=inline", RISK]).unwrap();
+}
+
+#[test]
+fn many_entries_are_not_all_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let entries: Vec<_> =
+        (0..100_000).map(|index| format!(".visible .entry kernel{index}()\n{{ ret; }}")).collect();
+    let path = file(&folder, "many.ptx", &entries.join("\n"));
+    for argument in [path.display().to_string(), format!("{}:other", path.display())] {
+        let output = common::run(&["--headless", "--kernel", &argument]);
+        assert_exit(&output, 1);
+        let text = stderr(&output);
+        assert!(text.contains("kernel0, kernel1") && text.contains("100000"), "{}", text.len());
+        assert!(text.len() < 1000, "{} bytes", text.len());
+    }
+    // One name may be long, too.
+    let path = file(&folder, "long.ptx", &format!(".entry {}() {{}} .entry b() {{}}", "a".repeat(1_000_000)));
+    let output = common::run(&["--headless", "--kernel", path.to_str().unwrap()]);
+    assert!(stderr(&output).len() < 1000, "{} bytes", stderr(&output).len());
+}
+
+#[test]
+fn an_empty_name_is_wrong_usage() {
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx:");
+    for (argument, part) in [(flat, "names no entry"), ("", "names no file"), (":flat", "names no file")] {
+        let output = common::run(&["--headless", "--kernel", argument]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}
+
+/// What a launch is refused for is the kernel's, and the advice is for the kernel.
+#[test]
+fn a_launch_that_is_refused_names_the_kernel() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    for (call, code) in
+        [("cuLaunchKernel", 1), ("cuLaunchKernel", 2), ("cuLaunchKernel", 701), ("cuModuleLoadDataEx", 2)]
+    {
+        let mut command = stand_in.command(&ALL);
+        command.args(SMALL).args(["--kernel", flat]).env("STAND_IN_FAIL", format!("{call}:{code}"));
+        let done = run(&mut command).unwrap();
+        done.check_end(1).unwrap();
+        let text = done.text();
+        assert!(text.contains("flat.ptx: ") && text.contains(&format!("{call} failed on")), "{text}");
+        assert!(!text.contains("--grid"), "a smaller grid does not help: {text}");
+        assert!(code == 1 || text.contains("the kernel"), "{text}");
+    }
+}

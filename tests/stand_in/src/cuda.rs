@@ -352,8 +352,8 @@ exports! {
         if !look::<String>(module)?.contains(&format!(".entry {name}(")) {
             return Err(NOT_FOUND);
         }
-        // The number of a kernel, not a pointer.
-        *function = match &*name {
+        // The number of a kernel and its blocks, not a pointer.
+        let kernel = match &*name {
             "stamp" => STAMP,
             "frame_stamp" => FRAME_STAMP,
             "flat" => FLAT,
@@ -366,19 +366,32 @@ exports! {
             "reduce" => REDUCE,
             "texture_stamp" => TEXTURE_STAMP,
             _ => NOTHING,
-        } as *mut c_void;
+        };
+        let blocks = Blocks::of(look::<String>(module)?, &name);
+        *function = (kernel | (blocks.pack() << KERNEL_BITS)) as *mut c_void;
+        Ok(())
+    }
+    fn cuFuncGetAttribute(value: *mut c_int, which: c_int, function: *mut c_void) {
+        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        if which != 0 {
+            return Err(INVALID_VALUE);
+        }
+        *value = Blocks::unpack(function as usize >> KERNEL_BITS).most as c_int;
         Ok(())
     }
     fn cuLaunchKernel(
-        function: *mut c_void, _bx: c_uint, _by: c_uint, _bz: c_uint, _tx: c_uint, _ty: c_uint, _tz: c_uint,
+        function: *mut c_void, bx: c_uint, _by: c_uint, _bz: c_uint, tx: c_uint, _ty: c_uint, _tz: c_uint,
         _shared: c_uint, stream: *mut c_void, arguments: *mut *mut c_void, _extra: *mut c_void
     ) {
-        if function as usize == NOTHING {
+        if !Blocks::unpack(function as usize >> KERNEL_BITS).takes(tx) {
+            return Err(INVALID_VALUE);
+        }
+        let kernel = kernel_of(function);
+        if kernel == NOTHING {
             return look::<Stream>(stream)?.push(|| Ok(()));
         }
         let argument = |index: usize| *arguments.add(index);
         let out = Address(*argument(0).cast::<u64>());
-        let kernel = function as usize;
         if kernel == REDUCE {
             let (from, to) = (*look::<Level>(out.0 as *mut _)?, *look::<Level>(*argument(1).cast())?);
             return look::<Stream>(stream)?.push(move || reduce(from, to));
@@ -392,6 +405,10 @@ exports! {
                 time: *argument(4).cast(),
             },
         };
+        let (threads, wanted) = (u64::from(bx) * u64::from(tx), u64::from(arguments.cols) * u64::from(arguments.rows));
+        if threads < wanted {
+            script::offence(format!("{threads} threads were launched for {wanted} vertices or texels"));
+        }
         look::<Stream>(stream)?.push(move || run(kernel, out, arguments))
     }
 
@@ -621,7 +638,7 @@ enum Node {
 
 impl Node {
     unsafe fn launch(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
-        Self::Launch((*params).func as usize, Address(*(*(*params).kernelParams).cast::<u64>()))
+        Self::Launch(kernel_of((*params).func.cast()), Address(*(*(*params).kernelParams).cast::<u64>()))
     }
 
     unsafe fn signal(params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) -> Result<Self, u32> {
@@ -758,6 +775,50 @@ fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
         999 => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
         _ => return None,
     })
+}
+
+/// What a kernel says of its blocks, by `.maxntid` and `.reqntid`.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks {
+    most: usize,
+    exactly: bool,
+}
+
+impl Blocks {
+    pub(crate) fn of(ptx: &str, entry: &str) -> Self {
+        let head = ptx.split_once(&format!(".entry {entry}(")).map_or("", |(_, rest)| rest);
+        let head = head.split('{').next().unwrap_or_default();
+        let threads = |directive: &str| -> Option<usize> {
+            let numbers = head.split_once(directive)?.1.trim_start();
+            let end = numbers.find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | ' '));
+            let numbers = numbers[..end.unwrap_or(numbers.len())].trim().split(',');
+            numbers.map(|number| number.trim().parse::<usize>().ok()).product()
+        };
+        match (threads(".reqntid"), threads(".maxntid")) {
+            (Some(most), _) => Self { most, exactly: true },
+            (None, most) => Self { most: most.unwrap_or(1024), exactly: false },
+        }
+    }
+
+    pub(crate) fn takes(self, threads: c_uint) -> bool {
+        let threads = threads as usize;
+        threads == self.most || threads < self.most && !self.exactly
+    }
+
+    pub(crate) fn pack(self) -> usize {
+        (self.most << 1) | usize::from(self.exactly)
+    }
+
+    pub(crate) fn unpack(bits: usize) -> Self {
+        Self { most: bits >> 1, exactly: bits & 1 == 1 }
+    }
+}
+
+/// The lowest bits of a function are the kernel's number, those above are its [`Blocks`].
+const KERNEL_BITS: u32 = 8;
+
+fn kernel_of(function: *mut c_void) -> usize {
+    function as usize & ((1 << KERNEL_BITS) - 1)
 }
 
 /// A kernel that is not known here. It does nothing; its signature is not known either.

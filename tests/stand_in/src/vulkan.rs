@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
 
+use crate::cuda::Blocks;
 use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 
@@ -697,31 +698,41 @@ own! {
     }
 
     fn vkCreateCuModuleNVX(
-        device: vk::Device, _info: *const c_void, _allocator: Allocator, out: *mut u64
+        device: vk::Device, info: *const vk::CuModuleCreateInfoNVX<'_>, _allocator: Allocator, out: *mut u64
     ) -> vk::Result {
         may_fail!("vkCreateCuModuleNVX", device);
-        *out = 1;
+        // The stand-in's machine code is the PTX again, with the zero at its end.
+        let code = std::slice::from_raw_parts((*info).p_data.cast::<u8>(), (*info).data_size);
+        let ptx = String::from_utf8_lossy(code).into_owned();
+        *out = Box::into_raw(Box::new(ptx)) as u64;
         alive("CUDA module in Vulkan", 1);
         vk::Result::SUCCESS
     }
     fn vkCreateCuFunctionNVX(
-        device: vk::Device, _info: *const c_void, _allocator: Allocator, out: *mut u64
+        device: vk::Device, info: *const vk::CuFunctionCreateInfoNVX<'_>, _allocator: Allocator, out: *mut u64
     ) -> vk::Result {
         may_fail!("vkCreateCuFunctionNVX", device);
-        *out = 1;
+        let ptx = &*((*info).module.as_raw() as *const String);
+        let name = CStr::from_ptr((*info).p_name).to_string_lossy();
+        *out = Blocks::of(ptx, &name).pack() as u64;
         alive("CUDA function in Vulkan", 1);
         vk::Result::SUCCESS
     }
-    fn vkDestroyCuModuleNVX(_device: vk::Device, _module: u64, _allocator: Allocator) {
+    fn vkDestroyCuModuleNVX(_device: vk::Device, module: u64, _allocator: Allocator) {
         script::call("vkDestroyCuModuleNVX");
+        drop(Box::from_raw(module as *mut String));
         alive("CUDA module in Vulkan", -1);
     }
     fn vkDestroyCuFunctionNVX(_device: vk::Device, _function: u64, _allocator: Allocator) {
         script::call("vkDestroyCuFunctionNVX");
         alive("CUDA function in Vulkan", -1);
     }
-    fn vkCmdCuLaunchKernelNVX(_commands: vk::CommandBuffer, _info: *const c_void) {
+    fn vkCmdCuLaunchKernelNVX(_commands: vk::CommandBuffer, info: *const vk::CuLaunchInfoNVX<'_>) {
         script::call("vkCmdCuLaunchKernelNVX");
+        let vk::CuLaunchInfoNVX { function, block_dim_x, .. } = *info;
+        if !Blocks::unpack(function.as_raw() as usize).takes(block_dim_x) {
+            script::offence(format!("a kernel in a command buffer has blocks of {block_dim_x} threads, which it does not take"));
+        }
     }
     fn vkGetImageViewHandleNVX(_device: vk::Device, info: *const vk::ImageViewHandleInfoNVX<'_>) -> u32 {
         script::call("vkGetImageViewHandleNVX");
