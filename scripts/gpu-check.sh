@@ -2,7 +2,7 @@
 # gpu-check.sh [OUT]: what only a real GPU can show, in one go, with a table at the end.
 #
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and leaves logs and pictures in OUT (default
-# target/gpu-check). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
+# target/gpu-check). What may stop drawing on the GPU, for every process, comes last (docs/reliability.md). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
 # with the test binaries (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -30,12 +30,15 @@ check() {
   table+=("$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))")
 }
 
-# suite NAME: one test file, here or as a binary from elsewhere.
+# suite NAME [ARGUMENT…]: one test file, here or as a binary from elsewhere.
 suite() {
+  local name=$1 label=test-$1
+  shift
+  case "$*" in *--ignored*) label+=-last ;; esac
   if [ -n "${TEST_DIR:-}" ]; then
-    check "test-$1" timeout -k 5 200 "$TEST_DIR/test-$1" --nocapture
+    check "$label" timeout -k 5 200 "$TEST_DIR/test-$name" --nocapture "$@"
   else
-    check "test-$1" cargo test --test "$1" -- --nocapture
+    check "$label" cargo test --test "$name" -- --nocapture "$@"
   fi
 }
 
@@ -79,12 +82,20 @@ check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
-for handoff in timeline binary cpu-sync device-copy host-copy; do
-  check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
-  check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
-done
+# What is refused before it is launched, and what takes smaller blocks than others.
+check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel kernels/stamp.ptx
+check without-consent fails 2 'risk-the-gpu' \
+  "${run[@]}" --frames 1 --handoff inline --kernel kernels/test/flat.ptx
+sed 's/^\.maxntid 64/.reqntid 96/' kernels/test/bounded.ptx >"$out/required.ptx"
+# blocks HANDOFF
+blocks() {
+  local kernel
+  for kernel in kernels/test/bounded.ptx "$out/required.ptx"; do
+    check "$(basename "$kernel" .ptx)-$1" quiet timeout -k 5 120 "$WAVEFIELD_BIN" verify --producer cuda \
+      --frames 200 --grid 512x512 --handoff "$1" --risk-the-gpu --kernel "$kernel"
+  done
+}
+for handoff in timeline binary cpu-sync device-copy host-copy; do blocks "$handoff"; done
 # Every vertex of every frame; then with a part of the hand-off left out, which must be found.
 verify=(timeout -k 5 120 "$WAVEFIELD_BIN" verify)
 for handoff in timeline inline binary cpu-sync device-copy host-copy; do
@@ -123,11 +134,25 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images serve; do
+for name in producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 
-# Last, because on an H200 (driver 580) nothing draws on the GPU any more after it: see docs/reliability.md.
+# Kernels that go wrong, on a stream: each costs its own process CUDA.
+for handoff in timeline binary cpu-sync device-copy host-copy; do
+  check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
+  check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
+done
+# Some of its kernels trap, too.
+suite serve
+# Kernels that are not built in, inside Vulkan's command buffer.
+blocks inline
+
+# Last, because on an H200 (driver 580) nothing draws on the GPU any more after either: first a fault in Vulkan's command
+# buffer, which needs a GPU that draws; then illegal addresses, whose error comes from CUDA.
+suite serve --ignored
 for handoff in timeline binary cpu-sync device-copy host-copy; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/illegal.ptx

@@ -18,6 +18,9 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd
 from wavefield._connection import close_all
 
+PARAMETERS = "(.param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e)"
+"""Those of every kernel."""
+
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
@@ -405,7 +408,7 @@ def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field
 
 
 def test_a_kernel_that_nobody_waits_for_may_run(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    ptx = ".visible .entry wave(.param .u64 a) { ret; }"
+    ptx = f".entry wave{PARAMETERS} {{ ret; }}"
     Interrupted(renderer, "kernel", "status")
     with pytest.raises(KeyboardInterrupt):
         host.run(ptx)
@@ -419,17 +422,17 @@ def test_a_kernel_that_nobody_waits_for_may_fail(host: wavefield.Field, renderer
     failed = {"type": "failed", "request": "kernel", "reason": "it has not ended within 5 s"}
     Interrupted(renderer, "kernel", "status", failed)
     with pytest.raises(KeyboardInterrupt):
-        host.run(".entry first()")
+        host.run(f".entry first{PARAMETERS}")
     host.status()
     with host.frame():
         pass  # the ring is still there
     interrupted = Interrupted(renderer, "kernel", late=failed)
     with pytest.raises(KeyboardInterrupt):
-        host.run(".entry second()")
+        host.run(f".entry second{PARAMETERS}")
     interrupted.go_on()
     renderer.answers["kernel"] = lambda session, *_: session.send(failed)
     with pytest.raises(wavefield.KernelError, match="third: it has not ended"):
-        host.run(".entry third()")
+        host.run(f".entry third{PARAMETERS}")
     with host.frame():
         pass
 
@@ -456,8 +459,8 @@ def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, re
 
     renderer.answers["kernel"] = kernel
     with pytest.raises(KeyboardInterrupt):
-        host.run(".entry first()")
-    assert host.run(".entry second()") == "cuda, second"
+        host.run(f".entry first{PARAMETERS}")
+    assert host.run(f".entry second{PARAMETERS}") == "cuda, second"
     assert [entry for entry, _ in renderer.kernels] == ["second"]
 
 

@@ -21,11 +21,11 @@ PTX = """//
 .address_size 64
 // .entry commented_out(
 .visible .entry wave(
-    .param .u64 p0
+    .param .u64 p0, .param .u32 p1, .param .u32 p2, .param .u64 p3, .param .f64 p4
 )
 { ret; }
 """
-TWO = PTX + ".entry other(.param .u64 p0)\n{ ret; }\n"
+TWO = PTX + PTX.replace("wave", "other")
 
 
 def test_ptx_is_sent_as_it_is(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -43,6 +43,8 @@ def test_ptx_is_sent_as_it_is(host: wavefield.Field, renderer: FakeRenderer) -> 
         ("kernels/wave.ptx", None, r"no \.entry in it.*read_text"),
         (TWO, None, "several entries.*wave, other"),
         (TWO, "wav", "no entry 'wav'; it has: wave, other"),
+        (TWO, "", "no entry ''; it has: wave, other"),
+        ("".join(f".entry k{index}() {{}}\n" for index in range(100_000)), None, r"k7, … \(100000 in all\)$"),
     ],
 )
 def test_ptx_that_is_none(host: wavefield.Field, text: str, entry: str | None, words: str) -> None:
@@ -50,6 +52,49 @@ def test_ptx_that_is_none(host: wavefield.Field, text: str, entry: str | None, w
         host.run(text, entry)
     with host.frame():
         pass  # nothing was sent, so the ring is still there
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        # NVRTC, clang and Numba; newer LLVMs; Triton; a structure around the pointer; by hand.
+        "\n\t.param .u64 k_param_0,\n\t.param .u32 k_param_1,\n\t.param .u32 c,\n\t.param .u64 d,\n\t.param .f64 e\n",
+        ".param .u64 .ptr .align 1 a, .param .b32 b, .param .b32 c, .param .b64 d, .param .b64 e",
+        ".param .u64 .ptr .global .align 16 a, .param .s32 b, .param .s32 c, .param .s64 d, .param .f64 e",
+        ".param .align 8 .b8 a[8], .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e",
+        ".param.u64 a,.param.u32 b,.param.u32 c/*, .param .u32 no*/,.param.u64 d,// .param .u32 no)\n.param.f64 e",
+    ],
+)
+def test_every_form_of_the_signature_is_sent(host: wavefield.Field, renderer: FakeRenderer, parameters: str) -> None:
+    ptx = f".visible .entry k({parameters})\n.maxntid 64, 1, 1\n{{ ret; }}"
+    host.run(ptx)
+    assert renderer.kernels == [("k", ptx)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "found"),
+    [
+        ("", "found ()"),
+        (".param .u64 a, .param .u32 b", "found (.u64, .u32)"),
+        (".param .u64 a, .param .u64 b, .param .u32 c, .param .u64 d, .param .f64 e", "found (.u64, .u64, .u32,"),
+        (".param .u64 a, .param .u32 b, .param .u32 c, .param .f64 e, .param .u64 d", ".u32, .f64, .u64)"),
+        (".param .u64 a, .param .u32 b, .param .u32 c, .param .u64 .ptr .align 1 d, .param .f64 e", ".u64 .ptr, .f64)"),
+        (".param .align 8 .b8 a[32], .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e", "found (.b8[32],"),
+        (", ".join([".param .u64 a"] * 1000), "(1000 in all)"),
+    ],
+)
+def test_another_signature_is_not_sent(
+    host: wavefield.Field, renderer: FakeRenderer, parameters: str, found: str
+) -> None:
+    words = (
+        r"entry `k` are wrong: expected \(.u64, .u32, .u32, .u64, .f64\), which is \(float4 \*vertices, .*"
+        + re.escape(found)
+    )
+    with pytest.raises(wavefield.KernelError, match=words):
+        host.run(f".entry k({parameters}) {{ ret; }}")
+    assert renderer.kernels == []
+    with host.frame():
+        pass  # the ring is still there
 
 
 def test_what_is_no_kernel(host: wavefield.Field) -> None:
@@ -132,7 +177,7 @@ def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer
     for kernel in (wave, numba_cuda.jit(wave), numba_cuda.jit(device=True)(wave)):
         assert host.run(kernel) == "cuda, field_wave"
     entry, ptx = renderer.kernels[-1]
-    assert _kernel.entries(ptx) == [entry] == ["field_wave"]
+    assert list(_kernel.entries(ptx)) == [entry] == ["field_wave"]
     head = ptx[ptx.index(".entry field_wave") :].split(")")[0]
     assert re.findall(r"\.param \.(\w+)", head) == ["u64", "u32", "u32", "u64", "f64"]
     assert re.search(r"^\.target sm_75", ptx, re.MULTILINE)

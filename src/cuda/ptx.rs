@@ -42,13 +42,14 @@ impl Signature {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
         let kinds = self.kinds();
-        if found.len() == kinds.len() && found.iter().zip(kinds).all(|(found, kind)| found.fits(kind)) {
+        let fits = |(found, kind): (&String, Kind)| kind.types().contains(&found.as_str());
+        if found.len() == kinds.len() && found.iter().zip(kinds).all(fits) {
             return Ok(());
         }
         let expected = kinds.map(|kind| kind.types()[0]).join(", ");
-        let found = listed(found.iter().map(Parameter::words));
+        let found = listed(found.into_iter());
         Err(format!(
-            "the parameters of its entry `{}` are wrong: expected ({expected}), which is {}; found ({found}); see \
+            "the parameters of entry `{}` are wrong: expected ({expected}), which is {}; found ({found}); see \
              kernels/README.md",
             short(entry),
             self.words()
@@ -66,62 +67,39 @@ enum Kind {
 }
 
 impl Kind {
-    /// How compilers write it: the type that most of them write first, then the others of this size. `.b64` says the size only.
+    /// How compilers write it: what most of them write first, then other forms of this size. `.b64` says the size only, and
+    /// `.b8[8]` is a structure.
     fn types(self) -> &'static [&'static str] {
         match self {
-            Self::Pointer => {
-                &[".u64", ".s64", ".b64", ".u64 .ptr", ".b64 .ptr", ".u64 .ptr .global", ".b64 .ptr .global"]
-            }
-            Self::U32 => &[".u32", ".s32", ".b32"],
-            Self::U64 => &[".u64", ".s64", ".b64"],
-            Self::F64 => &[".f64", ".b64"],
-        }
-    }
-
-    /// How a structure of this size is written.
-    fn bytes(self) -> &'static str {
-        match self {
-            Self::U32 => "4",
-            Self::Pointer | Self::U64 | Self::F64 => "8",
+            Self::Pointer => &[
+                ".u64",
+                ".s64",
+                ".b64",
+                ".b8[8]",
+                ".u64 .ptr",
+                ".b64 .ptr",
+                ".u64 .ptr .global",
+                ".b64 .ptr .global",
+            ],
+            Self::U32 => &[".u32", ".s32", ".b32", ".b8[4]"],
+            Self::U64 => &[".u64", ".s64", ".b64", ".b8[8]"],
+            Self::F64 => &[".f64", ".b64", ".b8[8]"],
         }
     }
 }
 
-/// A parameter of a kernel.
-struct Parameter {
-    /// Its type, and whether it is a pointer, and where to.
-    types: String,
-    /// How many of that, of an array.
-    count: Option<String>,
-}
-
-impl Parameter {
-    /// Of `.param .u64 .ptr .global .align 16 name`, or `.param .align 4 .b8 name[12]`.
-    fn of(declaration: &str) -> Self {
-        let (declaration, count) = match declaration.split_once('[') {
-            Some((declaration, count)) => (declaration, count.split(']').next()),
-            None => (declaration, None),
-        };
-        // Nothing demands a space between two of them.
-        let declaration = declaration.replace('.', " .");
-        let mut types: Vec<_> = declaration.split_whitespace().filter(|word| word.starts_with('.')).collect();
-        types.retain(|word| !matches!(*word, ".param" | ".reg" | ".align"));
-        Self { types: types.join(" "), count: count.map(|count| count.trim().to_owned()) }
-    }
-
-    fn fits(&self, kind: Kind) -> bool {
-        match &self.count {
-            None => kind.types().contains(&self.types.as_str()),
-            Some(count) => self.types == ".b8" && count == kind.bytes(),
-        }
-    }
-
-    fn words(&self) -> String {
-        match &self.count {
-            None => self.types.clone(),
-            Some(count) => format!("{}[{count}]", self.types),
-        }
-    }
+/// The type in `.param .u64 .ptr .global .align 16 name`, or `.param .align 4 .b8 name[12]`: `.u64 .ptr .global`, `.b8[12]`.
+fn parameter(declaration: &str) -> String {
+    let (declaration, count) = match declaration.split_once('[') {
+        Some((declaration, count)) => (declaration, count.split(']').next()),
+        None => (declaration, None),
+    };
+    // Nothing demands a space between two of them.
+    let declaration = declaration.replace('.', " .");
+    let mut words: Vec<_> = declaration.split_whitespace().filter(|word| word.starts_with('.')).collect();
+    words.retain(|word| !matches!(*word, ".param" | ".reg" | ".align"));
+    let words = words.join(" ");
+    count.map_or(words.clone(), |count| format!("{words}[{}]", count.trim()))
 }
 
 /// PTX text without its comments and strings.
@@ -184,9 +162,10 @@ impl<'a> Entry<'a> {
         (!name.is_empty() && !declared).then_some(Self { name, parameters, directives })
     }
 
-    fn parameters(&self) -> Vec<Parameter> {
+    /// The type of each parameter.
+    fn parameters(&self) -> Vec<String> {
         let list = self.parameters.trim();
-        if list.is_empty() { Vec::new() } else { list.split(',').map(Parameter::of).collect() }
+        if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
     }
 
     /// The only block that it may be launched with, by `.reqntid`.

@@ -12,9 +12,53 @@ OLDEST = (7, 5)
 """What is compiled for where the GPU is not known; every later one runs it."""
 
 
-def entries(ptx: str) -> list[str]:
-    """Return the names of the kernels in PTX text."""
-    return re.findall(r"^[^/\n]*\.entry\s+([\w$%]+)", ptx, re.MULTILINE)
+_POINTER = {".u64", ".s64", ".b64", ".b8[8]", ".u64 .ptr", ".b64 .ptr", ".u64 .ptr .global", ".b64 .ptr .global"}
+_U32 = {".u32", ".s32", ".b32", ".b8[4]"}
+_U64 = {".u64", ".s64", ".b64", ".b8[8]"}
+_F64 = {".f64", ".b64", ".b8[8]"}
+_TYPES = (_POINTER, _U32, _U32, _U64, _F64)
+"""How compilers write the parameters of `SIGNATURE`."""
+
+_NO_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"?', re.DOTALL)
+_HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
+
+
+def entries(ptx: str) -> dict[str, str]:
+    """Return the kernels in PTX text by name, each with its parameters. In the renderer it is `src/cuda/ptx.rs`."""
+    found = {}
+    for text in _NO_CODE.sub(" ", ptx).split(".entry")[1:]:
+        head = _HEAD.match(text)
+        # `.pragma "…";` is a directive. Another end of a statement is the end of a declaration.
+        if head and all(".pragma" in directive for directive in head[3].split(";")[:-1]):
+            found[head[1]] = (head[2] or "").strip()
+    return found
+
+
+def _type(declaration: str) -> str:
+    """Return the type in `.param .u64 .ptr .align 16 name` or `.param .align 4 .b8 x[12]`: `.u64 .ptr`, `.b8[12]`."""
+    declaration, array, count = declaration.partition("[")
+    words = [word for word in declaration.replace(".", " .").split() if word.startswith(".")]
+    kind = " ".join(word for word in words if word not in (".param", ".reg", ".align"))
+    return f"{kind}[{count.partition(']')[0].strip()}]" if array else kind
+
+
+def _check_signature(entry: str, parameters: str) -> None:
+    found = [_type(declaration) for declaration in parameters.split(",")] if parameters else []
+    if len(found) == len(_TYPES) and all(kind in types for kind, types in zip(found, _TYPES, strict=True)):
+        return
+    raise KernelError(
+        f"the parameters of entry `{_short(entry)}` are wrong: expected (.u64, .u32, .u32, .u64, .f64), which is "
+        f"{SIGNATURE}; found ({_listed(found)}); see kernels/README.md"
+    )
+
+
+def _listed(items: list[str]) -> str:
+    few = ", ".join(map(_short, items[:8]))
+    return few if len(items) <= 8 else f"{few}, … ({len(items)} in all)"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 100 else f"{name[:100]}…"
 
 
 def ptx_of(kernel: Any, entry: str | None, capability: tuple[int, int] | None) -> tuple[str, str]:
@@ -26,10 +70,13 @@ def ptx_of(kernel: Any, entry: str | None, capability: tuple[int, int] | None) -
         if not found:
             raise KernelError("no .entry in it: is this PTX text? A file is given by its text: Path(…).read_text()")
         if entry is None and len(found) > 1:
-            raise KernelError(f"the PTX has several entries, name one by entry=…: {', '.join(found)}")
-        if entry is not None and entry not in found:
-            raise KernelError(f"the PTX has no entry {entry!r}; it has: {', '.join(found)}")
-        return kernel, entry or found[0]
+            raise KernelError(f"the PTX has several entries, name one by entry=…: {_listed(list(found))}")
+        if entry is None:
+            (entry,) = found
+        if entry not in found:
+            raise KernelError(f"the PTX has no entry {_short(entry)!r}; it has: {_listed(list(found))}")
+        _check_signature(entry, found[entry])
+        return kernel, entry
     function = getattr(kernel, "py_func", kernel)
     if not callable(function):
         raise TypeError("a kernel is a Numba function, a Python function that Numba can compile, or PTX text")
