@@ -975,7 +975,8 @@ fn ends_with_its_kernel(more: &[&str]) {
 /// A trial cannot show what a kernel does later in Vulkan's command buffer, and there a fault costs everybody the GPU.
 #[test]
 fn a_client_s_kernel_is_not_put_into_vulkans_command_buffer_without_consent() {
-    for (more, runs) in [(&["--handoff=inline"][..], false), (&["--handoff=inline", "--risk-the-gpu"], true)] {
+    for (more, runs) in [(&["--handoff=inline"][..], false), (&["--handoff=inline", "--risk-the-gpu"], true)]
+    {
         let Some(renderer) = stand_in_renderer(more) else { return };
         let mut client = renderer.client(Memory::Host);
         send_kernel(&client, include_bytes!("../kernels/test/flat.ptx"), "flat");

@@ -60,7 +60,8 @@ pub enum Handoff {
     #[default]
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture
-    /// VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline.
+    /// VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing on
+    /// this GPU for every process: see --risk-the-gpu.
     Inline,
     /// One shared buffer or image and two binary semaphores: the classic scheme.
     Binary,

@@ -439,12 +439,12 @@ class Field:
         """Send a kernel, which the renderer runs in its own loop instead of taking frames; return its name for it.
 
         `kernel` is a Numba function (`@cuda.jit`, a device function, or a plain Python function that Numba can
-        compile), or PTX text with the `entry` to run. Its signature, one thread a vertex in blocks of 256:
+        compile), or PTX text with the `entry` to run. Its signature, one thread a vertex (kernels/README.md has more):
 
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
-        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. Returns when the first
-        frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
+        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters
+        is a `KernelError` before anything is sent. Returns when the first frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
         closed. How long that takes is the renderer's to say (its `--timeout`, a window that is hidden), so there is no
         end to the waiting; a renderer that ends is noticed. After Ctrl-C the kernel may yet run, and another `run`
         waits first for what becomes of it.
@@ -455,6 +455,9 @@ class Field:
         shader takes over, and no kernel is taken until the renderer is started anew. With `--handoff inline` or
         `binary` the renderer ends instead, with exit code 1: with `inline` Vulkan finishes no frame any more, and
         with `binary` it already waits for a semaphore that nobody else can signal.
+
+        With `--handoff inline` such a fault stops drawing on that GPU for every process. So that renderer takes kernels
+        only if it was started with `--risk-the-gpu` too.
         """
         self._settle()
         capability = self._context.compute_capability() if self._context is not None else None
