@@ -444,10 +444,10 @@ class Field:
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
         In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters
-        is a `KernelError` before anything is sent. Returns when the first frame of it was drawn. This connection writes no more frames after that; the kernel runs until the field is
-        closed. How long that takes is the renderer's to say (its `--timeout`, a window that is hidden), so there is no
-        end to the waiting; a renderer that ends is noticed. After Ctrl-C the kernel may yet run, and another `run`
-        waits first for what becomes of it.
+        is a `KernelError` before anything is sent. Returns when the first frame of it was drawn. This connection
+        writes no more frames after that; the kernel runs until the field is closed. How long that takes is the
+        renderer's to say (its `--timeout`, a window that is hidden), so there is no end to the waiting; a renderer that
+        ends is noticed. After Ctrl-C the kernel may yet run, and another `run` waits first for what becomes of it.
 
         The renderer launches it once in a process of its own before: `KernelError` has the driver's words if it does
         not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
