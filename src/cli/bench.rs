@@ -6,7 +6,7 @@ use std::time::Duration;
 use ash::vk;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use wavefield::app::{Config, Scene, Stop};
+use wavefield::app::{Config, RISK, Scene, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::Priority;
 use wavefield::render::Samples;
@@ -192,6 +192,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
     let kernel = super::read_kernel(args.kernel.as_deref(), args.scene)?;
+    if args.strategies.is_empty() && args.leaves_inline_out() {
+        note!("note: inline is left out: {RISK}");
+    }
     let config = Config {
         device: args.device.clone(),
         scene: args.scene,
@@ -270,6 +273,11 @@ impl BenchArgs {
         sides[..count].iter().map(|&side| Grid { cols: side, rows: side }).collect()
     }
 
+    /// A kernel that is not built in runs there with consent only.
+    fn leaves_inline_out(&self) -> bool {
+        self.kernel.is_some() && !self.consent.risk_the_gpu
+    }
+
     fn plan(&self, grids: &[Grid]) -> Plan {
         let or = |given: &[u32], full: &[u32], quick: &[u32]| match (given, self.quick) {
             ([], true) => quick.to_vec(),
@@ -279,8 +287,7 @@ impl BenchArgs {
         let mut strategies =
             if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
         // Asked for by name it was refused.
-        let inline = self.kernel.is_none() || self.consent.risk_the_gpu;
-        strategies.retain(|&strategy| inline || strategy != Strategy::Inline);
+        strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {

@@ -164,6 +164,12 @@ fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
         let text = stderr(&output);
         assert!(text.contains(RISK) && text.contains("GPU"), "{text}");
     }
+    // Where it is one of many it is left out.
+    let small = ["--grids=8x8", "--rings=1", "--batches=1", "--rounds=1", "--round-ms=1", "--size=32x24"];
+    let output = wavefield().args(["bench", "--kernel", flat]).args(small).output().unwrap();
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("inline is left out"), "{}", stderr(&output));
+    assert!(!common::stdout(&output).contains("inline"), "{}", common::stdout(&output));
     for command in ["run", "verify", "serve", "bench"] {
         let help = wavefield().args([command, "--help"]).output().unwrap();
         assert!(common::stdout(&help).contains(RISK), "{command}");
