@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::host::Host;
 use super::socket::Listener;
-use super::{FRAME_SECONDS, Options, check_scene};
+use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
     Companion, Config, DeviceTable, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary, retire,
 };
@@ -28,7 +28,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     for path in config.output.iter().chain(&options.json) {
         whole_file::check_writable(path)?;
     }
-    let listener = Listener::bind(options.socket.as_deref())?;
+    let listener = listen(options)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
     let mut summary = serve(instance, listener, config, options, stop)?;

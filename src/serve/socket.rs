@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,11 +62,52 @@ fn seqpacket() -> Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// A socket that clients can connect to. Its file goes when this does.
+/// What lies in the file system as long as a renderer listens.
+#[derive(Clone, Debug)]
+struct Files {
+    socket: PathBuf,
+    /// Device and inode of the socket: another one in its place is somebody else's.
+    identity: (u64, u64),
+    lock: PathBuf,
+    /// The socket's folder, if it goes too once it is empty.
+    folder: Option<PathBuf>,
+}
+
+/// Those of this process, for [`remove_files`].
+static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
+
+fn listening() -> MutexGuard<'static, Vec<Files>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// To be called while the lock is held.
+    fn remove(&self) {
+        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+        let _ = rustix::fs::unlink(&self.lock);
+        if let Some(folder) = &self.folder {
+            let _ = rustix::fs::rmdir(folder);
+        }
+    }
+}
+
+/// Removes the files of every [`Listener`] of this process: for an end that drops nothing.
+pub fn remove_files() {
+    listening().iter().for_each(Files::remove);
+}
+
+/// Device and inode of what lies at `path`.
+fn identity(path: &Path) -> Result<(u64, u64)> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
+}
+
+/// A socket that clients can connect to. Its files go when this does.
 pub struct Listener {
     fd: OwnedFd,
-    path: PathBuf,
-    /// Held as long as this renderer listens here; what distinguishes a live renderer's socket from a dead one's.
+    files: Files,
+    /// Held as long as this renderer listens here, against another that starts meanwhile.
     _lock: OwnedFd,
 }
 
@@ -73,7 +115,7 @@ impl Listener {
     /// Listens at `path`. A socket that a dead renderer left there is replaced.
     ///
     /// # Errors
-    /// A live renderer listens there; a path that is too long, in no folder, or of something that is no socket.
+    /// Somebody listens there; a path that is too long, in no folder, or of something that is no socket.
     pub fn bind(path: Option<&Path>) -> Result<Self, Error> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -87,35 +129,48 @@ impl Listener {
             Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
             other => failed(other.into()),
         })?;
-        let lock = lock(&path).map_err(|error| match error {
-            Errno::WOULDBLOCK => failed(std::io::Error::other(
-                "another renderer listens there: end it, or choose another place with --socket",
-            )),
-            other => failed(other.into()),
-        })?;
-        match rustix::fs::lstat(&path) {
-            Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
-                return Err(failed(std::io::Error::other("it is there already, and is no socket")));
+        // Before the lock is made, so that a refusal leaves nothing beside what is there.
+        look_at(&path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        let listen = || -> std::io::Result<_> {
+            // Once more: whoever had the lock until now may have bound it.
+            if look_at(&path, &address)? == Found::LeftOver {
+                rustix::fs::unlink(&path)?;
             }
-            // The lock is ours, so whoever made it is gone.
-            Ok(_) => rustix::fs::unlink(&path).map_err(|error| failed(error.into()))?,
-            Err(_) => {}
-        }
-        let listen = || {
             let fd = seqpacket()?;
             // Before `bind`: Linux gives the file the socket's own mode, so nobody else can ever open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
+            let identity = identity(&path)?;
             net::listen(&fd, 64)?;
-            Ok(fd)
+            Ok((fd, identity))
         };
-        let fd = listen().map_err(|error: Errno| failed(error.into()))?;
-        Ok(Self { fd, path, _lock: lock })
+        match listen() {
+            Ok((fd, identity)) => {
+                let files = Files { socket: path, identity, lock: lock_path, folder: None };
+                listening().push(files.clone());
+                Ok(Self { fd, files, _lock: lock })
+            }
+            Err(error) => {
+                let _ = rustix::fs::unlink(&lock_path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The socket's folder goes too in the end, if nothing else is in it: for one that was made for this socket.
+    pub fn remove_folder_too(&mut self) {
+        let folder = self.files.socket.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.map(Path::to_owned);
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.files.identity) {
+            own.folder.clone_from(&folder);
+        }
+        self.files.folder = folder;
     }
 
     /// Where.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.files.socket
     }
 
     /// The next connection, if one comes within `patience`.
@@ -133,19 +188,67 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nobody else can have put another there: that takes the lock.
-        let _ = rustix::fs::unlink(&self.path);
+        listening().retain(|files| files.identity != self.files.identity);
+        self.files.remove();
     }
 }
 
-/// Takes the lock beside the socket. The file stays: to remove it would let two renderers lock two files of one name.
-fn lock(path: &Path) -> Result<OwnedFd> {
+/// What lies where a socket is to be.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A socket that nobody listens on any more.
+    LeftOver,
+}
+
+/// Looks whether a socket can be made at `path`, in the place of a left-over one perhaps.
+///
+/// # Errors
+/// Something else is there, or somebody listens: no lock is held by programs that are no renderers.
+fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
+            return Err(std::io::Error::other("it is there already, and is no socket"));
+        }
+        Ok(_) => {}
+    }
+    match net::connect(seqpacket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(Found::LeftOver),
+        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
+        // A queue that is full, or a socket of another type, is somebody's too.
+        _ => Err(std::io::Error::other(IN_USE)),
+    }
+}
+
+const IN_USE: &str =
+    "another renderer or program listens there: end it, or choose another place with --socket";
+
+/// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
+fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+    let name = PathBuf::from(name);
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    loop {
+        let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        let opened = rustix::fs::fstat(&file)?;
+        if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
+            // `--socket Cargo`, say: what is not a lock is not removed in the end.
+            let reason = format!("{} beside it is no lock of a renderer", name.display());
+            return Err(std::io::Error::other(reason));
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
+            other => other?,
+        }
+        // Whoever had it may have removed the file meanwhile: a file without a name locks nothing.
+        if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
+            return Ok((file, name));
+        }
+    }
 }
 
 /// One end of a connection.
