@@ -15,7 +15,7 @@ mod renderer;
 mod stand_in;
 
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,14 +24,9 @@ use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, signal};
 use stand_in::{ALL, StandIn};
-use wavefield::app::write_png;
 use wavefield::interop::DeviceUuid;
-use wavefield::serve::protocol::{
-    ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, State, Welcome, Wishes,
-};
+use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
-use wavefield::verify::stamp;
-use wavefield::wave::{self, Grid, Vertex};
 
 /// The validation layer, where it is: an error of it ends a renderer with exit code 1.
 fn validated() -> &'static [&'static str] {

@@ -470,6 +470,12 @@ impl Engine {
         self.check.as_ref().map(Check::tally)
     }
 
+    /// See [`FieldRenderer::hide`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hide(&mut self) -> Result<()> {
+        self.renderer.hide()
+    }
+
     /// Frames that the GPU has finished drawing.
     #[cfg(target_os = "linux")]
     pub(crate) fn frames_finished(&self) -> Result<u64> {
@@ -480,7 +486,10 @@ impl Engine {
     pub fn finish(&mut self) -> Result<()> {
         self.drain()?;
         let idle = self.producer_idle();
-        self.noting(idle)
+        self.noting(idle)?;
+        // Whatever the watchdog gave up before has come to an end after all.
+        self.stuck = false;
+        Ok(())
     }
 
     /// Traces the frames from now on, at most `most` of them; see [`crate::trace`]. Brings both sides to rest.

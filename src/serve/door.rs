@@ -122,7 +122,7 @@ fn accept(listener: &Listener, hall: &Hall, closing: &AtomicBool) {
 }
 
 /// Sends the answer that ends a connection before it began, and closes it.
-fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
+pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
     take_leave(connection);
 }

@@ -78,6 +78,9 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> 
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
         host.wait(run.engine(), &mut parameters)?;
+        if !host.is_ready() {
+            continue;
+        }
         if let Err(error) = run.frame_at(moment) {
             host.rescue(run.engine(), error)?;
             continue;
@@ -98,7 +101,10 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> 
             }
         }
     }
-    run.engine().finish()?;
+    if let Err(error) = run.engine().finish() {
+        host.rescue(run.engine(), error)?;
+        run.engine().finish()?;
+    }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
         run.save(path)?;

@@ -11,7 +11,7 @@ use ash::vk;
 use rustix::io::Errno;
 
 use super::absent::Absent;
-use super::door::{Door, Seated, Visitor};
+use super::door::{Door, Seated, Visitor, refuse};
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_memory};
@@ -35,6 +35,9 @@ use crate::{Error, Result, note, say, whole_file};
 const MAX_RING_BYTES: u64 = 8 << 30;
 /// Messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
+/// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
+/// draw always comes to its end, but only waiting tells a slow GPU from one that hangs.
+const SLOW: Duration = Duration::from_secs(300);
 /// How long the last frames of a client that said goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
@@ -54,7 +57,8 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 
 /// Serves one client after another.
 pub(crate) struct Host {
-    door: Door,
+    /// Closed in the end, and with it the socket goes.
+    door: Option<Door>,
     options: Options,
     config: Config,
     choice: Choice,
@@ -62,6 +66,8 @@ pub(crate) struct Host {
     client: Option<Client>,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
+    /// What a client wrote is still being drawn, and has cost it its place.
+    slow: Option<Slow>,
     watch: Watch,
     /// The last [`MAX_STRETCHES`] of them.
     stretches: VecDeque<Stretch>,
@@ -90,6 +96,16 @@ struct Client {
     ended: Option<Ended>,
     complaints: u32,
     _seat: Seated,
+}
+
+/// A draw that takes longer than `--timeout`.
+struct Slow {
+    /// Whose it is.
+    client: String,
+    began: Instant,
+    /// When the GPU was last seen to finish a frame, and how many it had finished then.
+    progress: Instant,
+    finished: u64,
 }
 
 /// How a client's time ends.
@@ -155,13 +171,14 @@ impl Host {
         let door = Door::open(listener, owner)
             .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))?;
         Ok(Self {
-            door,
+            door: Some(door),
             kernels: Kernels::new(&choice, config, options),
             options: options.clone(),
             config: config.clone(),
             choice,
             client: None,
             built_in: None,
+            slow: None,
             watch: Watch::start(target(), None),
             stretches: VecDeque::new(),
             last_draw: Instant::now(),
@@ -170,8 +187,13 @@ impl Host {
     }
 
     fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        if self.slow.is_some() {
+            self.dismiss(engine)?;
+            self.turn_away();
+            return self.restore(engine);
+        }
         if self.client.is_none()
-            && let Some(visitor) = self.door.visitor()
+            && let Some(visitor) = self.visitor()
         {
             self.admit(engine, visitor, *parameters);
         }
@@ -182,8 +204,13 @@ impl Host {
         self.tell(*parameters);
         if self.client.as_ref().is_some_and(|client| client.ended.is_some()) {
             self.dismiss(engine)?;
+            self.restore(engine)?;
         }
         Ok(())
+    }
+
+    fn visitor(&self) -> Option<Visitor> {
+        self.door.as_ref()?.visitor()
     }
 
     /// When to draw the same again, at the latest.
@@ -597,23 +624,97 @@ impl Host {
         note!("note: {}: {why}", client.name);
         self.remember(client.watch.end(engine.producer().name(), Some(&client.name), &why));
         client.shared.borrow().let_go();
-        if self.built_in.is_some() {
-            let kernel = self.kernels.running().is_some();
+        if self.built_in.is_some() && self.kernels.running().is_some() {
             match engine.swap(&mut self.built_in) {
                 Ok(old) => drop(old),
                 // Its kernel faulted with its last frames; without the client `rescue` goes back to the built-in.
-                Err(error) if kernel => self.rescue(engine, error)?,
-                Err(error) => return Err(error),
+                Err(error) => self.rescue(engine, error)?,
             }
         }
         self.kernels.clear();
-        // The producer is gone, so this is the last to hold the connection.
-        drop(client.shared);
         if let Some(connection) = Arc::into_inner(client.connection) {
             take_leave(connection);
         }
         self.watch = Watch::start(target(), Some(self.last_draw));
         Ok(())
+    }
+
+    /// Brings the renderer's own producer back in the place of a client's ring that has left, once the GPU is done with that.
+    ///
+    /// # Errors
+    /// The GPU does not finish what the client wrote, and finishes nothing else either.
+    fn restore(&mut self, engine: &mut Engine) -> Result<()> {
+        if let Some(slow) = &mut self.slow {
+            let finished = engine.frames_finished()?;
+            if finished > slow.finished {
+                (slow.finished, slow.progress) = (finished, Instant::now());
+            }
+            if finished < engine.next_frame() {
+                if slow.progress.elapsed() < SLOW {
+                    return Ok(());
+                }
+                return Err(Error::Stuck {
+                    device: engine.device().info().name.clone(),
+                    seconds: slow.progress.elapsed().as_secs_f64(),
+                    progress: format!("it was given what {} wrote, and may hang", slow.client),
+                });
+            }
+        }
+        if self.built_in.is_some() {
+            drop(engine.swap(&mut self.built_in)?);
+        }
+        if let Some(slow) = self.slow.take() {
+            let seconds = slow.began.elapsed().as_secs_f64();
+            note!(
+                "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
+                slow.client
+            );
+        }
+        Ok(())
+    }
+
+    /// What a client wrote takes too long to draw, or (with `--trust`) does not come: that costs it its place. The GPU cannot
+    /// be stopped, so the renderer waits for it, in [`Host::restore`].
+    fn give_up(&mut self, engine: &mut Engine) -> Result<()> {
+        let seconds = self.config.timeout.as_secs_f64();
+        let client = match &mut self.client {
+            Some(client) => {
+                let reason = match client.shared.borrow().session.terms().trust {
+                    true => format!(
+                        "no frame was finished for {seconds} s (--timeout): a promised one did not come"
+                    ),
+                    false => format!(
+                        "drawing its vertices takes too long: no frame was finished for {seconds} s (--timeout). \
+                         Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
+                         in the grid should be neighbours in space"
+                    ),
+                };
+                client.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
+                client.name.clone()
+            }
+            None => {
+                note!(
+                    "note: what the last client wrote is still being drawn after {seconds} s: waiting for the GPU"
+                );
+                "the last client".into()
+            }
+        };
+        engine.hide()?;
+        let (now, finished) = (Instant::now(), engine.frames_finished()?);
+        self.slow = Some(Slow { client, began: now, progress: now, finished });
+        Ok(())
+    }
+
+    /// Newcomers while nothing can be drawn are told why.
+    fn turn_away(&self) {
+        while let (Some(slow), Some(visitor)) = (&self.slow, self.visitor()) {
+            let reason = format!(
+                "the GPU still draws what {} wrote, for {:.0} s so far: try again later",
+                slow.client,
+                slow.began.elapsed().as_secs_f64()
+            );
+            refuse(visitor.connection, RefusedCode::Busy, reason);
+        }
     }
 }
 
@@ -629,6 +730,11 @@ impl Companion for Host {
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.turn(engine, parameters)?;
+            if !self.is_ready() {
+                // Back to the caller, who may have been asked to stop.
+                std::thread::sleep(Duration::from_millis(2));
+                return Ok(());
+            }
             let left = self.due().saturating_duration_since(Instant::now());
             if left.is_zero() || self.has_new() {
                 return Ok(());
@@ -671,6 +777,10 @@ impl Companion for Host {
         Ok(())
     }
 
+    fn is_ready(&self) -> bool {
+        self.slow.is_none()
+    }
+
     /// Whether the client waits for a picture.
     fn wants_picture(&self) -> bool {
         // Each unread one would be a picture's worth of memory.
@@ -700,7 +810,12 @@ impl Companion for Host {
     /// Whatever else it was.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         if self.kernels.running().is_none() {
-            return Err(error);
+            // It is a client's ring that is drawn.
+            let foreign = self.built_in.is_some() && self.slow.is_none();
+            return match error {
+                Error::Stuck { .. } if foreign => self.give_up(engine),
+                error => Err(error),
+            };
         }
         if matches!(error, Error::Stuck { .. }) {
             self.say_stuck(&error);
@@ -713,6 +828,7 @@ impl Companion for Host {
     }
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
+        self.door = None;
         let name = engine.producer().name();
         let stretch = match self.client.take() {
             Some(client) => {

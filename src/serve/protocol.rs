@@ -327,7 +327,7 @@ pub enum ErrorCode {
     Value,
     /// It does not read.
     Slow,
-    /// Its kernel does not end.
+    /// Its kernel does not end, or drawing what it wrote does not.
     Stuck,
     /// The renderer ends.
     Ended,

@@ -43,7 +43,10 @@ impl Renderer {
     pub fn start_as(mut command: Command, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let notes = std::fs::File::create(folder.path().join("notes")).unwrap();
-        command.args(["serve", "--headless", "--size=96x64"]);
+        command.args(["serve", "--headless"]);
+        if !more.iter().any(|argument| argument.starts_with("--size")) {
+            command.arg("--size=96x64");
+        }
         if !more.contains(&"--validation") {
             command.arg("--validation=off");
         }
