@@ -406,6 +406,11 @@ impl Engine {
     #[cfg(target_os = "linux")]
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.finish()?;
+        // Of the producer that goes, everything is counted.
+        if let Some(check) = &mut self.check {
+            let counted = (0..self.pacer.depth()).try_for_each(|flight| check.collect(flight));
+            self.noting(counted)?;
+        }
         match incoming.take() {
             Some(incoming) => Ok(self.put(incoming)),
             None => Err(Error::Unsupported("there is no producer to exchange".into())),

@@ -1,7 +1,6 @@
 //! The render thread's side of `serve`: between two frames it looks at the client, and does what it asked for.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +13,8 @@ use super::absent::Absent;
 use super::door::{Door, Seated, Visitor, refuse};
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
-use super::memory::{ClientMemory, sealed_memory};
-use super::pace::{Stretch, Watch};
+use super::memory::{ClientMemory, out_of_memory, sealed_memory};
+use super::pace::{History, Stretch, Totals, Watch};
 use super::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
     Welcome, short,
@@ -27,7 +26,7 @@ use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_prod
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
-use crate::verify::tally::Tally;
+use crate::verify::tally::{Counts, Tally};
 use crate::wave::Vertex;
 use crate::{Error, Result, note, say, whole_file};
 
@@ -44,8 +43,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
 const MAX_UNREAD: u64 = 32 << 10;
-/// Stretches that are remembered for the report: a renderer may run for months.
-const MAX_STRETCHES: usize = 4096;
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
@@ -69,8 +66,11 @@ pub(crate) struct Host {
     /// What a client wrote is still being drawn, and has cost it its place.
     slow: Option<Slow>,
     watch: Watch,
-    /// The last [`MAX_STRETCHES`] of them.
-    stretches: VecDeque<Stretch>,
+    history: History,
+    /// With `--verify`: whose ring is drawn, and what had been counted when that began.
+    ring_since: Option<(String, Counts)>,
+    /// Clients of whose frames next to nothing was right.
+    unstamped: Option<String>,
     last_draw: Instant,
     frames_drawn: u64,
 }
@@ -180,7 +180,9 @@ impl Host {
             built_in: None,
             slow: None,
             watch: Watch::start(target(), None),
-            stretches: VecDeque::new(),
+            history: History::default(),
+            ring_since: None,
+            unstamped: None,
             last_draw: Instant::now(),
             frames_drawn: 0,
         })
@@ -251,7 +253,7 @@ impl Host {
             Ok(memory) => {
                 note!("note: {name} draws, with memory {} in a ring of {}", hello.memory.name(), terms.depth);
                 let stretch = self.watch.end(engine.producer().name(), None, "a client came");
-                self.remember(stretch);
+                self.history.add(stretch);
                 let connection = Arc::new(connection);
                 self.client = Some(Client {
                     name,
@@ -462,6 +464,7 @@ impl Host {
         let producer = ForeignProducer::new(engine.queue(), &client.shared);
         let old = exchange(engine, Box::new(producer))?;
         client.draws = true;
+        self.ring_since = engine.found().map(|tally| (client.name.clone(), tally.total()));
         // It has no kernel running, so what was there is the renderer's own.
         self.built_in = Some(old);
         Ok(())
@@ -509,6 +512,8 @@ impl Host {
             // The kernel that ran until now has faulted just now.
             Err(error) => return self.rescue(engine, error),
         };
+        self.judge_stamps(engine);
+        let Some(client) = &mut self.client else { return Ok(()) };
         if self.built_in.is_none() {
             self.built_in = Some(old);
         }
@@ -517,13 +522,6 @@ impl Host {
         client.kernel_since = Some(self.frames_drawn);
         self.kernels.runs(source);
         Ok(())
-    }
-
-    fn remember(&mut self, stretch: Stretch) {
-        if self.stretches.len() == MAX_STRETCHES {
-            self.stretches.pop_front();
-        }
-        self.stretches.push_back(stretch);
     }
 
     /// What was measured: a line for each stretch, and the file.
@@ -542,7 +540,15 @@ impl Host {
                 gaps.max
             );
         };
-        self.stretches.iter().filter(|stretch| stretch.client.is_some()).for_each(line);
+        self.history.last().iter().filter(|stretch| stretch.client.is_some()).for_each(line);
+        let totals = self.history.totals();
+        let left_out = totals.stretches - self.history.last().len() as u64;
+        if left_out > 0 {
+            let Totals { clients, frames, .. } = totals;
+            say!(
+                "clients       {clients} in all, {frames} frames; the first {left_out} stretches are not kept"
+            );
+        }
         let Some(path) = &self.options.json else { return Ok(()) };
         let Config { grid, ring, handoff, .. } = &self.config;
         let report = serde_json::json!({
@@ -554,7 +560,8 @@ impl Host {
             "trust": self.options.trust,
             "verify": engine.found(),
             "frame_seconds": FRAME_SECONDS,
-            "stretches": self.stretches,
+            "totals": totals,
+            "stretches": self.history.last(),
         });
         whole_file::write(path, |file| Ok(serde_json::to_writer_pretty(file, &report)?))
     }
@@ -622,7 +629,7 @@ impl Host {
             None => "the renderer let it go".into(),
         };
         note!("note: {}: {why}", client.name);
-        self.remember(client.watch.end(engine.producer().name(), Some(&client.name), &why));
+        self.history.add(client.watch.end(engine.producer().name(), Some(&client.name), &why));
         client.shared.borrow().let_go();
         if self.built_in.is_some() && self.kernels.running().is_some() {
             match engine.swap(&mut self.built_in) {
@@ -662,6 +669,7 @@ impl Host {
         }
         if self.built_in.is_some() {
             drop(engine.swap(&mut self.built_in)?);
+            self.judge_stamps(engine);
         }
         if let Some(slow) = self.slow.take() {
             let seconds = slow.began.elapsed().as_secs_f64();
@@ -703,6 +711,22 @@ impl Host {
         let (now, finished) = (Instant::now(), engine.frames_finished()?);
         self.slow = Some(Slow { client, began: now, progress: now, finished });
         Ok(())
+    }
+
+    /// What was drawn from a client's ring until now was counted: did the client stamp its frames at all?
+    fn judge_stamps(&mut self, engine: &Engine) {
+        let (Some((client, before)), Some(tally)) = (self.ring_since.take(), engine.found()) else { return };
+        let now = tally.total();
+        let checked = now.checked - before.checked;
+        let wrong = now.wrong() - before.wrong();
+        // What lies in the lowest bits by chance is now and then right.
+        if checked > 0 && wrong >= checked - checked / 10 {
+            note!(
+                "note: of {client} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
+                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+            );
+            self.unstamped.get_or_insert(client);
+        }
     }
 
     /// Newcomers while nothing can be drawn are told why.
@@ -838,9 +862,10 @@ impl Companion for Host {
             }
             None => self.watch.end(name, None, reason),
         };
-        self.remember(stretch);
+        self.history.add(stretch);
+        self.judge_stamps(engine);
         self.report(engine)?;
-        engine.found().map_or(Ok(()), |tally| verdict(&tally))
+        engine.found().map_or(Ok(()), |tally| verdict(&tally, self.unstamped.as_deref()))
     }
 }
 
@@ -879,7 +904,7 @@ impl Client {
 }
 
 /// What `--verify` has found: an error, if anything.
-fn verdict(tally: &Tally) -> Result<()> {
+fn verdict(tally: &Tally, unstamped: Option<&str>) -> Result<()> {
     let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
     say!(
         "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
@@ -890,7 +915,12 @@ fn verdict(tally: &Tally) -> Result<()> {
     match found.is_empty() {
         _ if frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
         true => Ok(()),
-        false => Err(Error::Check(format!("the check found what must not be: {}", found.join("; ")))),
+        false => {
+            let why = unstamped.map_or(String::new(), |client| {
+                format!("; most likely {client} does not stamp its frames, which --verify asks of a client")
+            });
+            Err(Error::Check(format!("the check found what must not be: {}{why}", found.join("; "))))
+        }
     }
 }
 
@@ -927,7 +957,8 @@ fn filled(bytes: &[u8]) -> Result<OwnedFd> {
         match rustix::io::pwrite(&file, &bytes[done..], done as u64) {
             Ok(count) if count > 0 => done += count,
             Err(Errno::INTR) => {}
-            _ => return Err(Error::Unsupported("no shared memory for the picture".into())),
+            Ok(_) => return Err(Error::Unsupported("no shared memory for the picture".into())),
+            Err(error) => return Err(out_of_memory(bytes.len() as u64, error)),
         }
     }
     Ok(file)

@@ -129,6 +129,9 @@ impl Listener {
             Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
             other => failed(other.into()),
         })?;
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
+        }
         // Before the lock is made, so that a refusal leaves nothing beside what is there.
         look_at(&path, &address).map_err(failed)?;
         let (lock, lock_path) = lock(&path).map_err(failed)?;

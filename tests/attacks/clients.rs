@@ -11,13 +11,17 @@ mod renderer;
 use std::fs::File;
 use std::io::PipeWriter;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use example::client::{Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::process::{Resource, Rlimit};
+use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode};
+use wavefield::serve::socket::{Connection, Received};
 
 use crate::{common, stand_in};
 
@@ -63,6 +67,191 @@ fn a_launched_renderer_ends_with_its_launcher() {
         assert!(notes().contains("started this renderer has ended"), "{}", notes());
         assert!(!folder.path().join("place").exists(), "its folder is left");
     }
+}
+
+/// A start at `path` that is refused; what it says.
+fn refused(path: &Path) -> String {
+    let arguments = ["serve", "--headless", "--frames=1", "--size=96x64", "--grid=16x16", "--socket"];
+    let output = common::wavefield().args(arguments).arg(path).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{}", path.display());
+    common::stderr(&output)
+}
+
+fn lock_of(path: &Path) -> PathBuf {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    lock.into()
+}
+
+#[test]
+fn a_socket_that_another_program_listens_on_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    // Of another type than ours, and of the same.
+    let stream = UnixListener::bind(&path).unwrap();
+    let words = refused(&path);
+    assert!(words.contains("listens there") && words.contains("--socket"), "{words}");
+    assert!(UnixStream::connect(&path).is_ok(), "the other program's socket is gone");
+    drop(stream);
+    std::fs::remove_file(&path).unwrap();
+    let packets = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&packets, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&packets, 1).unwrap();
+    assert!(refused(&path).contains("listens there"));
+    assert!(Connection::connect(&path).is_ok(), "the other program's socket is gone");
+    assert!(!lock_of(&path).exists());
+}
+
+#[test]
+fn a_socket_that_was_put_in_the_renderers_place_is_left_alone() {
+    let renderer = Renderer::start(&[]);
+    let path = renderer.socket();
+    std::fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    let folder = renderer.folder.path().to_owned();
+    let mut renderer = renderer;
+    renderer::signal(&renderer.child, "TERM");
+    assert_eq!(renderer.child.wait().unwrap().code(), Some(0), "{}", renderer.notes());
+    assert!(folder.join("socket").exists(), "the other program's socket is gone");
+}
+
+#[test]
+fn a_refused_start_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name);
+    std::fs::write(there("file"), "precious").unwrap();
+    std::fs::write(there("Cargo.lock"), "precious").unwrap();
+    std::os::unix::fs::symlink("/dev/null", there("link")).unwrap();
+    std::fs::create_dir(there("folder")).unwrap();
+    let list = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = list();
+    for name in ["file", "link", "folder", "folder/", "file/x", "Cargo"] {
+        let words = refused(&there(name));
+        assert!(words.contains("cannot listen on"), "{name}: {words}");
+        assert_eq!(list(), before, "{name}");
+    }
+    assert!(std::fs::read_dir(there("folder")).unwrap().next().is_none());
+    assert_eq!(std::fs::read_to_string(there("Cargo.lock")).unwrap(), "precious");
+    // And one that is not refused leaves nothing in the end.
+    let renderer = Renderer::start(&[]);
+    let socket = renderer.socket();
+    let kept = renderer.folder.path().to_owned();
+    assert!(lock_of(&socket).exists());
+    let left = || {
+        let names = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("socket")).count()
+    };
+    let mut renderer = renderer;
+    renderer::signal(&renderer.child, "TERM");
+    renderer.child.wait().unwrap();
+    assert_eq!(left(), 0);
+}
+
+/// What a newcomer is answered.
+fn answered(renderer: &Renderer, hello: &str) -> FromServer {
+    let connection = Connection::connect(&renderer.socket()).unwrap();
+    connection.send_bytes(hello.as_bytes(), &[]).unwrap();
+    match connection.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => serde_json::from_slice(&packet).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_newcomer_of_another_version_is_told_that_and_nothing_else() {
+    let renderer = Renderer::start(&[]);
+    for hello in [r#"{"type": "hello", "protocol": 999}"#, r#"{"type": "hello", "protocol": 2, "memory": 7}"#]
+    {
+        match answered(&renderer, hello) {
+            FromServer::Refused { code: RefusedCode::Version, reason } => {
+                assert!(reason.contains("same release"), "{reason}");
+            }
+            other => panic!("{hello}: {other:?}"),
+        }
+    }
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn parameters_are_no_list() {
+    let renderer = Renderer::start(&[]);
+    let mut client = renderer.client(Memory::Host);
+    client.connection.send_bytes(br#"{"type": "set", "parameters": [0.5, "magma", true]}"#, &[]).unwrap();
+    assert_eq!(client.error(), ErrorCode::Message);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_name_does_not_play_with_the_terminal() {
+    let renderer = Renderer::start(&[]);
+    let hello =
+        r#"{"type": "hello", "protocol": 1, "client": "a\u202eb\u2028c\u2066d\u001b[2J", "memory": "host"}"#;
+    assert!(matches!(answered(&renderer, hello), FromServer::Welcome(_)));
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert!(ended.notes.contains("a b c d [2J (process"), "{}", ended.notes);
+    assert!(!ended.notes.contains(['\u{202e}', '\u{2028}', '\u{2066}', '\u{1b}']), "{:?}", ended.notes);
+}
+
+#[test]
+fn out_of_descriptors_is_said() {
+    let renderer = Renderer::start(&[]);
+    let mut seen = 0;
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    // One is for the connection; the memory needs more.
+    for spare in 1..4 {
+        let (open, _) = renderer.resources();
+        // The limit is one of numbers, and there may be gaps between those in use.
+        let in_use = |number: &u64| Path::new(&format!("/proc/{}/fd/{number}", renderer.child.id())).exists();
+        let last = (0..).filter(|number| !in_use(number)).nth(spare - 1);
+        let limit = Rlimit { current: last.map(|number| number + 1), maximum };
+        let process = rustix::process::Pid::from_raw(renderer.child.id() as i32);
+        rustix::process::prlimit(process, Resource::Nofile, limit).unwrap();
+        let hello = r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "host"}"#;
+        if let FromServer::Refused { code, reason } = answered(&renderer, hello) {
+            assert_eq!(code, RefusedCode::Memory, "{reason}");
+            assert!(reason.contains("descriptor") && reason.contains("ulimit -n"), "{reason}");
+            assert!(!reason.contains(" 0 bytes"), "{reason}");
+            seen += 1;
+        }
+        let until = Instant::now() + PATIENCE;
+        while renderer.resources().0 > open {
+            assert!(Instant::now() < until, "descriptors are left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert!(seen >= 2, "refused {seen} times: {}", renderer.notes());
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_client_that_does_not_stamp_is_named() {
+    let renderer = Renderer::start(&["--verify"]);
+    let mut client = renderer.client(Memory::Host);
+    let wave = client.wave(0.3);
+    for frame in 0..3 {
+        client.frame(frame, &wave);
+    }
+    client.wait_for(2);
+    drop(client);
+    // One that does is not.
+    let mut client = renderer.client(Memory::Host);
+    let bytes = client.stamped(0);
+    client.frame(0, &bytes);
+    client.wait_for(0);
+    let ended = renderer.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    let words = ended.notes.lines().find(|line| line.starts_with("error:")).unwrap();
+    assert!(words.contains("does not stamp its frames"), "{}", ended.notes);
+    assert_eq!(ended.notes.matches("for clients that stamp").count(), 1, "{}", ended.notes);
+    // The totals of all stretches beside the list of the last.
+    assert_eq!(ended.report["totals"]["clients"], 2, "{}", ended.report);
+    assert_eq!(ended.report["totals"]["stretches"], ended.report["stretches"].as_array().unwrap().len());
 }
 
 /// Vertices that lie anywhere: every triangle is huge.
