@@ -39,20 +39,27 @@ fn shared_folder() -> PathBuf {
     format!("/tmp/wavefield-{}", rustix::process::getuid().as_raw()).into()
 }
 
-/// Makes that folder for its owner alone. `/tmp` is everybody's: a folder that somebody else put there is refused.
+/// Makes that folder for its owner alone.
 fn make_shared_folder() -> Result<(), Error> {
     let folder = shared_folder();
-    let failed = |source| Error::Io { action: "make", path: folder.clone(), source };
-    match rustix::fs::mkdir(&folder, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(failed(error.into())),
-    }
-    let found = rustix::fs::lstat(&folder).map_err(|error| failed(error.into()))?;
+    let made = match rustix::fs::mkdir(&folder, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => check_folder(&folder),
+        Err(error) => Err(error.into()),
+    };
+    made.map_err(|source| Error::Io { action: "make", path: folder, source })
+}
+
+/// An error unless this user alone can put something into `folder`. `/tmp` is everybody's: somebody else may have made a
+/// folder there, and listen in it.
+fn check_folder(folder: &Path) -> std::io::Result<()> {
+    let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
     if !is_folder || found.st_uid != rustix::process::getuid().as_raw() || found.st_mode & 0o077 != 0 {
-        let reason =
-            "it is there already and not a folder of yours alone: set XDG_RUNTIME_DIR, or use --socket";
-        return Err(failed(std::io::Error::other(reason)));
+        let reason = format!(
+            "{} is there and not a folder of yours alone: remove it, set XDG_RUNTIME_DIR, or use --socket",
+            folder.display()
+        );
+        return Err(std::io::Error::other(reason));
     }
     Ok(())
 }
@@ -282,14 +289,29 @@ pub enum Received {
 }
 
 impl Connection {
-    /// Connects to a renderer; for clients.
+    /// Connects to a renderer of this user; for clients.
     ///
     /// # Errors
-    /// Nobody listens at `path`.
+    /// Nobody listens at `path`, or another user may: what that sends is not to be trusted.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
+        if path.parent() == Some(&shared_folder()) {
+            match check_folder(&shared_folder()) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                checked => checked?,
+            }
+        }
         let fd = seqpacket()?;
         net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-        Ok(Self { fd })
+        let connection = Self { fd };
+        let (peer, own) = (connection.peer()?, rustix::process::getuid().as_raw());
+        if peer.uid != own {
+            let reason = format!(
+                "user {} listens there, and this program runs as user {own}: run both as the same user",
+                peer.uid
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
+        }
+        Ok(connection)
     }
 
     /// Who is at the other end.
@@ -506,6 +528,23 @@ mod tests {
         let long = folder.path().join("x".repeat(200));
         let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("107 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_ones_own_is_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let set = |mode| std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(mode)).unwrap();
+        for (mode, fine) in [(0o700, true), (0o755, false), (0o777, false), (0o1777, false), (0o770, false)] {
+            set(mode);
+            assert_eq!(check_folder(&inner).is_ok(), fine, "{mode:o}");
+        }
+        set(0o700);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&inner, &link).unwrap();
+        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder of yours alone"));
+        assert!(check_folder(&folder.path().join("missing")).is_err());
     }
 
     #[test]

@@ -10,18 +10,20 @@ mod renderer;
 
 use std::fs::File;
 use std::io::PipeWriter;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use example::client::{Memory, connect};
+use example::client::{Arguments, Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode};
-use wavefield::serve::socket::{Connection, Received};
+use wavefield::serve::protocol::{
+    DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
+};
+use wavefield::serve::socket::{Connection, Listener, Received};
 
 use crate::{common, stand_in};
 
@@ -252,6 +254,79 @@ fn a_client_that_does_not_stamp_is_named() {
     // The totals of all stretches beside the list of the last.
     assert_eq!(ended.report["totals"]["clients"], 2, "{}", ended.report);
     assert_eq!(ended.report["totals"]["stretches"], ended.report["stretches"].as_array().unwrap().len());
+}
+
+/// A server that hands out memory as a renderer would, but unsealed.
+fn unsealed(listener: &Listener) {
+    let until = Instant::now() + PATIENCE;
+    let connection = loop {
+        match listener.accept(Duration::from_millis(100)).unwrap() {
+            Some(connection) => break connection,
+            None => assert!(Instant::now() < until, "no client comes"),
+        }
+    };
+    assert!(matches!(connection.receive_within(PATIENCE), Received::Packet(..)));
+    let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, 3 << 16).unwrap();
+    let slot = |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
+    let welcome = FromServer::Welcome(Box::new(Welcome {
+        protocol: 1,
+        server: "no wavefield".into(),
+        device: DeviceName { name: "no GPU".into(), uuid: "0".repeat(32) },
+        memory: MemoryKind::Host,
+        grid: [16, 16],
+        components: 4,
+        dtype: "<f4".into(),
+        vertex_bytes: 16,
+        row_bytes: 256,
+        offset_alignment: 16,
+        ring: 3,
+        slots: (0..3).map(slot).collect(),
+        ready: None,
+        free: None,
+        frame_seconds: 1.0 / 60.0,
+        trust: false,
+        parameters: Parameters { speed: 1.0, colormap: Default::default(), paused: false },
+    }));
+    connection.send(&welcome, &[file.as_fd()]).unwrap();
+    connection.wait(PATIENCE);
+}
+
+#[test]
+fn a_client_takes_no_memory_that_can_be_cut_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(Some(&path)).unwrap();
+    let server = std::thread::spawn(move || unsealed(&listener));
+    let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
+    let error = example::client::run(&arguments).unwrap_err();
+    server.join().unwrap();
+    assert!(error.to_string().contains("not sealed"), "{error:#}");
+}
+
+#[test]
+fn a_client_does_not_talk_to_another_users_server() {
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), None).unwrap_or_default();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let listening = std::thread::spawn(move || {
+        // SAFETY: this one thread becomes another user, which the system call does, unlike the C library's function.
+        if unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) } != 0 {
+            return None;
+        }
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        Some(socket)
+    });
+    let Some(_socket) = listening.join().unwrap() else {
+        return common::skip("another user can be had by root only");
+    };
+    let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
+    let error = format!("{:#}", example::client::run(&arguments).unwrap_err());
+    assert!(error.contains("user 65534 listens there"), "{error}");
 }
 
 /// Vertices that lie anywhere: every triangle is huge.
