@@ -29,6 +29,7 @@ pub mod client {
     use anyhow::{Context as _, Result, bail};
     use ash::vk;
     use clap::{Parser, ValueEnum};
+    use rustix::fs::SealFlags;
     use wavefield::app::{FrameTimes, write_png};
     use wavefield::cuda::{Context, Driver, Event, Kernel, KernelSource, Signature, Stream};
     use wavefield::interop::handle::{SemaphoreHandle, Signal, Wait};
@@ -97,8 +98,9 @@ pub mod client {
     /// Says hello, and takes what the renderer hands out.
     pub fn connect(arguments: &Arguments) -> Result<(Connection, Welcome, Vec<OwnedFd>)> {
         let path = arguments.socket.clone().unwrap_or_else(default_path);
+        // Checks who listens: anybody can make a folder and a socket in /tmp.
         let connection = Connection::connect(&path)
-            .with_context(|| format!("no renderer listens at {}: start `wavefield serve`", path.display()))?;
+            .with_context(|| format!("no renderer at {}: start `wavefield serve`", path.display()))?;
         let hello = FromClient::Hello(Hello {
             protocol: VERSION,
             client: concat!("the Rust example ", env!("CARGO_PKG_VERSION")).into(),
@@ -251,6 +253,12 @@ pub mod client {
         arguments: &Arguments,
         times: &mut FrameTimes,
     ) -> Result<()> {
+        // Whoever maps memory that is cut short later is ended by SIGBUS. (Here it is written, not mapped.)
+        for file in &descriptors {
+            if !rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+                bail!("the renderer's memory is not sealed, so it could be cut short: that is no wavefield");
+            }
+        }
         let (grid, ring) = (grid(welcome), u64::from(welcome.ring));
         let mut vertices = Vec::with_capacity(grid.vertices() as usize);
         // Frames whose slot the renderer has copied.

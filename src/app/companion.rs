@@ -30,8 +30,12 @@ pub(crate) trait Companion {
     /// After a frame was submitted.
     fn drawn(&mut self, engine: &Engine) -> Result<()>;
 
-    /// A frame could not be made. `Ok`: that was mended, and the frame can be tried again from its begin.
+    /// A frame could not be made. `Ok`: that was mended, and the frame can be tried again from its begin, once
+    /// [`Companion::is_ready`].
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()>;
+
+    /// Whether a frame may be begun. If not, another turn may change that.
+    fn is_ready(&self) -> bool;
 
     /// Whether somebody waits for the last picture.
     fn wants_picture(&self) -> bool;

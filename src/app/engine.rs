@@ -406,6 +406,11 @@ impl Engine {
     #[cfg(target_os = "linux")]
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.finish()?;
+        // Of the producer that goes, everything is counted.
+        if let Some(check) = &mut self.check {
+            let counted = (0..self.pacer.depth()).try_for_each(|flight| check.collect(flight));
+            self.noting(counted)?;
+        }
         match incoming.take() {
             Some(incoming) => Ok(self.put(incoming)),
             None => Err(Error::Unsupported("there is no producer to exchange".into())),
@@ -470,6 +475,12 @@ impl Engine {
         self.check.as_ref().map(Check::tally)
     }
 
+    /// See [`FieldRenderer::hide`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn hide(&mut self) -> Result<()> {
+        self.renderer.hide()
+    }
+
     /// Frames that the GPU has finished drawing.
     #[cfg(target_os = "linux")]
     pub(crate) fn frames_finished(&self) -> Result<u64> {
@@ -480,7 +491,10 @@ impl Engine {
     pub fn finish(&mut self) -> Result<()> {
         self.drain()?;
         let idle = self.producer_idle();
-        self.noting(idle)
+        self.noting(idle)?;
+        // Whatever the watchdog gave up before has come to an end after all.
+        self.stuck = false;
+        Ok(())
     }
 
     /// Traces the frames from now on, at most `most` of them; see [`crate::trace`]. Brings both sides to rest.

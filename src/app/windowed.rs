@@ -316,17 +316,23 @@ impl State {
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     fn redraw(&mut self) -> Result<()> {
         self.consult()?;
+        if self.companion.as_ref().is_some_and(|companion| !companion.is_ready()) {
+            self.skip();
+            return Ok(());
+        }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
                 companion.rescue(&mut self.engine, error)?;
+                if !companion.is_ready() {
+                    self.skip();
+                    return Ok(());
+                }
                 self.engine.begin()?
             }
             (begun, _) => begun?,
         };
         let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
-            self.retry = Some(Instant::now() + IDLE);
-            self.skipped += 1;
-            self.rest();
+            self.skip();
             return Ok(());
         };
         self.retry = None;
@@ -344,14 +350,11 @@ impl State {
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
         let moment = self.clock.moment();
         let drawn = self.engine.draw(&flight, moment, &self.camera, &picture, Some(present));
-        match (drawn, &mut self.companion) {
-            (Err(error), Some(companion)) => {
-                // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
-                companion.rescue(&mut self.engine, error)?;
-                let flight = self.engine.begin()?;
-                self.engine.draw(&flight, moment, &self.camera, &picture, Some(present))?;
-            }
-            (drawn, _) => drawn?,
+        if let Err(error) = drawn {
+            // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
+            self.mend(error)?;
+            let flight = self.engine.begin()?;
+            self.engine.draw(&flight, moment, &self.camera, &picture, Some(present))?;
         }
         if let Some(companion) = &mut self.companion {
             companion.drawn(&self.engine)?;
@@ -445,10 +448,27 @@ impl State {
 
     /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
     fn drain(&mut self) -> Result<()> {
-        match (self.engine.drain(), &mut self.companion) {
-            (Err(error), Some(companion)) => companion.rescue(&mut self.engine, error),
-            (drained, _) => drained,
+        self.engine.drain().or_else(|error| self.mend(error))
+    }
+
+    /// Has the companion mend what it can, and waits for that.
+    fn mend(&mut self, error: Error) -> Result<()> {
+        match &mut self.companion {
+            Some(companion) => companion.rescue(&mut self.engine, error)?,
+            None => return Err(error),
         }
+        while self.companion.as_ref().is_some_and(|companion| !companion.is_ready()) {
+            self.consult()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// No frame this time.
+    fn skip(&mut self) {
+        self.retry = Some(Instant::now() + IDLE);
+        self.skipped += 1;
+        self.rest();
     }
 
     /// No frame for a while: the pause is no frame time, and the field does not jump after it.

@@ -1,10 +1,14 @@
 //! `wavefield serve`: the arguments.
 
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use rustix::fs::FileType;
+use rustix::io::FdFlags;
 use wavefield::app::{EventLoop, Stop};
-use wavefield::serve::{Options, serve_headless, serve_windowed};
+use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, note, say};
 
 #[derive(Args)]
@@ -14,6 +18,10 @@ pub struct ServeArgs {
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
+    /// the socket's folder is removed too, if it is empty then.
+    #[arg(long, value_name = "FD")]
+    until_closed: Option<RawFd>,
     /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
     /// stops then stops the picture.
     #[arg(long)]
@@ -32,8 +40,14 @@ pub struct ServeArgs {
 
 /// Runs until it is ended, or `--frames` are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
+    if let Some(number) = args.until_closed {
+        let parent = inherited(number).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
+        // Waits for the GPU end by --timeout; what else takes long is a driver that does not come back.
+        end_when_closed(parent, stop, args.run.timeout + Duration::from_secs(10))?;
+    }
     let options = Options {
         socket: args.socket,
+        remove_folder: args.until_closed.is_some(),
         trust: args.trust,
         pace: args.pace,
         json: args.json,
@@ -62,6 +76,29 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         say!("picture       {}", path.display());
     }
     Ok(())
+}
+
+/// The descriptor of that number, if this process has it from its parent.
+fn inherited(number: RawFd) -> Result<OwnedFd, String> {
+    if number < 3 {
+        return Err("0, 1 and 2 are the standard streams: a descriptor from 3 on is meant".into());
+    }
+    // SAFETY: it is only asked about, by calls that check it.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    // What survived the start of a program does not have the flag, and everything that is opened here does.
+    let flags = rustix::io::fcntl_getfd(descriptor);
+    if flags.map_or(true, |flags| flags.contains(FdFlags::CLOEXEC)) {
+        return Err(format!("descriptor {number} was not passed to this program"));
+    }
+    let kind = rustix::fs::fstat(descriptor).map(|found| FileType::from_raw_mode(found.st_mode));
+    if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
+        return Err(format!("descriptor {number} is neither a pipe nor a socket"));
+    }
+    // For the programs that this one starts.
+    rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
+        .map_err(|error| format!("descriptor {number}: {error}"))?;
+    // SAFETY: it is open, and nobody else in this process has it: see above.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn parse_pace(text: &str) -> Result<f64, String> {

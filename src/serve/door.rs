@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::protocol::{FromClient, FromServer, Hello, RefusedCode};
+use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
 use super::socket::{Connection, Listener, Peer, Received, discard, take_leave};
 use crate::note;
@@ -122,7 +122,7 @@ fn accept(listener: &Listener, hall: &Hall, closing: &AtomicBool) {
 }
 
 /// Sends the answer that ends a connection before it began, and closes it.
-fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
+pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
     take_leave(connection);
 }
@@ -175,8 +175,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
     };
     let count = descriptors.len();
     discard(descriptors);
-    let hello = FromClient::parse(&packet).map_err(|reason| (RefusedCode::Hello, reason));
-    let hello = match hello.and_then(|message| greet(&message, count).cloned()) {
+    let hello = match greet(&packet, count) {
         Ok(hello) => hello,
         Err((code, reason)) => return refuse(connection, code, reason),
     };
@@ -232,7 +231,7 @@ impl Drop for Seated {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::{MemoryKind, encode};
+    use super::super::protocol::{FromClient, MemoryKind, encode};
     use super::*;
 
     fn open(owner: u32) -> (tempfile::TempDir, std::path::PathBuf, Door) {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ash::vk;
 
@@ -24,8 +24,8 @@ pub(super) struct Shared {
     pub(super) copied: Vec<u64>,
     /// `--trust`: the largest value of `ready` that a submission waits for.
     promised: u64,
-    /// The way to the client.
-    pub(super) connection: Arc<Connection>,
+    /// The way to the client, as long as it has the seat.
+    connection: Weak<Connection>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl Shared {
         memory: ClientMemory,
         connection: &Arc<Connection>,
     ) -> Rc<RefCell<Self>> {
-        let connection = connection.clone();
+        let connection = Arc::downgrade(connection);
         let (copied, promised) = (Vec::new(), 0);
         Rc::new(RefCell::new(Self { session, memory, current: None, copied, promised, connection }))
     }
@@ -195,7 +195,9 @@ impl Producer for ForeignProducer {
     /// it promised is kept for it.
     fn is_idle(&self) -> Result<bool> {
         let shared = self.shared.borrow();
-        if shared.session.terms().trust && shared.connection.is_closed() {
+        if shared.session.terms().trust
+            && shared.connection.upgrade().is_none_or(|connection| connection.is_closed())
+        {
             shared.let_go();
         }
         Ok(true)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::host::Host;
 use super::socket::Listener;
-use super::{FRAME_SECONDS, Options, check_scene};
+use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
     Companion, Config, DeviceTable, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary, retire,
 };
@@ -28,7 +28,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     for path in config.output.iter().chain(&options.json) {
         whole_file::check_writable(path)?;
     }
-    let listener = Listener::bind(options.socket.as_deref())?;
+    let listener = listen(options)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
     let mut summary = serve(instance, listener, config, options, stop)?;
@@ -78,6 +78,9 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> 
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
         host.wait(run.engine(), &mut parameters)?;
+        if !host.is_ready() {
+            continue;
+        }
         if let Err(error) = run.frame_at(moment) {
             host.rescue(run.engine(), error)?;
             continue;
@@ -98,7 +101,10 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> 
             }
         }
     }
-    run.engine().finish()?;
+    if let Err(error) = run.engine().finish() {
+        host.rescue(run.engine(), error)?;
+        run.engine().finish()?;
+    }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
         run.save(path)?;

@@ -1,7 +1,6 @@
 //! The render thread's side of `serve`: between two frames it looks at the client, and does what it asked for.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,11 +10,11 @@ use ash::vk;
 use rustix::io::Errno;
 
 use super::absent::Absent;
-use super::door::{Door, Seated, Visitor};
+use super::door::{Door, Seated, Visitor, refuse};
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
-use super::memory::{ClientMemory, sealed_memory};
-use super::pace::{Stretch, Watch};
+use super::memory::{ClientMemory, out_of_memory, sealed_memory};
+use super::pace::{History, Stretch, Totals, Watch, cpu_time};
 use super::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
     Welcome, short,
@@ -27,7 +26,7 @@ use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_prod
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
-use crate::verify::tally::Tally;
+use crate::verify::tally::{Counts, Tally};
 use crate::wave::Vertex;
 use crate::{Error, Result, note, say, whole_file};
 
@@ -35,14 +34,15 @@ use crate::{Error, Result, note, say, whole_file};
 const MAX_RING_BYTES: u64 = 8 << 30;
 /// Messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
+/// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
+/// draw always comes to its end, but only waiting tells a slow GPU from one that hangs.
+const SLOW: Duration = Duration::from_secs(300);
 /// How long the last frames of a client that said goodbye may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
 const MAX_UNREAD: u64 = 32 << 10;
-/// Stretches that are remembered for the report: a renderer may run for months.
-const MAX_STRETCHES: usize = 4096;
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
@@ -54,7 +54,8 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 
 /// Serves one client after another.
 pub(crate) struct Host {
-    door: Door,
+    /// Closed in the end, and with it the socket goes.
+    door: Option<Door>,
     options: Options,
     config: Config,
     choice: Choice,
@@ -62,9 +63,14 @@ pub(crate) struct Host {
     client: Option<Client>,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
+    /// What a client wrote is still being drawn, and has cost it its place.
+    slow: Option<Slow>,
     watch: Watch,
-    /// The last [`MAX_STRETCHES`] of them.
-    stretches: VecDeque<Stretch>,
+    history: History,
+    /// With `--verify`: whose ring is drawn, and what had been counted when that began.
+    ring_since: Option<(String, Counts)>,
+    /// Clients of whose frames next to nothing was right.
+    unstamped: Option<String>,
     last_draw: Instant,
     frames_drawn: u64,
 }
@@ -90,6 +96,18 @@ struct Client {
     ended: Option<Ended>,
     complaints: u32,
     _seat: Seated,
+}
+
+/// A draw that takes longer than `--timeout`.
+struct Slow {
+    /// Whose it is.
+    client: String,
+    began: Instant,
+    /// When the GPU was last seen to finish a frame, and how many it had finished then.
+    progress: Instant,
+    finished: u64,
+    /// The CPU time of this process by then.
+    cpu: Duration,
 }
 
 /// How a client's time ends.
@@ -155,23 +173,31 @@ impl Host {
         let door = Door::open(listener, owner)
             .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))?;
         Ok(Self {
-            door,
+            door: Some(door),
             kernels: Kernels::new(&choice, config, options),
             options: options.clone(),
             config: config.clone(),
             choice,
             client: None,
             built_in: None,
+            slow: None,
             watch: Watch::start(target(), None),
-            stretches: VecDeque::new(),
+            history: History::default(),
+            ring_since: None,
+            unstamped: None,
             last_draw: Instant::now(),
             frames_drawn: 0,
         })
     }
 
     fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        if self.slow.is_some() {
+            self.dismiss(engine)?;
+            self.turn_away();
+            return self.restore(engine);
+        }
         if self.client.is_none()
-            && let Some(visitor) = self.door.visitor()
+            && let Some(visitor) = self.visitor()
         {
             self.admit(engine, visitor, *parameters);
         }
@@ -182,8 +208,13 @@ impl Host {
         self.tell(*parameters);
         if self.client.as_ref().is_some_and(|client| client.ended.is_some()) {
             self.dismiss(engine)?;
+            self.restore(engine)?;
         }
         Ok(())
+    }
+
+    fn visitor(&self) -> Option<Visitor> {
+        self.door.as_ref()?.visitor()
     }
 
     /// When to draw the same again, at the latest.
@@ -224,7 +255,7 @@ impl Host {
             Ok(memory) => {
                 note!("note: {name} draws, with memory {} in a ring of {}", hello.memory.name(), terms.depth);
                 let stretch = self.watch.end(engine.producer().name(), None, "a client came");
-                self.remember(stretch);
+                self.history.add(stretch);
                 let connection = Arc::new(connection);
                 self.client = Some(Client {
                     name,
@@ -435,6 +466,7 @@ impl Host {
         let producer = ForeignProducer::new(engine.queue(), &client.shared);
         let old = exchange(engine, Box::new(producer))?;
         client.draws = true;
+        self.ring_since = engine.found().map(|tally| (client.name.clone(), tally.total()));
         // It has no kernel running, so what was there is the renderer's own.
         self.built_in = Some(old);
         Ok(())
@@ -482,6 +514,8 @@ impl Host {
             // The kernel that ran until now has faulted just now.
             Err(error) => return self.rescue(engine, error),
         };
+        self.judge_stamps(engine);
+        let Some(client) = &mut self.client else { return Ok(()) };
         if self.built_in.is_none() {
             self.built_in = Some(old);
         }
@@ -490,13 +524,6 @@ impl Host {
         client.kernel_since = Some(self.frames_drawn);
         self.kernels.runs(source);
         Ok(())
-    }
-
-    fn remember(&mut self, stretch: Stretch) {
-        if self.stretches.len() == MAX_STRETCHES {
-            self.stretches.pop_front();
-        }
-        self.stretches.push_back(stretch);
     }
 
     /// What was measured: a line for each stretch, and the file.
@@ -515,7 +542,15 @@ impl Host {
                 gaps.max
             );
         };
-        self.stretches.iter().filter(|stretch| stretch.client.is_some()).for_each(line);
+        self.history.last().iter().filter(|stretch| stretch.client.is_some()).for_each(line);
+        let totals = self.history.totals();
+        let left_out = totals.stretches - self.history.last().len() as u64;
+        if left_out > 0 {
+            let Totals { clients, frames, .. } = totals;
+            say!(
+                "clients       {clients} in all, {frames} frames; the first {left_out} stretches are not kept"
+            );
+        }
         let Some(path) = &self.options.json else { return Ok(()) };
         let Config { grid, ring, handoff, .. } = &self.config;
         let report = serde_json::json!({
@@ -527,7 +562,8 @@ impl Host {
             "trust": self.options.trust,
             "verify": engine.found(),
             "frame_seconds": FRAME_SECONDS,
-            "stretches": self.stretches,
+            "totals": totals,
+            "stretches": self.history.last(),
         });
         whole_file::write(path, |file| Ok(serde_json::to_writer_pretty(file, &report)?))
     }
@@ -595,25 +631,119 @@ impl Host {
             None => "the renderer let it go".into(),
         };
         note!("note: {}: {why}", client.name);
-        self.remember(client.watch.end(engine.producer().name(), Some(&client.name), &why));
+        self.history.add(client.watch.end(engine.producer().name(), Some(&client.name), &why));
         client.shared.borrow().let_go();
-        if self.built_in.is_some() {
-            let kernel = self.kernels.running().is_some();
+        if self.built_in.is_some() && self.kernels.running().is_some() {
             match engine.swap(&mut self.built_in) {
                 Ok(old) => drop(old),
                 // Its kernel faulted with its last frames; without the client `rescue` goes back to the built-in.
-                Err(error) if kernel => self.rescue(engine, error)?,
-                Err(error) => return Err(error),
+                Err(error) => self.rescue(engine, error)?,
             }
         }
         self.kernels.clear();
-        // The producer is gone, so this is the last to hold the connection.
-        drop(client.shared);
         if let Some(connection) = Arc::into_inner(client.connection) {
             take_leave(connection);
         }
         self.watch = Watch::start(target(), Some(self.last_draw));
         Ok(())
+    }
+
+    /// Brings the renderer's own producer back in the place of a client's ring that has left, once the GPU is done with that.
+    ///
+    /// # Errors
+    /// The GPU does not finish what the client wrote, and finishes nothing else either.
+    fn restore(&mut self, engine: &mut Engine) -> Result<()> {
+        if let Some(slow) = &mut self.slow {
+            let finished = engine.frames_finished()?;
+            // Of a software device it can be seen that it works.
+            let works = engine.device().info().kind == vk::PhysicalDeviceType::CPU
+                && cpu_time() > slow.cpu + SLOW / 10;
+            if finished > slow.finished || works {
+                (slow.finished, slow.progress, slow.cpu) = (finished, Instant::now(), cpu_time());
+            }
+            if finished < engine.next_frame() {
+                if slow.progress.elapsed() < SLOW {
+                    return Ok(());
+                }
+                return Err(Error::Stuck {
+                    device: engine.device().info().name.clone(),
+                    seconds: slow.progress.elapsed().as_secs_f64(),
+                    progress: format!("it was given what {} wrote, and may hang", slow.client),
+                });
+            }
+        }
+        if self.built_in.is_some() {
+            drop(engine.swap(&mut self.built_in)?);
+            self.judge_stamps(engine);
+        }
+        if let Some(slow) = self.slow.take() {
+            let seconds = slow.began.elapsed().as_secs_f64();
+            note!(
+                "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
+                slow.client
+            );
+        }
+        Ok(())
+    }
+
+    /// What a client wrote takes too long to draw, or (with `--trust`) does not come: that costs it its place. The GPU cannot
+    /// be stopped, so the renderer waits for it, in [`Host::restore`].
+    fn give_up(&mut self, engine: &mut Engine) -> Result<()> {
+        let seconds = self.config.timeout.as_secs_f64();
+        let client = match &mut self.client {
+            Some(client) => {
+                let reason = match client.shared.borrow().session.terms().trust {
+                    true => format!(
+                        "no frame was finished for {seconds} s (--timeout): a promised one did not come"
+                    ),
+                    false => format!(
+                        "drawing its vertices takes too long: no frame was finished for {seconds} s (--timeout). \
+                         Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
+                         in the grid should be neighbours in space"
+                    ),
+                };
+                client.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
+                client.name.clone()
+            }
+            None => {
+                note!(
+                    "note: what the last client wrote is still being drawn after {seconds} s: waiting for the GPU"
+                );
+                "the last client".into()
+            }
+        };
+        engine.hide()?;
+        let (now, finished) = (Instant::now(), engine.frames_finished()?);
+        self.slow = Some(Slow { client, began: now, progress: now, finished, cpu: cpu_time() });
+        Ok(())
+    }
+
+    /// What was drawn from a client's ring until now was counted: did the client stamp its frames at all?
+    fn judge_stamps(&mut self, engine: &Engine) {
+        let (Some((client, before)), Some(tally)) = (self.ring_since.take(), engine.found()) else { return };
+        let now = tally.total();
+        let checked = now.checked - before.checked;
+        let wrong = now.wrong() - before.wrong();
+        // What lies in the lowest bits by chance is now and then right.
+        if checked > 0 && wrong >= checked - checked / 10 {
+            note!(
+                "note: of {client} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
+                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+            );
+            self.unstamped.get_or_insert(client);
+        }
+    }
+
+    /// Newcomers while nothing can be drawn are told why.
+    fn turn_away(&self) {
+        while let (Some(slow), Some(visitor)) = (&self.slow, self.visitor()) {
+            let reason = format!(
+                "the GPU still draws what {} wrote, for {:.0} s so far: try again later",
+                slow.client,
+                slow.began.elapsed().as_secs_f64()
+            );
+            refuse(visitor.connection, RefusedCode::Busy, reason);
+        }
     }
 }
 
@@ -629,6 +759,11 @@ impl Companion for Host {
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.turn(engine, parameters)?;
+            if !self.is_ready() {
+                // Back to the caller, who may have been asked to stop.
+                std::thread::sleep(Duration::from_millis(2));
+                return Ok(());
+            }
             let left = self.due().saturating_duration_since(Instant::now());
             if left.is_zero() || self.has_new() {
                 return Ok(());
@@ -671,6 +806,10 @@ impl Companion for Host {
         Ok(())
     }
 
+    fn is_ready(&self) -> bool {
+        self.slow.is_none()
+    }
+
     /// Whether the client waits for a picture.
     fn wants_picture(&self) -> bool {
         // Each unread one would be a picture's worth of memory.
@@ -700,7 +839,12 @@ impl Companion for Host {
     /// Whatever else it was.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         if self.kernels.running().is_none() {
-            return Err(error);
+            // It is a client's ring that is drawn.
+            let foreign = self.built_in.is_some() && self.slow.is_none();
+            return match error {
+                Error::Stuck { .. } if foreign => self.give_up(engine),
+                error => Err(error),
+            };
         }
         if matches!(error, Error::Stuck { .. }) {
             self.say_stuck(&error);
@@ -713,6 +857,7 @@ impl Companion for Host {
     }
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
+        self.door = None;
         let name = engine.producer().name();
         let stretch = match self.client.take() {
             Some(client) => {
@@ -722,9 +867,10 @@ impl Companion for Host {
             }
             None => self.watch.end(name, None, reason),
         };
-        self.remember(stretch);
+        self.history.add(stretch);
+        self.judge_stamps(engine);
         self.report(engine)?;
-        engine.found().map_or(Ok(()), |tally| verdict(&tally))
+        engine.found().map_or(Ok(()), |tally| verdict(&tally, self.unstamped.as_deref()))
     }
 }
 
@@ -763,7 +909,7 @@ impl Client {
 }
 
 /// What `--verify` has found: an error, if anything.
-fn verdict(tally: &Tally) -> Result<()> {
+fn verdict(tally: &Tally, unstamped: Option<&str>) -> Result<()> {
     let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
     say!(
         "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
@@ -774,7 +920,12 @@ fn verdict(tally: &Tally) -> Result<()> {
     match found.is_empty() {
         _ if frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
         true => Ok(()),
-        false => Err(Error::Check(format!("the check found what must not be: {}", found.join("; ")))),
+        false => {
+            let why = unstamped.map_or(String::new(), |client| {
+                format!("; most likely {client} does not stamp its frames, which --verify asks of a client")
+            });
+            Err(Error::Check(format!("the check found what must not be: {}{why}", found.join("; "))))
+        }
     }
 }
 
@@ -811,7 +962,8 @@ fn filled(bytes: &[u8]) -> Result<OwnedFd> {
         match rustix::io::pwrite(&file, &bytes[done..], done as u64) {
             Ok(count) if count > 0 => done += count,
             Err(Errno::INTR) => {}
-            _ => return Err(Error::Unsupported("no shared memory for the picture".into())),
+            Ok(_) => return Err(Error::Unsupported("no shared memory for the picture".into())),
+            Err(error) => return Err(out_of_memory(bytes.len() as u64, error)),
         }
     }
     Ok(file)

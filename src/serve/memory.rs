@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 
 use super::ledger::Source;
 use super::protocol::{MemoryKind, Place};
@@ -87,7 +88,7 @@ impl ClientMemory {
             let rest = &bytes[..bytes.len().min((end - at) as usize)];
             match rustix::io::pwrite(&memory.file, rest, at) {
                 Ok(count) => at += count as u64,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(out_of_memory(end, error)),
             }
         }
@@ -204,7 +205,7 @@ impl HostMemory {
                     rest = &mut rest[count..];
                     from += count as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 // Sealed memory has its size for good; without memory for the kernel the frame is shown as far as it came.
                 _ => break,
             }
@@ -237,13 +238,23 @@ pub(super) fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(file)
     };
-    make().map_err(|error: rustix::io::Errno| out_of_memory(bytes, error))
+    make().map_err(|error: Errno| out_of_memory(bytes, error))
 }
 
 fn copy_of(file: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|error| out_of_memory(0, error))
+    rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|error| no_memory("shared memory to send", error))
 }
 
-fn out_of_memory(bytes: u64, error: rustix::io::Errno) -> Error {
-    Error::Unsupported(format!("no shared memory of {bytes} bytes: {}", std::io::Error::from(error)))
+pub(super) fn out_of_memory(bytes: u64, error: Errno) -> Error {
+    no_memory(&format!("shared memory of {bytes} bytes"), error)
+}
+
+fn no_memory(what: &str, error: Errno) -> Error {
+    let advice = match error {
+        Errno::MFILE | Errno::NFILE => {
+            "; no file descriptor is left: release what is not needed, or start the renderer with a higher `ulimit -n`"
+        }
+        _ => "",
+    };
+    Error::Unsupported(format!("no {what}: {}{advice}", std::io::Error::from(error)))
 }

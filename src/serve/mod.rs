@@ -14,6 +14,7 @@
 //! | `kernels` | has the kernels that clients send tried and compiled, on a thread of its own |
 //! | `trial` | a sent kernel's first launch, in a child process: starts that, and listens to it |
 //! | `attempt` | the same in the child: runs the kernel once |
+//! | `parent` | ends with the program that started this one |
 //! | `host` | the render thread's side: a look at the client between two frames |
 //!
 //! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
@@ -31,6 +32,7 @@ mod kernels;
 pub mod ledger;
 mod memory;
 mod pace;
+mod parent;
 pub mod protocol;
 pub mod session;
 pub mod socket;
@@ -42,8 +44,11 @@ use std::path::PathBuf;
 use crate::app::{Config, Scene};
 use crate::{Error, Result};
 
+use socket::Listener;
+
 pub use attempt::{end_with_parent, try_kernel};
 pub use headless::serve_headless;
+pub use parent::end_when_closed;
 pub use windowed::serve_windowed;
 
 /// What is asked of `serve` besides what every run is told.
@@ -51,6 +56,8 @@ pub use windowed::serve_windowed;
 pub struct Options {
     /// Where to listen; [`socket::default_path`] if nothing is said.
     pub socket: Option<PathBuf>,
+    /// The socket's folder goes with the socket, if it is empty then: for whoever makes a folder for one renderer.
+    pub remove_folder: bool,
     /// Let Vulkan wait for a client's semaphore without looking first: only to measure what looking costs.
     pub trust: bool,
     /// Draws a second without anything new to draw, headless; 0: as many as can be.
@@ -67,7 +74,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { socket: None, trust: false, pace: 60.0, json: None, try_with: None }
+        Self { socket: None, remove_folder: false, trust: false, pace: 60.0, json: None, try_with: None }
     }
 }
 
@@ -80,6 +87,15 @@ fn check_scene(config: &Config) -> Result<()> {
                 .into(),
         )),
     }
+}
+
+/// The socket, as asked for.
+fn listen(options: &Options) -> Result<Listener> {
+    let mut listener = Listener::bind(options.socket.as_deref())?;
+    if options.remove_folder {
+        listener.remove_folder_too();
+    }
+    Ok(listener)
 }
 
 /// Seconds of the field between two frames, as far as a client is told.

@@ -1,5 +1,6 @@
 //! How evenly frames come, and what they cost: what `status` answers, and what `--json` writes.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -71,6 +72,54 @@ pub(super) struct Stretch {
     pub(super) cpu_us_per_frame: f64,
 }
 
+/// Stretches that are kept: a renderer may run for months, and so may those who connect to it.
+pub(super) const MAX_STRETCHES: usize = 1000;
+
+/// The stretches of a run: the last of them, and the sums of all.
+#[derive(Default)]
+pub(super) struct History {
+    last: VecDeque<Stretch>,
+    totals: Totals,
+}
+
+/// Sums over all stretches, those included that are not kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Totals {
+    /// How many there were.
+    pub(super) stretches: u64,
+    /// Those with a client.
+    pub(super) clients: u64,
+    /// Their time together.
+    pub(super) seconds: f64,
+    /// Draws.
+    pub(super) draws: u64,
+    /// Draws of something new.
+    pub(super) frames: u64,
+}
+
+impl History {
+    pub(super) fn add(&mut self, stretch: Stretch) {
+        self.totals.stretches += 1;
+        self.totals.clients += u64::from(stretch.client.is_some());
+        self.totals.seconds += stretch.seconds;
+        self.totals.draws += stretch.draws;
+        self.totals.frames += stretch.frames;
+        if self.last.len() == MAX_STRETCHES {
+            self.last.pop_front();
+        }
+        self.last.push_back(stretch);
+    }
+
+    /// The last [`MAX_STRETCHES`], oldest first.
+    pub(super) fn last(&self) -> &VecDeque<Stretch> {
+        &self.last
+    }
+
+    pub(super) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}
+
 /// A stretch under way.
 pub(super) struct Watch {
     since: Instant,
@@ -137,7 +186,7 @@ impl Watch {
 }
 
 /// The CPU time of this process so far.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
@@ -146,6 +195,24 @@ fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_clients_leave_exact_sums_and_a_bounded_list() {
+        let mut history = History::default();
+        let many = MAX_STRETCHES as u64 + 7;
+        for number in 0..many {
+            let client = (number % 2 == 0).then(|| format!("client {number}"));
+            let mut watch = Watch::start(Duration::ZERO, None);
+            watch.drawn(true);
+            watch.drawn(false);
+            history.add(watch.end("x", client.as_deref(), "left"));
+        }
+        assert_eq!(history.last().len(), MAX_STRETCHES);
+        assert_eq!(history.last().back().unwrap().client.as_deref(), Some(&*format!("client {}", many - 1)));
+        let totals = history.totals();
+        assert_eq!((totals.stretches, totals.clients), (many, many.div_ceil(2)));
+        assert_eq!((totals.draws, totals.frames), (2 * many, many));
+    }
 
     #[test]
     fn lateness_is_what_exceeds_the_target() {

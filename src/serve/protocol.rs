@@ -1,7 +1,9 @@
 //! The messages, as `docs/protocol.md` has them: types, and the way from and to bytes. Nothing here knows of sockets.
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Number, Value};
 
 pub use crate::app::Parameters;
 use crate::render::ColorMap;
@@ -59,6 +61,7 @@ pub enum FromClient {
     /// Change parameters.
     Set {
         /// Those to change.
+        #[serde(deserialize_with = "object")]
         parameters: Wishes,
     },
     /// Say how things are.
@@ -327,7 +330,7 @@ pub enum ErrorCode {
     Value,
     /// It does not read.
     Slow,
-    /// Its kernel does not end.
+    /// Its kernel does not end, or drawing what it wrote does not.
     Stuck,
     /// The renderer ends.
     Ended,
@@ -369,6 +372,21 @@ impl FromClient {
     }
 }
 
+/// The version that a `hello` names, whatever else is in it.
+pub fn spoken_version(packet: &[u8]) -> Option<Number> {
+    let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
+    match (message.get("type")?, message.get("protocol")?) {
+        (Value::String(kind), Value::Number(version)) if kind == "hello" => Some(version.clone()),
+        _ => None,
+    }
+}
+
+/// A structure from a JSON object alone: serde would also take a list of its values.
+fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
+    let object = Map::deserialize(from)?;
+    T::deserialize(Value::Object(object)).map_err(D::Error::custom)
+}
+
 /// A message as a packet.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     // Strings, numbers and structures of them: there is nothing in a message that JSON cannot hold.
@@ -384,9 +402,18 @@ fn color_map(name: &str) -> Result<ColorMap, String> {
     })
 }
 
+/// Whether a character does anything but show itself: controls, and what begins a line, turns the direction of writing or
+/// hides text.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// The beginning of a text that a stranger wrote, with nothing in it that a terminal would obey.
 pub fn short(text: &str, limit: usize) -> String {
-    let mut short: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut short: String = text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     if short.len() > limit {
         let cut = (0..=limit).rev().find(|&at| short.is_char_boundary(at)).unwrap_or(0);
         short.truncate(cut);
@@ -426,6 +453,9 @@ mod tests {
             r#"{"type": "ready", "frame": 1"#,
             r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "magic"}"#,
             r#"{"type": "bye"} {"type": "bye"}"#,
+            r#"{"type": "set", "parameters": []}"#,
+            r#"{"type": "set", "parameters": [0.5, "magma", true]}"#,
+            r#"{"type": "set", "parameters": {"speed": "fast"}}"#,
         ] {
             assert!(read(rubbish).is_err(), "{rubbish}");
         }
@@ -453,6 +483,8 @@ mod tests {
     fn a_strangers_name_cannot_play_with_the_terminal() {
         assert_eq!(short("a\x1b[2Jb\n", 40), "a [2Jb ");
         assert_eq!(short("ääää", 3), "ä…");
+        assert_eq!(short("a\u{202e}b\u{2028}c\u{2066}d\u{feff}e", 40), "a b c d e");
+        assert_eq!(short("Ω漢字 עברית 🚀", 40), "Ω漢字 עברית 🚀");
     }
 
     proptest! {

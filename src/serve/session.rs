@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::ledger::{Ledger, Shown};
 use super::protocol::{
-    ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, VERSION, Wishes, short,
+    ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, VERSION, Wishes, short, spoken_version,
 };
 
 /// Allocations that a client may have at a time.
@@ -96,23 +96,24 @@ pub struct Terms {
     pub trust: bool,
 }
 
-/// The first message, judged.
+/// The first packet, judged.
 ///
 /// # Errors
 /// Why the client is not let in.
-pub fn greet(message: &FromClient, descriptors: usize) -> Result<&Hello, (RefusedCode, String)> {
+pub fn greet(packet: &[u8], descriptors: usize) -> Result<Hello, (RefusedCode, String)> {
+    // Before anything else in it: another version may have other fields.
+    if let Some(version) = spoken_version(packet).filter(|version| version.as_u64() != Some(VERSION.into())) {
+        let reason = format!(
+            "this renderer speaks version {VERSION} of the protocol and the client version {version}: use a client and a \
+             renderer of the same release",
+        );
+        return Err((RefusedCode::Version, reason));
+    }
+    let message = FromClient::parse(packet).map_err(|reason| (RefusedCode::Hello, reason))?;
     let FromClient::Hello(hello) = message else {
         let reason = format!("the first message must be `hello`, not `{}`", message.name());
         return Err((RefusedCode::Hello, reason));
     };
-    if hello.protocol != VERSION {
-        let reason = format!(
-            "this renderer speaks version {VERSION} of the protocol and the client version {}: use a client and a \
-             renderer of the same release",
-            hello.protocol
-        );
-        return Err((RefusedCode::Version, reason));
-    }
     if descriptors > 0 {
         return Err((RefusedCode::Hello, "`hello` carries no descriptors".into()));
     }
@@ -333,7 +334,7 @@ mod tests {
 
     use super::super::fuzz::{self, number, packet};
     use super::super::ledger::Source;
-    use super::super::protocol::Parameters;
+    use super::super::protocol::{Parameters, encode};
     use super::*;
 
     fn session(memory: MemoryKind) -> Session {
@@ -357,13 +358,24 @@ mod tests {
     fn the_first_message_is_hello_in_this_version() {
         let hello = |protocol| {
             let client = "x".into();
-            FromClient::Hello(Hello { protocol, client, memory: MemoryKind::Cuda, ring: None })
+            encode(&FromClient::Hello(Hello { protocol, client, memory: MemoryKind::Cuda, ring: None }))
         };
         assert!(greet(&hello(1), 0).is_ok());
-        let code = |result: Result<&Hello, (RefusedCode, String)>| result.map_err(|(code, _)| code).err();
-        assert_eq!(code(greet(&hello(2), 0)), Some(RefusedCode::Version));
-        assert_eq!(code(greet(&hello(1), 1)), Some(RefusedCode::Hello));
-        assert_eq!(code(greet(&FromClient::Bye, 0)), Some(RefusedCode::Hello));
+        let code = |packet: &[u8], count| greet(packet, count).map_err(|(code, _)| code).err();
+        assert_eq!(code(&hello(2), 0), Some(RefusedCode::Version));
+        assert_eq!(code(&hello(1), 1), Some(RefusedCode::Hello));
+        assert_eq!(code(&encode(&FromClient::Bye), 0), Some(RefusedCode::Hello));
+        // Whatever else is in it, or is not.
+        for other in [
+            r#"{"type": "hello", "protocol": 999}"#,
+            r#"{"type": "hello", "protocol": 1e30, "client": 7, "memory": ["gpu"]}"#,
+            r#"{"protocol": -1, "type": "hello"}"#,
+        ] {
+            assert_eq!(code(other.as_bytes(), 3), Some(RefusedCode::Version), "{other}");
+        }
+        for none in [r#"{"type": "hello", "protocol": "1"}"#, r#"["hello", 999]"#, r#"{"type": "hello"}"#] {
+            assert_eq!(code(none.as_bytes(), 0), Some(RefusedCode::Hello), "{none}");
+        }
     }
 
     #[test]
@@ -523,13 +535,13 @@ mod tests {
                     held.retain(|id, _| !released.contains(id));
                     Ok(Action::None)
                 }
-                Event::Packet(packet, descriptors) => match FromClient::parse(&packet) {
-                    Ok(message) => {
-                        let _ = greet(&message, descriptors);
-                        session.receive(message, descriptors)
+                Event::Packet(packet, descriptors) => {
+                    let _ = greet(&packet, descriptors);
+                    match FromClient::parse(&packet) {
+                        Ok(message) => session.receive(message, descriptors),
+                        Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
                     }
-                    Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
-                },
+                }
             };
             match outcome {
                 Ok(Action::Allocate { bytes }) => {

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,20 +39,27 @@ fn shared_folder() -> PathBuf {
     format!("/tmp/wavefield-{}", rustix::process::getuid().as_raw()).into()
 }
 
-/// Makes that folder for its owner alone. `/tmp` is everybody's: a folder that somebody else put there is refused.
+/// Makes that folder for its owner alone.
 fn make_shared_folder() -> Result<(), Error> {
     let folder = shared_folder();
-    let failed = |source| Error::Io { action: "make", path: folder.clone(), source };
-    match rustix::fs::mkdir(&folder, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(failed(error.into())),
-    }
-    let found = rustix::fs::lstat(&folder).map_err(|error| failed(error.into()))?;
+    let made = match rustix::fs::mkdir(&folder, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => check_folder(&folder),
+        Err(error) => Err(error.into()),
+    };
+    made.map_err(|source| Error::Io { action: "make", path: folder, source })
+}
+
+/// An error unless this user alone can put something into `folder`. `/tmp` is everybody's: somebody else may have made a
+/// folder there, and listen in it.
+fn check_folder(folder: &Path) -> std::io::Result<()> {
+    let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
     if !is_folder || found.st_uid != rustix::process::getuid().as_raw() || found.st_mode & 0o077 != 0 {
-        let reason =
-            "it is there already and not a folder of yours alone: set XDG_RUNTIME_DIR, or use --socket";
-        return Err(failed(std::io::Error::other(reason)));
+        let reason = format!(
+            "{} is there and not a folder of yours alone: remove it, set XDG_RUNTIME_DIR, or use --socket",
+            folder.display()
+        );
+        return Err(std::io::Error::other(reason));
     }
     Ok(())
 }
@@ -61,11 +69,52 @@ fn seqpacket() -> Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// A socket that clients can connect to. Its file goes when this does.
+/// What lies in the file system as long as a renderer listens.
+#[derive(Clone, Debug)]
+struct Files {
+    socket: PathBuf,
+    /// Device and inode of the socket: another one in its place is somebody else's.
+    identity: (u64, u64),
+    lock: PathBuf,
+    /// The socket's folder, if it goes too once it is empty.
+    folder: Option<PathBuf>,
+}
+
+/// Those of this process, for [`remove_files`].
+static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
+
+fn listening() -> MutexGuard<'static, Vec<Files>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// To be called while the lock is held.
+    fn remove(&self) {
+        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+        let _ = rustix::fs::unlink(&self.lock);
+        if let Some(folder) = &self.folder {
+            let _ = rustix::fs::rmdir(folder);
+        }
+    }
+}
+
+/// Removes the files of every [`Listener`] of this process: for an end that drops nothing.
+pub fn remove_files() {
+    listening().iter().for_each(Files::remove);
+}
+
+/// Device and inode of what lies at `path`.
+fn identity(path: &Path) -> Result<(u64, u64)> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
+}
+
+/// A socket that clients can connect to. Its files go when this does.
 pub struct Listener {
     fd: OwnedFd,
-    path: PathBuf,
-    /// Held as long as this renderer listens here; what distinguishes a live renderer's socket from a dead one's.
+    files: Files,
+    /// Held as long as this renderer listens here, against another that starts meanwhile.
     _lock: OwnedFd,
 }
 
@@ -73,7 +122,7 @@ impl Listener {
     /// Listens at `path`. A socket that a dead renderer left there is replaced.
     ///
     /// # Errors
-    /// A live renderer listens there; a path that is too long, in no folder, or of something that is no socket.
+    /// Somebody listens there; a path that is too long, in no folder, or of something that is no socket.
     pub fn bind(path: Option<&Path>) -> Result<Self, Error> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -87,35 +136,51 @@ impl Listener {
             Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
             other => failed(other.into()),
         })?;
-        let lock = lock(&path).map_err(|error| match error {
-            Errno::WOULDBLOCK => failed(std::io::Error::other(
-                "another renderer listens there: end it, or choose another place with --socket",
-            )),
-            other => failed(other.into()),
-        })?;
-        match rustix::fs::lstat(&path) {
-            Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
-                return Err(failed(std::io::Error::other("it is there already, and is no socket")));
-            }
-            // The lock is ours, so whoever made it is gone.
-            Ok(_) => rustix::fs::unlink(&path).map_err(|error| failed(error.into()))?,
-            Err(_) => {}
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
-        let listen = || {
+        // Before the lock is made, so that a refusal leaves nothing beside what is there.
+        look_at(&path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        let listen = || -> std::io::Result<_> {
+            // Once more: whoever had the lock until now may have bound it.
+            if look_at(&path, &address)? == Found::LeftOver {
+                rustix::fs::unlink(&path)?;
+            }
             let fd = seqpacket()?;
             // Before `bind`: Linux gives the file the socket's own mode, so nobody else can ever open it.
             rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
             net::bind(&fd, &address)?;
+            let identity = identity(&path)?;
             net::listen(&fd, 64)?;
-            Ok(fd)
+            Ok((fd, identity))
         };
-        let fd = listen().map_err(|error: Errno| failed(error.into()))?;
-        Ok(Self { fd, path, _lock: lock })
+        match listen() {
+            Ok((fd, identity)) => {
+                let files = Files { socket: path, identity, lock: lock_path, folder: None };
+                listening().push(files.clone());
+                Ok(Self { fd, files, _lock: lock })
+            }
+            Err(error) => {
+                let _ = rustix::fs::unlink(&lock_path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The socket's folder goes too in the end, if nothing else is in it: for one that was made for this socket.
+    pub fn remove_folder_too(&mut self) {
+        let folder = self.files.socket.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.map(Path::to_owned);
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.files.identity) {
+            own.folder.clone_from(&folder);
+        }
+        self.files.folder = folder;
     }
 
     /// Where.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.files.socket
     }
 
     /// The next connection, if one comes within `patience`.
@@ -133,19 +198,67 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nobody else can have put another there: that takes the lock.
-        let _ = rustix::fs::unlink(&self.path);
+        listening().retain(|files| files.identity != self.files.identity);
+        self.files.remove();
     }
 }
 
-/// Takes the lock beside the socket. The file stays: to remove it would let two renderers lock two files of one name.
-fn lock(path: &Path) -> Result<OwnedFd> {
+/// What lies where a socket is to be.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A socket that nobody listens on any more.
+    LeftOver,
+}
+
+/// Looks whether a socket can be made at `path`, in the place of a left-over one perhaps.
+///
+/// # Errors
+/// Something else is there, or somebody listens: no lock is held by programs that are no renderers.
+fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
+            return Err(std::io::Error::other("it is there already, and is no socket"));
+        }
+        Ok(_) => {}
+    }
+    match net::connect(seqpacket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(Found::LeftOver),
+        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
+        // A queue that is full, or a socket of another type, is somebody's too.
+        _ => Err(std::io::Error::other(IN_USE)),
+    }
+}
+
+const IN_USE: &str =
+    "another renderer or program listens there: end it, or choose another place with --socket";
+
+/// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
+fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+    let name = PathBuf::from(name);
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    loop {
+        let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        let opened = rustix::fs::fstat(&file)?;
+        if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
+            // `--socket Cargo`, say: what is not a lock is not removed in the end.
+            let reason = format!("{} beside it is no lock of a renderer", name.display());
+            return Err(std::io::Error::other(reason));
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
+            other => other?,
+        }
+        // Whoever had it may have removed the file meanwhile: a file without a name locks nothing.
+        if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
+            return Ok((file, name));
+        }
+    }
 }
 
 /// One end of a connection.
@@ -176,14 +289,29 @@ pub enum Received {
 }
 
 impl Connection {
-    /// Connects to a renderer; for clients.
+    /// Connects to a renderer of this user; for clients.
     ///
     /// # Errors
-    /// Nobody listens at `path`.
+    /// Nobody listens at `path`, or another user may: what that sends is not to be trusted.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
+        if path.parent() == Some(&shared_folder()) {
+            match check_folder(&shared_folder()) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                checked => checked?,
+            }
+        }
         let fd = seqpacket()?;
         net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-        Ok(Self { fd })
+        let connection = Self { fd };
+        let (peer, own) = (connection.peer()?, rustix::process::getuid().as_raw());
+        if peer.uid != own {
+            let reason = format!(
+                "user {} listens there, and this program runs as user {own}: run both as the same user",
+                peer.uid
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
+        }
+        Ok(connection)
     }
 
     /// Who is at the other end.
@@ -400,6 +528,23 @@ mod tests {
         let long = folder.path().join("x".repeat(200));
         let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("107 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_ones_own_is_nobody_elses() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let set = |mode| std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(mode)).unwrap();
+        for (mode, fine) in [(0o700, true), (0o755, false), (0o777, false), (0o1777, false), (0o770, false)] {
+            set(mode);
+            assert_eq!(check_folder(&inner).is_ok(), fine, "{mode:o}");
+        }
+        set(0o700);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&inner, &link).unwrap();
+        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder of yours alone"));
+        assert!(check_folder(&folder.path().join("missing")).is_err());
     }
 
     #[test]

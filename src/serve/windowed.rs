@@ -2,8 +2,7 @@
 
 use super::headless::FLIGHTS;
 use super::host::Host;
-use super::socket::Listener;
-use super::{Options, check_scene};
+use super::{Options, check_scene, listen};
 use crate::app::{Config, EventLoop, Guest, Stop, Summary, run_with};
 use crate::{Result, whole_file};
 
@@ -21,7 +20,7 @@ pub fn serve_windowed(
     if let Some(path) = &options.json {
         whole_file::check_writable(path)?;
     }
-    let listener = Listener::bind(options.socket.as_deref())?;
+    let listener = listen(options)?;
     let guest = Guest {
         invite: Box::new(|choice| Ok(Box::new(Host::new(listener, choice, config, options)?))),
         flights: FLIGHTS.max(config.ring.depth()),

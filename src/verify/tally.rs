@@ -68,6 +68,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Those that are not of the frame.
+    #[cfg(target_os = "linux")] // Only `serve` asks.
+    pub(crate) fn wrong(&self) -> u64 {
+        self.stale + self.overwritten + self.missing
+    }
+
     fn add(&mut self, look: &Look) {
         self.checked += look.checked;
         self.stale += look.stale;

@@ -1,1 +1,403 @@
-//! Hostile and unlucky clients of `serve`.
+//! Hostile and unlucky clients of `serve`, and programs that start it.
+
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code)]
+#[path = "../../examples/05_client.rs"]
+mod example;
+#[path = "../common/renderer.rs"]
+mod renderer;
+
+use std::fs::File;
+use std::io::PipeWriter;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use example::client::{Arguments, Memory, connect};
+use renderer::{Client, PATIENCE, Renderer};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::process::{Resource, Rlimit};
+use wavefield::serve::protocol::{
+    DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
+};
+use wavefield::serve::socket::{Connection, Listener, Received};
+
+use crate::{common, stand_in};
+
+/// Waits for something that is to happen soon.
+fn wait_until(what: &str, mut there: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !there() {
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// `serve` as another program starts it for itself: in a folder of its own, and with one end of a pipe.
+fn launched(folder: &Path) -> (Child, PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // Inherited by whatever is started from now on; the end to write to is by nobody.
+    rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::empty()).unwrap();
+    std::fs::create_dir(folder.join("place")).unwrap();
+    let child = common::wavefield()
+        .args(["serve", "--headless", "--size=96x64", "--grid=16x16", "--validation=off", "--socket"])
+        .arg(folder.join("place/socket"))
+        .arg(format!("--until-closed={}", reader.as_raw_fd()))
+        .stdout(Stdio::null())
+        .stderr(File::create(folder.join("notes")).unwrap())
+        .spawn()
+        .expect("the program starts");
+    (child, writer)
+}
+
+#[test]
+fn a_launched_renderer_ends_with_its_launcher() {
+    for while_loading in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut child, writer) = launched(folder.path());
+        let notes = || std::fs::read_to_string(folder.path().join("notes")).unwrap();
+        if !while_loading {
+            wait_until("the renderer listens", || notes().contains("listening"));
+        }
+        // What Linux does when the launcher is gone, for whatever reason.
+        drop(writer);
+        wait_until("the renderer ends", || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", notes());
+        assert!(notes().contains("started this renderer has ended"), "{}", notes());
+        assert!(!folder.path().join("place").exists(), "its folder is left");
+    }
+}
+
+/// A start at `path` that is refused; what it says.
+fn refused(path: &Path) -> String {
+    let arguments = ["serve", "--headless", "--frames=1", "--size=96x64", "--grid=16x16", "--socket"];
+    let output = common::wavefield().args(arguments).arg(path).output().unwrap();
+    assert_ne!(output.status.code(), Some(0), "{}", path.display());
+    common::stderr(&output)
+}
+
+fn lock_of(path: &Path) -> PathBuf {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    lock.into()
+}
+
+#[test]
+fn a_socket_that_another_program_listens_on_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    // Of another type than ours, and of the same.
+    let stream = UnixListener::bind(&path).unwrap();
+    let words = refused(&path);
+    assert!(words.contains("listens there") && words.contains("--socket"), "{words}");
+    assert!(UnixStream::connect(&path).is_ok(), "the other program's socket is gone");
+    drop(stream);
+    std::fs::remove_file(&path).unwrap();
+    let packets = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&packets, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&packets, 1).unwrap();
+    assert!(refused(&path).contains("listens there"));
+    assert!(Connection::connect(&path).is_ok(), "the other program's socket is gone");
+    assert!(!lock_of(&path).exists());
+}
+
+#[test]
+fn a_socket_that_was_put_in_the_renderers_place_is_left_alone() {
+    let renderer = Renderer::start(&[]);
+    let path = renderer.socket();
+    std::fs::remove_file(&path).unwrap();
+    let _other = UnixListener::bind(&path).unwrap();
+    let folder = renderer.folder.path().to_owned();
+    let mut renderer = renderer;
+    renderer::signal(&renderer.child, "TERM");
+    assert_eq!(renderer.child.wait().unwrap().code(), Some(0), "{}", renderer.notes());
+    assert!(folder.join("socket").exists(), "the other program's socket is gone");
+}
+
+#[test]
+fn a_refused_start_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name);
+    std::fs::write(there("file"), "precious").unwrap();
+    std::fs::write(there("Cargo.lock"), "precious").unwrap();
+    std::os::unix::fs::symlink("/dev/null", there("link")).unwrap();
+    std::fs::create_dir(there("folder")).unwrap();
+    let list = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = list();
+    for name in ["file", "link", "folder", "folder/", "file/x", "Cargo"] {
+        let words = refused(&there(name));
+        assert!(words.contains("cannot listen on"), "{name}: {words}");
+        assert_eq!(list(), before, "{name}");
+    }
+    assert!(std::fs::read_dir(there("folder")).unwrap().next().is_none());
+    assert_eq!(std::fs::read_to_string(there("Cargo.lock")).unwrap(), "precious");
+    // And one that is not refused leaves nothing in the end.
+    let renderer = Renderer::start(&[]);
+    let socket = renderer.socket();
+    let kept = renderer.folder.path().to_owned();
+    assert!(lock_of(&socket).exists());
+    let left = || {
+        let names = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("socket")).count()
+    };
+    let mut renderer = renderer;
+    renderer::signal(&renderer.child, "TERM");
+    renderer.child.wait().unwrap();
+    assert_eq!(left(), 0);
+}
+
+/// What a newcomer is answered.
+fn answered(renderer: &Renderer, hello: &str) -> FromServer {
+    let connection = Connection::connect(&renderer.socket()).unwrap();
+    connection.send_bytes(hello.as_bytes(), &[]).unwrap();
+    match connection.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => serde_json::from_slice(&packet).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_newcomer_of_another_version_is_told_that_and_nothing_else() {
+    let renderer = Renderer::start(&[]);
+    for hello in [r#"{"type": "hello", "protocol": 999}"#, r#"{"type": "hello", "protocol": 2, "memory": 7}"#]
+    {
+        match answered(&renderer, hello) {
+            FromServer::Refused { code: RefusedCode::Version, reason } => {
+                assert!(reason.contains("same release"), "{reason}");
+            }
+            other => panic!("{hello}: {other:?}"),
+        }
+    }
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn parameters_are_no_list() {
+    let renderer = Renderer::start(&[]);
+    let mut client = renderer.client(Memory::Host);
+    client.connection.send_bytes(br#"{"type": "set", "parameters": [0.5, "magma", true]}"#, &[]).unwrap();
+    assert_eq!(client.error(), ErrorCode::Message);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_name_does_not_play_with_the_terminal() {
+    let renderer = Renderer::start(&[]);
+    let hello =
+        r#"{"type": "hello", "protocol": 1, "client": "a\u202eb\u2028c\u2066d\u001b[2J", "memory": "host"}"#;
+    assert!(matches!(answered(&renderer, hello), FromServer::Welcome(_)));
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert!(ended.notes.contains("a b c d [2J (process"), "{}", ended.notes);
+    assert!(!ended.notes.contains(['\u{202e}', '\u{2028}', '\u{2066}', '\u{1b}']), "{:?}", ended.notes);
+}
+
+#[test]
+fn out_of_descriptors_is_said() {
+    let renderer = Renderer::start(&[]);
+    let mut seen = 0;
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    // One is for the connection; the memory needs more.
+    for spare in 1..4 {
+        let (open, _) = renderer.resources();
+        // The limit is one of numbers, and there may be gaps between those in use.
+        let in_use = |number: &u64| Path::new(&format!("/proc/{}/fd/{number}", renderer.child.id())).exists();
+        let last = (0..).filter(|number| !in_use(number)).nth(spare - 1);
+        let limit = Rlimit { current: last.map(|number| number + 1), maximum };
+        let process = rustix::process::Pid::from_raw(renderer.child.id() as i32);
+        rustix::process::prlimit(process, Resource::Nofile, limit).unwrap();
+        let hello = r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "host"}"#;
+        if let FromServer::Refused { code, reason } = answered(&renderer, hello) {
+            assert_eq!(code, RefusedCode::Memory, "{reason}");
+            assert!(reason.contains("descriptor") && reason.contains("ulimit -n"), "{reason}");
+            assert!(!reason.contains(" 0 bytes"), "{reason}");
+            seen += 1;
+        }
+        let until = Instant::now() + PATIENCE;
+        while renderer.resources().0 > open {
+            assert!(Instant::now() < until, "descriptors are left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert!(seen >= 2, "refused {seen} times: {}", renderer.notes());
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_client_that_does_not_stamp_is_named() {
+    let renderer = Renderer::start(&["--verify"]);
+    let mut client = renderer.client(Memory::Host);
+    let wave = client.wave(0.3);
+    for frame in 0..3 {
+        client.frame(frame, &wave);
+    }
+    client.wait_for(2);
+    drop(client);
+    // One that does is not.
+    let mut client = renderer.client(Memory::Host);
+    let bytes = client.stamped(0);
+    client.frame(0, &bytes);
+    client.wait_for(0);
+    let ended = renderer.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    let words = ended.notes.lines().find(|line| line.starts_with("error:")).unwrap();
+    assert!(words.contains("does not stamp its frames"), "{}", ended.notes);
+    assert_eq!(ended.notes.matches("for clients that stamp").count(), 1, "{}", ended.notes);
+    // The totals of all stretches beside the list of the last.
+    assert_eq!(ended.report["totals"]["clients"], 2, "{}", ended.report);
+    assert_eq!(ended.report["totals"]["stretches"], ended.report["stretches"].as_array().unwrap().len());
+}
+
+/// A server that hands out memory as a renderer would, but unsealed.
+fn unsealed(listener: &Listener) {
+    let until = Instant::now() + PATIENCE;
+    let connection = loop {
+        match listener.accept(Duration::from_millis(100)).unwrap() {
+            Some(connection) => break connection,
+            None => assert!(Instant::now() < until, "no client comes"),
+        }
+    };
+    assert!(matches!(connection.receive_within(PATIENCE), Received::Packet(..)));
+    let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&file, 3 << 16).unwrap();
+    let slot = |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
+    let welcome = FromServer::Welcome(Box::new(Welcome {
+        protocol: 1,
+        server: "no wavefield".into(),
+        device: DeviceName { name: "no GPU".into(), uuid: "0".repeat(32) },
+        memory: MemoryKind::Host,
+        grid: [16, 16],
+        components: 4,
+        dtype: "<f4".into(),
+        vertex_bytes: 16,
+        row_bytes: 256,
+        offset_alignment: 16,
+        ring: 3,
+        slots: (0..3).map(slot).collect(),
+        ready: None,
+        free: None,
+        frame_seconds: 1.0 / 60.0,
+        trust: false,
+        parameters: Parameters { speed: 1.0, colormap: Default::default(), paused: false },
+    }));
+    connection.send(&welcome, &[file.as_fd()]).unwrap();
+    connection.wait(PATIENCE);
+}
+
+#[test]
+fn a_client_takes_no_memory_that_can_be_cut_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(Some(&path)).unwrap();
+    let server = std::thread::spawn(move || unsealed(&listener));
+    let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
+    let error = example::client::run(&arguments).unwrap_err();
+    server.join().unwrap();
+    assert!(error.to_string().contains("not sealed"), "{error:#}");
+}
+
+#[test]
+fn a_client_does_not_talk_to_another_users_server() {
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), None).unwrap_or_default();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let listening = std::thread::spawn(move || {
+        // SAFETY: this one thread becomes another user, which the system call does, unlike the C library's function.
+        if unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) } != 0 {
+            return None;
+        }
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        Some(socket)
+    });
+    let Some(_socket) = listening.join().unwrap() else {
+        return common::skip("another user can be had by root only");
+    };
+    let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
+    let error = format!("{:#}", example::client::run(&arguments).unwrap_err());
+    assert!(error.contains("user 65534 listens there"), "{error}");
+}
+
+/// Vertices that lie anywhere: every triangle is huge.
+fn anywhere(client: &Client) -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut random = || {
+        // xorshift32
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as f32 / u32::MAX as f32 * 20.0 - 10.0
+    };
+    let numbers: Vec<f32> = (0..4 * client.grid().vertices()).map(|_| random()).collect();
+    bytemuck::cast_slice(&numbers).to_vec()
+}
+
+/// The next client that is welcome; those before are told why they are not.
+fn next_client(renderer: &mut Renderer) -> Client {
+    let until = Instant::now() + 5 * PATIENCE;
+    loop {
+        assert!(renderer.is_alive(), "{}", renderer.notes());
+        match connect(&renderer.arguments(Memory::Host)) {
+            Ok((connection, welcome, descriptors)) => {
+                return Client { connection, welcome, descriptors, freed: 0 };
+            }
+            Err(error) => assert!(Instant::now() < until, "{error:#}; {}", renderer.notes()),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
+    let mut renderer =
+        Renderer::start(&["--grid=64x64", "--size=320x240", "--timeout=2", "--producer=compute"]);
+    // One that stays, and one that is gone before anybody noticed.
+    for stays in [true, false] {
+        let mut client = next_client(&mut renderer);
+        let bytes = anywhere(&client);
+        for frame in 0..2 {
+            client.frame(frame, &bytes);
+        }
+        if stays {
+            client.say(&FromClient::Snapshot);
+            match client.answer().0 {
+                FromServer::Error { code: ErrorCode::Stuck, reason } => {
+                    assert!(reason.contains("too long") && reason.contains("--timeout"), "{reason}");
+                }
+                FromServer::Picture { .. } => common::skip("this device is quick enough for such triangles"),
+                other => panic!("{other:?}; {}", renderer.notes()),
+            }
+        } else {
+            client.wait_for(0);
+        }
+    }
+    let mut client = next_client(&mut renderer);
+    let wave = client.wave(0.0);
+    client.frame(0, &wave);
+    client.wait_for(0);
+    assert_eq!(client.state().frame_shown, Some(0));
+    let socket = renderer.socket();
+    let ended = renderer.end();
+    ended.assert_fine();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_descriptor_that_nobody_can_close_is_wrong_usage() {
+    for (number, words) in [("77", "was not passed"), ("1", "standard streams"), ("-1", "")] {
+        let output = common::run(&["serve", "--headless", &format!("--until-closed={number}")]);
+        common::assert_exit(&output, 2);
+        assert!(common::stderr(&output).contains(words), "{}", common::stderr(&output));
+    }
+}

@@ -1,0 +1,52 @@
+//! A renderer that another program starts for itself ends with that program, however that ends.
+//!
+//! The program holds the one end of a pipe (or of a socket pair), the renderer inherits the other: Linux closes the first
+//! when its process is gone. (`PR_SET_PDEATHSIG` would come when the *thread* ends that started the renderer.)
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::thread::Builder;
+use std::time::Duration;
+
+use super::socket::remove_files;
+use crate::app::Stop;
+use crate::{Error, Result, note};
+
+/// Asks `stop` once the other end of `parent` is closed. If this process still runs `patience` later (a driver that does not
+/// come back while it loads, say), ends it without more ado.
+///
+/// # Errors
+/// No thread is to be had.
+pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
+    let stop = stop.clone();
+    let watch = move || {
+        wait_for_end(parent);
+        note!("note: the program that started this renderer has ended, so it ends too");
+        stop.request();
+        std::thread::sleep(patience);
+        remove_files();
+        // SAFETY: ends the process; nothing of it runs afterwards.
+        unsafe { libc::_exit(1) }
+    };
+    match Builder::new().name("parent".into()).spawn(watch) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Unsupported(format!("no thread for --until-closed: {error}"))),
+    }
+}
+
+/// Returns when nothing more can come.
+fn wait_for_end(parent: OwnedFd) {
+    let mut parent = std::fs::File::from(parent);
+    let mut nothing = [0; 64];
+    loop {
+        match parent.read(&mut nothing) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Opened not to wait.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(0) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A renderer in a process of its own, and a client in this one: what tests of `serve` are made of.
+
+#![allow(dead_code)] // Each test file uses its own part of this.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wavefield::app::write_png;
+use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, State, Welcome};
+use wavefield::serve::socket::{Connection, Received};
+use wavefield::verify::stamp;
+use wavefield::wave::{self, Grid, Vertex};
+
+use super::common::wavefield;
+use super::example::client::{Arguments, Memory, connect};
+use super::stand_in::StandIn;
+
+/// Long enough for whatever a busy machine does between; nothing is expected to take it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A renderer in a process of its own; killed at the end unless it was ended.
+pub struct Renderer {
+    pub child: Child,
+    pub folder: tempfile::TempDir,
+    /// Its libraries, where those are the stand-in's.
+    pub stand_in: Option<StandIn>,
+}
+
+/// What it measured, and what it said.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub report: serde_json::Value,
+    pub notes: String,
+}
+
+impl Renderer {
+    pub fn start(more: &[&str]) -> Self {
+        Self::start_as(wavefield(), more)
+    }
+
+    pub fn start_as(mut command: Command, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = std::fs::File::create(folder.path().join("notes")).unwrap();
+        command.args(["serve", "--headless"]);
+        if !more.iter().any(|argument| argument.starts_with("--size")) {
+            command.arg("--size=96x64");
+        }
+        if !more.contains(&"--validation") {
+            command.arg("--validation=off");
+        }
+        if !more.iter().any(|argument| argument.starts_with("--grid")) {
+            command.arg("--grid=16x16");
+        }
+        let child = command
+            .args(more)
+            .arg("--socket")
+            .arg(folder.path().join("socket"))
+            .arg("--json")
+            .arg(folder.path().join("report.json"))
+            .stdout(Stdio::null())
+            .stderr(notes)
+            .spawn()
+            .expect("the program starts");
+        let mut renderer = Self { child, folder, stand_in: None };
+        let until = Instant::now() + PATIENCE;
+        while !renderer.socket().exists() || !renderer.notes().contains("listening") {
+            assert!(renderer.is_alive(), "{}", renderer.notes());
+            assert!(Instant::now() < until, "it does not listen: {}", renderer.notes());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        renderer
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    pub fn notes(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("notes")).unwrap_or_default()
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub fn arguments(&self, memory: Memory) -> Arguments {
+        Arguments { socket: Some(self.socket()), memory, ..Arguments::default() }
+    }
+
+    /// A client that is welcome; tries again where the one before is only just leaving.
+    pub fn client(&self, memory: Memory) -> Client {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match connect(&self.arguments(memory)) {
+                Ok((connection, welcome, descriptors)) => {
+                    return Client { connection, welcome, descriptors, freed: 0 };
+                }
+                Err(error) => assert!(Instant::now() < until, "{error:#}; {}", self.notes()),
+            }
+        }
+    }
+
+    /// Open descriptors, and resident memory in KiB.
+    pub fn resources(&self) -> (usize, u64) {
+        let process = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let status = std::fs::read_to_string(process.join("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let resident = line.split_whitespace().next().unwrap().parse().unwrap();
+        (std::fs::read_dir(process.join("fd")).unwrap().count(), resident)
+    }
+
+    /// Asks it to end, and waits for that.
+    pub fn end(mut self) -> Ended {
+        signal(&self.child, "TERM");
+        let code = self.child.wait().unwrap().code();
+        let report = std::fs::read(self.folder.path().join("report.json")).unwrap_or_default();
+        let ended =
+            Ended { code, report: serde_json::from_slice(&report).unwrap_or_default(), notes: self.notes() };
+        assert!(!ended.notes.contains("panicked"), "{}", ended.notes);
+        ended
+    }
+}
+
+impl Drop for Renderer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The stretches with a client.
+    pub fn clients(&self) -> Vec<&serde_json::Value> {
+        let stretches = self.report["stretches"].as_array();
+        stretches.into_iter().flatten().filter(|stretch| !stretch["client"].is_null()).collect()
+    }
+
+    pub fn assert_fine(&self) {
+        assert_eq!(self.code, Some(0), "{}", self.notes);
+    }
+}
+
+pub fn signal(child: &Child, name: &str) {
+    // A shell has `kill` built in; the program of that name is not on every system.
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+/// A client in this process, with memory `host`.
+pub struct Client {
+    pub connection: Connection,
+    pub welcome: Welcome,
+    pub descriptors: Vec<OwnedFd>,
+    /// Frames that were copied.
+    pub freed: u64,
+}
+
+impl Client {
+    pub fn grid(&self) -> Grid {
+        Grid { cols: self.welcome.grid[0], rows: self.welcome.grid[1] }
+    }
+
+    pub fn say(&self, message: &FromClient) {
+        self.connection.send(message, &[]).unwrap();
+    }
+
+    /// The next message.
+    pub fn hear(&self) -> (FromServer, Vec<OwnedFd>) {
+        match self.connection.receive_within(PATIENCE) {
+            Received::Packet(packet, descriptors) => (serde_json::from_slice(&packet).unwrap(), descriptors),
+            other => panic!("no message, but {other:?}"),
+        }
+    }
+
+    /// The next message that is none of `free`.
+    pub fn answer(&mut self) -> (FromServer, Vec<OwnedFd>) {
+        loop {
+            match self.hear() {
+                (FromServer::Free { frame }, _) => self.freed = frame + 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Why it is dropped.
+    pub fn error(&mut self) -> ErrorCode {
+        match self.answer().0 {
+            FromServer::Error { code, .. } => code,
+            other => panic!("no error, but {other:?}"),
+        }
+    }
+
+    pub fn state(&mut self) -> State {
+        self.say(&FromClient::Status);
+        match self.answer().0 {
+            FromServer::State(state) => state,
+            other => panic!("no state, but {other:?}"),
+        }
+    }
+
+    /// The wave at a turn, as bytes.
+    pub fn wave(&self, turn: f32) -> Vec<u8> {
+        let grid = self.grid();
+        let vertices = (0..grid.rows)
+            .flat_map(|row| (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn)))
+            .collect::<Vec<_>>();
+        bytemuck::cast_slice(&vertices).to_vec()
+    }
+
+    /// Makes frame `frame` of these bytes, once its slot is free.
+    pub fn frame(&mut self, frame: u64, bytes: &[u8]) {
+        while frame >= self.freed + u64::from(self.welcome.ring) {
+            match self.hear().0 {
+                FromServer::Free { frame } => self.freed = frame + 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        let slot = &self.welcome.slots[(frame % u64::from(self.welcome.ring)) as usize];
+        assert_eq!(rustix::io::pwrite(&self.descriptors[0], bytes, slot.offset).unwrap(), bytes.len());
+        self.say(&FromClient::Ready { frame });
+    }
+
+    /// The picture, as a file.
+    pub fn picture(&mut self, path: &Path) {
+        self.say(&FromClient::Snapshot);
+        let (FromServer::Picture { width, height, format, bytes }, descriptors) = self.answer() else {
+            panic!("no picture")
+        };
+        assert_eq!((format.as_str(), bytes), ("rgba8-srgb", u64::from(width * height * 4)));
+        let mut pixels = vec![0; bytes as usize];
+        assert_eq!(rustix::io::pread(&descriptors[0], &mut pixels, 0).unwrap(), pixels.len());
+        write_png(path, ash::vk::Extent2D { width, height }, &pixels).unwrap();
+    }
+
+    /// Waits until `frame` is shown.
+    pub fn wait_for(&mut self, frame: u64) {
+        let until = Instant::now() + PATIENCE;
+        while self.freed <= frame {
+            assert!(Instant::now() < until);
+            if let (FromServer::Free { frame }, _) = self.hear() {
+                self.freed = frame + 1;
+            }
+        }
+    }
+
+    /// The wave, every vertex with the stamp of a frame.
+    pub fn stamped(&self, number: u64) -> Vec<u8> {
+        let mut vertices: Vec<Vertex> = bytemuck::pod_collect_to_vec(&self.wave(0.0));
+        for vertex in &mut vertices {
+            vertex.w = stamp::apply(vertex.w, number);
+        }
+        bytemuck::cast_slice(&vertices).to_vec()
+    }
+
+    /// Writes into a frame's slot, whether it is free or not, and says nothing of it.
+    pub fn write(&self, frame: u64, bytes: &[u8]) {
+        let slot = &self.welcome.slots[(frame % u64::from(self.welcome.ring)) as usize];
+        assert_eq!(rustix::io::pwrite(&self.descriptors[0], bytes, slot.offset).unwrap(), bytes.len());
+    }
+}
+
+impl Ended {
+    /// What `--verify` has counted of a kind, in the looks before the draw.
+    pub fn counted(&self, kind: &str) -> u64 {
+        self.report["verify"]["before_draw"][kind].as_u64().unwrap_or_else(|| panic!("{}", self.report))
+    }
+}
