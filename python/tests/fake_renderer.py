@@ -105,7 +105,7 @@ class Session:
             "something new": [1, 2],
         }
         if self.memory == "host":
-            files = [memfd(self.ring * size)]
+            files = [memfd(self.ring * size, renderer.unwritten * (self.ring * size))]
             text["slots"] = [
                 {"fd": 0, "offset": n * size, "bytes": size, "allocation_bytes": self.ring * size}
                 for n in range(self.ring)
@@ -150,9 +150,9 @@ class Session:
 
     def on_allocate(self, message: dict[str, Any], _files: list[int]) -> None:
         number = len(self.allocations) + 1
-        file = (memfd if self.memory == "host" else device_memory)(message["bytes"])
-        self.allocations[number] = file
         size = message["bytes"]
+        file = memfd(size, self.renderer.unwritten * size) if self.memory == "host" else device_memory(size)
+        self.allocations[number] = file
         self.send(
             {"type": "allocated", "id": number, "fd": 0, "offset": 0, "bytes": size, "allocation_bytes": size}, [file]
         )
@@ -203,6 +203,8 @@ class FakeRenderer:
         self.rows, self.cols, self.row_bytes = 3, 5, 5 * 16
         self.ring = 3
         self.frees = True
+        self.unwritten = b"\0"
+        """Every byte of host memory that the client has not written."""
         self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
