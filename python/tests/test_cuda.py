@@ -107,7 +107,7 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             assert f'"{expected}"' in repr(capsule)
             taken = _dlpack.take(capsule)
             assert (taken.pointer, taken.device) == (frame.pointer, (2, 1))
-            assert (taken.shape, taken.strides, taken.is_float32) == ((3, 5, 4), (20, 4, 1), True)
+            assert (taken.shape, taken.strides, taken.dtype) == ((3, 5, 4), (20, 4, 1), "float32")
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
@@ -804,6 +804,13 @@ def test_sources_that_do_not_fit(field: wavefield.Field, array: Any, error: type
         frame.copy_from(array)
     gc.collect()
     assert not _dlpack._held
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("dtype", ["float64", "int32", ">f4"])
+def test_another_dtype_is_named_with_the_cure(field: wavefield.Field, dtype: str, copy: bool | None) -> None:
+    with pytest.raises(wavefield.ArrayMismatch, match=rf"{dtype}; the field.*astype\(.float32.\).*\.float\(\)"):
+        field.show(DeviceArray(np.ones((3, 5, 4), dtype)), copy=copy)
 
 
 def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(

@@ -334,6 +334,17 @@ def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer)
         host.status()
 
 
+def test_a_renderer_that_ends_says_so_and_is_gone(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def last(session: Session, *_: Any) -> None:
+        session.send({"type": "error", "code": "ended", "reason": "the renderer was stopped"})
+        session.socket.shutdown(socket.SHUT_RDWR)
+
+    renderer.answers["status"] = last
+    for _ in range(2):
+        with pytest.raises(wavefield.RendererGone, match=r"gone: the renderer was stopped.*start it again"):
+            host.status()
+
+
 def test_the_last_words_are_read_behind_a_reset(host: wavefield.Field, renderer: FakeRenderer) -> None:
     """A renderer that closes while something of ours is unread resets the connection; its words are still there."""
 

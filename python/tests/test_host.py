@@ -255,6 +255,23 @@ def test_show_says_whether_it_copied(host: wavefield.Field, renderer: FakeRender
         host.show(plain[:2])
 
 
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool", ">f4", "object"])
+def test_another_dtype_is_named_with_the_cure(host: wavefield.Field, dtype: str, copy: bool | None) -> None:
+    lent = np.asarray(host.empty())
+    for array in (np.ones((3, 5, 4), dtype), *([lent.view(dtype)] if dtype in ("int32", ">f4") else [])):
+        with pytest.raises(wavefield.ArrayMismatch, match=rf"{dtype}.*is .*float32.*astype\(.float32.\).*\.float\(\)"):
+            host.show(array, copy=copy)
+        assert host.show(array.astype("float32")) is wavefield.Shown.COPIED
+
+
+def test_another_shape_of_the_right_dtype_is_not_to_be_converted(host: wavefield.Field) -> None:
+    with pytest.raises(
+        wavefield.ArrayMismatch, match=r"shape \(2, 5, 4\), float32; the field is \(3, 5, 4\), float32$"
+    ):
+        host.show(np.ones((2, 5, 4), np.float32))
+
+
 def test_memory_is_released_when_the_last_array_is_gone(host: wavefield.Field, renderer: FakeRenderer) -> None:
     array = np.asarray(host.empty())
     view = array[1:]

@@ -326,8 +326,11 @@ class Connection:
             message = _protocol.decode(packet)
             if message["type"] in ("error", "refused"):
                 reason = _protocol.text(message, "reason", "the renderer gave no reason")
+                code = _protocol.text(message, "code", "")
+                if code == "ended":
+                    self._lost(reason)
                 self._gone = f"the renderer has ended this connection: {reason}"
-                raise refusal(_protocol.text(message, "code", ""), reason)
+                raise refusal(code, reason)
         except BaseException:
             close_all(files)
             raise

@@ -18,7 +18,7 @@ from ._connection import Connection, close_all, default_socket
 from ._host import HostMemory
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
-from ._vertices import Vertices
+from ._vertices import Vertices, require_shape
 from .errors import (
     FieldClosed,
     KernelError,
@@ -419,13 +419,14 @@ class Field:
             import numpy as np
 
             host = np.asarray(array)
-            pointer, shape, strides = host.ctypes.data, host.shape, host.strides
+            pointer, shape, strides, dtype = host.ctypes.data, host.shape, host.strides, str(host.dtype)
         else:
             described = _source.describe(array)
             if described is None:
                 return None, 0
-            pointer, shape, strides = described
-        if tuple(shape) != layout.shape or tuple(strides) != layout.strides:
+            pointer, shape, strides, dtype = described
+        require_shape(layout, shape, strides, dtype)
+        if tuple(strides) != layout.strides:
             return None, 0
         for allocation in list(self._allocations.values()):
             offset = pointer - allocation.address
