@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -435,6 +436,27 @@ def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("WAVEFIELD_BIN", str(program))
     with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no Vulkan here: serve .*--grid 64x32 --headless"):
         wavefield.launch(grid=(64, 32), memory="host")
+
+
+def test_launch_passes_on_what_the_program_says_after_it_listens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It looks for a device with the socket open, and may find none."""
+    program = tmp_path / "wavefield"
+    program.write_text(f"""#!{sys.executable}
+import socket, sys, time
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[sys.argv.index("--socket") + 1])
+listener.listen()
+listener.accept()[0].recv(1000)
+listener.close()
+time.sleep(0.1)
+sys.exit("no device here")
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("WAVEFIELD_BIN", str(program))
+    with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no device here"):
+        wavefield.launch(memory="host")
 
 
 class Interrupted:

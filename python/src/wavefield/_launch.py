@@ -14,7 +14,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import NoRenderer
+from .errors import NoRenderer, RendererGone
 from .field import Field, _program
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def launch(
     arguments: Sequence[str] = (),
     client: str | None = None,
 ) -> Field:
-    """Start a renderer of one's own, connect to it, and return its field; closing the field ends the renderer.
+    """Start a renderer of one's own, connect to it, and return its field.
+
+    The renderer ends when the field is closed, or this program ends in whatever way.
 
     `headless`: without a window; `field.snapshot()` has the picture.
     `grid`: (cols, rows) of vertices.
@@ -167,7 +169,8 @@ def launch(
                     renderer.socket, memory, ring, stream, client or _program(), START_SECONDS, on_close=renderer.close
                 )
                 break
-            except NoRenderer:
+            except (NoRenderer, RendererGone):
+                # Not yet, or it listened and then found no device: its own words say so.
                 time.sleep(0.01)
         undo.pop_all()
     return field
