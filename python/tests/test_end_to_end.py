@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import notebooks
-import test_readme
+import readmes
 import wavefield
 
 BIN = os.environ.get("WAVEFIELD_BIN")
@@ -200,7 +200,7 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("where", test_readme.FIRST)
+@pytest.mark.parametrize("where", readmes.first_examples())
 def test_the_first_example_shows_a_picture(real: wavefield.Field, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     pictures: list[np.ndarray] = []
 
@@ -211,10 +211,9 @@ def test_the_first_example_shows_a_picture(real: wavefield.Field, monkeypatch: p
     monkeypatch.setattr(wavefield.Field, "__iter__", four)
     monkeypatch.setattr(wavefield, "connect", lambda: real)
     monkeypatch.setitem(sys.modules, "cupy", np)
-    exec(test_readme.FIRST[where](), {})
+    exec(readmes.first_examples()[where], {})
     (picture,) = pictures
-    colours = np.unique(picture[..., :3].reshape(-1, 3), axis=0)
-    assert len(colours) > 1000, "the background has a few"
+    assert readmes.shows_something(picture)
 
 
 def test_cuda_memory_is_refused_with_words_where_there_is_none(real: wavefield.Field) -> None:

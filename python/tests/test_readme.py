@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import textwrap
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,18 +11,7 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer, Session
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-def blocks(name: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
-
-
-def docstring() -> str:
-    """Return the example of `help(wavefield)`."""
-    lines = (wavefield.__doc__ or "").splitlines()
-    return textwrap.dedent("\n".join(line for line in lines if not line or line.startswith("    ")))
+from readmes import blocks, first_examples
 
 
 def test_there_is_no_other_block() -> None:
@@ -62,14 +48,10 @@ def is_a_field(shown: np.ndarray) -> None:
     assert np.ptp(colour) > 0.1
 
 
-FIRST = {"README.md": lambda: blocks("README.md")[0], "python/README.md": lambda: blocks("python/README.md")[0]}
-FIRST["help(wavefield)"] = docstring
-
-
-@pytest.mark.parametrize("where", FIRST)
+@pytest.mark.parametrize("where", first_examples())
 def test_the_first_example_fills_the_field(renderer: FakeRenderer, where: str) -> None:
     with pytest.raises(wavefield.RendererGone):
-        exec(FIRST[where](), {})
+        exec(first_examples()[where], {})
     assert len(renderer.frames) == 4
     for shown in renderer.frames:
         is_a_field(shown)
