@@ -7,6 +7,7 @@ replaces an answer by `answers`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -23,13 +24,22 @@ Answer = Callable[["Session", dict[str, Any], list[int]], None]
 UUID = "00112233445566778899aabbccddeeff"
 
 
-def memfd(size: int, content: bytes = b"") -> int:
-    """Return a file of `size` bytes."""
-    descriptor = os.memfd_create("test")
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def memfd(size: int, content: bytes = b"", seals: int = SEALS) -> int:
+    """Return shared memory of `size` bytes, which nobody can cut short."""
+    descriptor = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
     if content:
         os.pwrite(descriptor, content, 0)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
+
+
+def device_memory(size: int) -> int:
+    """Return what stands for memory of the GPU, whose descriptors have no seals."""
+    return memfd(size, seals=0)
 
 
 class Session:
@@ -95,13 +105,13 @@ class Session:
             "something new": [1, 2],
         }
         if self.memory == "host":
-            files = [memfd(self.ring * size)]
+            files = [memfd(self.ring * size, renderer.unwritten * (self.ring * size))]
             text["slots"] = [
                 {"fd": 0, "offset": n * size, "bytes": size, "allocation_bytes": self.ring * size}
                 for n in range(self.ring)
             ]
         else:
-            files = [memfd(size + 4096) for _ in range(self.ring)]
+            files = [device_memory(size + 4096) for _ in range(self.ring)]
             text["slots"] = [
                 {"fd": n, "offset": 0, "bytes": size, "allocation_bytes": size + 4096} for n in range(self.ring)
             ]
@@ -140,9 +150,9 @@ class Session:
 
     def on_allocate(self, message: dict[str, Any], _files: list[int]) -> None:
         number = len(self.allocations) + 1
-        file = memfd(message["bytes"])
-        self.allocations[number] = file
         size = message["bytes"]
+        file = memfd(size, self.renderer.unwritten * size) if self.memory == "host" else device_memory(size)
+        self.allocations[number] = file
         self.send(
             {"type": "allocated", "id": number, "fd": 0, "offset": 0, "bytes": size, "allocation_bytes": size}, [file]
         )
@@ -193,6 +203,8 @@ class FakeRenderer:
         self.rows, self.cols, self.row_bytes = 3, 5, 5 * 16
         self.ring = 3
         self.frees = True
+        self.unwritten = b"\0"
+        """Every byte of host memory that the client has not written."""
         self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None

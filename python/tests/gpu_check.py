@@ -181,6 +181,46 @@ def notebook(out: Path) -> str:
     return f"{executed}, {len(pictures)} pictures"
 
 
+@check("readme", 180)
+def readme(out: Path) -> str:
+    """The READMEs' Python, as it stands there: the first example, arrays of one's own, the kernel."""
+    need("cupy")
+    import cupy as cp
+
+    import readmes
+
+    pictures: list[Any] = []
+
+    def ten(field: wavefield.Field) -> Iterator[wavefield.Frame]:
+        yield from field.frames(10)
+        pictures.append(field.snapshot())
+
+    ran = list(readmes.first_examples())
+    _, own, _, kernel = readmes.blocks("python/README.md")
+    with serve(out, "readme", "--grid", "256x256") as (path, _, _):
+        connect = wavefield.connect
+        wavefield.Field.__iter__ = ten  # type: ignore[method-assign]
+        for code in readmes.first_examples().values():
+            field = patiently(path)
+            wavefield.connect = lambda field=field: field  # type: ignore[assignment, misc]
+            exec(code, {})
+            wavefield.connect = connect
+        with patiently(path) as field:
+            rows, cols, _ = field.shape
+            mine = cp.zeros(field.shape, cp.float32)
+            mine[..., 0], mine[..., 2] = cp.linspace(-1, 1, cols), cp.linspace(-1, 1, rows)[:, None]
+            mine[..., 1] = mine[..., 3] = 0.3 * cp.sin(8 * mine[..., 0])
+            exec(own, {"cp": cp, "field": field, "v": mine})
+            pictures.append(field.snapshot())
+            ran.append("arrays of one's own")
+            if MEMORY == "cuda" and there_is("numba.cuda"):
+                exec(kernel, {"field": field})
+                pictures.append(field.snapshot())
+                ran.append("the kernel")
+    assert all(map(readmes.shows_something, pictures)), [readmes.shows_something(picture) for picture in pictures]
+    return f"pictures of {', '.join(ran)}"
+
+
 # No copies, and the right bytes.
 
 

@@ -107,7 +107,7 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             assert f'"{expected}"' in repr(capsule)
             taken = _dlpack.take(capsule)
             assert (taken.pointer, taken.device) == (frame.pointer, (2, 1))
-            assert (taken.shape, taken.strides, taken.is_float32) == ((3, 5, 4), (20, 4, 1), True)
+            assert (taken.shape, taken.strides, taken.dtype) == ((3, 5, 4), (20, 4, 1), "float32")
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
@@ -558,6 +558,49 @@ def test_a_dlpack_consumer_on_another_stream_is_waited_for(
     taken.release()
 
 
+def test_the_next_frame_waits_for_whoever_took_one_that_was_given_up(
+    field: wavefield.Field, driver: FakeDriver
+) -> None:
+    """They have the same slot, and may be written on two streams."""
+    driver.streams[50] = []
+    slow = threading.Event()
+    for frame in field:
+        taken = _dlpack.take(frame.__dlpack__(stream=50))
+        driver.enqueue(50, slow.is_set)
+        break
+    with field.frame() as again:
+        assert again.index == frame.index == 0
+        write(again, driver, 2)
+        assert driver.streams[int(again.stream)], "what the other stream writes comes first"
+        slow.set()
+        driver.run()
+        assert not driver.streams[int(again.stream)]
+    taken.release()
+
+
+@pytest.mark.parametrize("abandon", ["zip", "exception"])
+def test_a_frame_that_a_loop_leaves_behind_is_not_shown(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, abandon: str
+) -> None:
+    if abandon == "zip":
+        for frame, _ in zip(field, range(5), strict=False):
+            write(frame, driver, 1)
+            renderer.draw(driver)
+    else:
+        with contextlib.suppress(ZeroDivisionError):
+            for frame in field:
+                write(frame, driver, 1)
+                renderer.draw(driver)
+                assert frame.index < 5 or 1 / 0
+    for frame in field.frames(4):
+        write(frame, driver, 7)
+        renderer.draw(driver)
+    renderer.draw(driver)
+    assert [shown[0, 0, 0] for shown in renderer.frames] == [1] * 5 + [7] * 4
+    assert renderer.session is not None
+    assert renderer.session.ready.history == list(range(1, 10))
+
+
 class Library:
     """What of CuPy says on which stream it works now."""
 
@@ -761,6 +804,13 @@ def test_sources_that_do_not_fit(field: wavefield.Field, array: Any, error: type
         frame.copy_from(array)
     gc.collect()
     assert not _dlpack._held
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("dtype", ["float64", "int32", ">f4"])
+def test_another_dtype_is_named_with_the_cure(field: wavefield.Field, dtype: str, copy: bool | None) -> None:
+    with pytest.raises(wavefield.ArrayMismatch, match=rf"{dtype}; the field.*astype\(.float32.\).*\.float\(\)"):
+        field.show(DeviceArray(np.ones((3, 5, 4), dtype)), copy=copy)
 
 
 def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(

@@ -116,7 +116,7 @@ def test_another_librarys_capsule_is_read_and_given_back() -> None:
     array = np.zeros((2, 3, 4), np.float32)
     alive = weakref.ref(array)
     taken = _dlpack.take(array.__dlpack__())
-    assert (taken.pointer, taken.device, taken.is_float32) == (array.ctypes.data, (1, 0), True)
+    assert (taken.pointer, taken.device, taken.dtype) == (array.ctypes.data, (1, 0), "float32")
     assert (taken.shape, taken.strides) == ((2, 3, 4), (12, 4, 1))
     del array
     gc.collect()
@@ -126,10 +126,24 @@ def test_another_librarys_capsule_is_read_and_given_back() -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8", "complex64", "bool"])
+def test_a_capsules_dtype_has_numpys_name(dtype: str) -> None:
+    taken = _dlpack.take(np.zeros(4, dtype).__dlpack__(max_version=(1, 0)))
+    assert taken.dtype == dtype
+    taken.release()
+
+
+def test_a_dtype_without_a_name_has_its_numbers() -> None:
+    tensor = _dlpack._Tensor(code=9, bits=8, lanes=1)
+    assert _dlpack._dtype(tensor) == "DLPack type 9, bits 8"
+    tensor.lanes = 4
+    assert _dlpack._dtype(tensor) == "DLPack type 9, bits 8 in vectors of 4"
+
+
 def test_a_capsule_is_taken_once() -> None:
     capsule = np.zeros(4, np.float64).__dlpack__(max_version=(1, 0))
     taken = _dlpack.take(capsule)
-    assert not taken.is_float32
+    assert taken.dtype == "float64"
     taken.release()
     for other in (capsule, object()):
         with pytest.raises(ValueError, match="no DLPack capsule"):

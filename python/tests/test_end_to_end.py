@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +18,7 @@ import numpy as np
 import pytest
 
 import notebooks
+import readmes
 import wavefield
 
 BIN = os.environ.get("WAVEFIELD_BIN")
@@ -145,6 +150,70 @@ def test_the_renderer_ends_with_its_field(real: wavefield.Field) -> None:
     assert not path.parent.exists()
     with pytest.raises(wavefield.NoRenderer):
         wavefield.connect(path, memory="host")
+
+
+def test_a_renderer_that_ends_is_gone(real: wavefield.Field) -> None:
+    pid, _, _ = struct.unpack("iII", real._connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    for frame in real.frames(3):
+        flat(np.asarray(frame), 0, 0)
+    os.kill(pid, signal.SIGTERM)
+    with pytest.raises(wavefield.RendererGone, match="start it again"):
+        for frame in real.frames(10_000):
+            flat(np.asarray(frame), 0, 0)
+
+
+LAUNCHES = f"""
+import os, signal, time, wavefield
+field = wavefield.launch(grid=(48, 32), memory="host", arguments={SMALL!r})
+for frame in field.frames(2): pass
+if os.fork() == 0: time.sleep(100)
+os.kill(os.getpid(), signal.%s)
+"""
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
+def test_a_renderer_ends_with_a_program_that_is_killed_and_so_does_its_folder(end: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        program = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHES % end], env={**os.environ, "TMPDIR": folder}, start_new_session=True
+        )
+        try:
+            assert program.wait(60) == -signal.Signals[end]
+            until = time.monotonic() + 60
+            while processes_with(folder):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            assert os.listdir(folder) == []
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)  # its child still sleeps
+            for process in processes_with(folder):
+                os.kill(process, signal.SIGKILL)
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the processes that have the word in their command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if word.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("where", readmes.first_examples())
+def test_the_first_example_shows_a_picture(real: wavefield.Field, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    pictures: list[np.ndarray] = []
+
+    def four(field: wavefield.Field) -> Iterator[wavefield.Frame]:
+        yield from field.frames(4)
+        pictures.append(field.snapshot())
+
+    monkeypatch.setattr(wavefield.Field, "__iter__", four)
+    monkeypatch.setattr(wavefield, "connect", lambda: real)
+    monkeypatch.setitem(sys.modules, "cupy", np)
+    exec(readmes.first_examples()[where], {})
+    (picture,) = pictures
+    assert readmes.shows_something(picture)
 
 
 def test_cuda_memory_is_refused_with_words_where_there_is_none(real: wavefield.Field) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
+import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +79,58 @@ def test_another_users_socket(renderer: FakeRenderer, monkeypatch: pytest.Monkey
             wavefield.connect(renderer.path, memory="host")
 
 
+def test_a_socket_that_another_user_listens_on(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who made a folder and a socket that everybody may open, where this user's would be."""
+    before = descriptors()
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(wavefield.WrongUser, match=r"listens there as user \d+, and you are user 4711") as caught:
+        wavefield.connect(renderer.path, memory="host")
+    assert caught.value.code == "user"
+    settle(renderer)
+    assert [message["type"] for message in renderer.received] == ["bye"], "nothing was said to it"
+    assert descriptors() == before
+
+
+@pytest.fixture
+def shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder that stands for the one in /tmp; it is not there yet."""
+    folder = tmp_path / "wavefield-user"
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("wavefield._connection.shared_folder", lambda: folder)
+    return folder
+
+
+def a_link(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def open_to_the_group(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o710)
+
+
+def no_folder(folder: Path) -> None:
+    folder.touch()
+
+
+@pytest.mark.parametrize("make", [a_link, open_to_the_group, no_folder])
+def test_a_folder_that_others_may_change_is_not_looked_into(shared_folder: Path, make: Callable[[Path], None]) -> None:
+    make(shared_folder)
+    with pytest.raises(wavefield.WrongUser, match=r"wavefield-user is not a folder of yours alone.*XDG_RUNTIME_DIR"):
+        wavefield.connect(memory="host")
+
+
+def test_another_users_folder(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_folder.mkdir(mode=0o700)
+    FakeRenderer(shared_folder).close()
+    with pytest.raises(wavefield.NoRenderer, match="left by one that has ended"):
+        wavefield.connect(memory="host")
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(wavefield.WrongUser, match="not a folder of yours alone"):
+        wavefield.connect(memory="host")
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -122,10 +178,15 @@ def other_version(session: Session, message: dict[str, Any], _files: list[int]) 
     session.send({**text, "protocol": 2}, files)
 
 
+def instead(session: Session, message: dict[str, Any], file: int) -> None:
+    """Answer a hello with another file than the slots'."""
+    text, _ = session.welcome(message)
+    session.send(text, [file])
+    os.close(file)
+
+
 def short_file(session: Session, message: dict[str, Any], _files: list[int]) -> None:
-    text, files = session.welcome(message)
-    os.ftruncate(files[0], 16)
-    session.send(text, files)
+    instead(session, message, memfd(16))
 
 
 def no_files(session: Session, message: dict[str, Any], _files: list[int]) -> None:
@@ -175,6 +236,49 @@ def test_shared_memory_that_is_too_small_is_not_mapped(renderer: FakeRenderer) -
     renderer.answers["hello"] = short_file
     with pytest.raises(wavefield.ProtocolError, match="a file of 16 bytes where"):
         wavefield.connect(renderer.path, memory="host")
+
+
+def not_sealed_at_all(size: int) -> int:
+    return memfd(size, seals=0)
+
+
+def may_yet_shrink(size: int) -> int:
+    return memfd(size, seals=fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+
+
+def a_file_on_a_disk(size: int) -> int:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(size)
+        return os.dup(file.fileno())
+
+
+@pytest.mark.parametrize("make", [not_sealed_at_all, may_yet_shrink, a_file_on_a_disk])
+def test_memory_that_could_be_cut_short_is_not_mapped(renderer: FakeRenderer, make: Callable[[int], int]) -> None:
+    """Whoever touches what was cut off is killed by SIGBUS."""
+    renderer.answers["hello"] = lambda session, message, _files: instead(session, message, make(3 * 3 * 5 * 16))
+    with pytest.raises(wavefield.ProtocolError, match="not sealed"):
+        wavefield.connect(renderer.path, memory="host")
+    del renderer.answers["hello"]
+
+    def picture(session: Session, *_: Any) -> None:
+        file = make(24)
+        session.send({"type": "picture", "width": 3, "height": 2, "format": "rgba8-srgb", "bytes": 24}, [file])
+        os.close(file)
+
+    def allocated(session: Session, message: dict[str, Any], _files: list[int]) -> None:
+        file, size = make(message["bytes"]), message["bytes"]
+        session.send({"type": "allocated", "id": 7, "bytes": size, "allocation_bytes": size}, [file])
+        os.close(file)
+
+    renderer.answers |= {"snapshot": picture, "allocate": allocated}
+    with wavefield.connect(renderer.path, memory="host") as field:
+        before = descriptors()
+        for use in (field.snapshot, field.empty):
+            with pytest.raises(wavefield.ProtocolError, match="not sealed"):
+                use()
+        field.status()
+        assert renderer.released == [7]
+        assert descriptors() == before
 
 
 def test_a_renderer_that_does_not_answer(renderer: FakeRenderer) -> None:
@@ -232,6 +336,17 @@ def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer)
     # Whatever comes later says the same.
     with pytest.raises(wavefield.RendererGone, match="the kernel does not end"):
         host.status()
+
+
+def test_a_renderer_that_ends_says_so_and_is_gone(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def last(session: Session, *_: Any) -> None:
+        session.send({"type": "error", "code": "ended", "reason": "the renderer was stopped"})
+        session.socket.shutdown(socket.SHUT_RDWR)
+
+    renderer.answers["status"] = last
+    for _ in range(2):
+        with pytest.raises(wavefield.RendererGone, match=r"gone: the renderer was stopped.*start it again"):
+            host.status()
 
 
 def test_the_last_words_are_read_behind_a_reset(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -324,6 +439,27 @@ def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("WAVEFIELD_BIN", str(program))
     with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no Vulkan here: serve .*--grid 64x32 --headless"):
         wavefield.launch(grid=(64, 32), memory="host")
+
+
+def test_launch_passes_on_what_the_program_says_after_it_listens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It looks for a device with the socket open, and may find none."""
+    program = tmp_path / "wavefield"
+    program.write_text(f"""#!{sys.executable}
+import socket, sys, time
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[sys.argv.index("--socket") + 1])
+listener.listen()
+listener.accept()[0].recv(1000)
+listener.close()
+time.sleep(0.1)
+sys.exit("no device here")
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("WAVEFIELD_BIN", str(program))
+    with pytest.raises(wavefield.NoRenderer, match=r"exit code 1.*\n*no device here"):
+        wavefield.launch(memory="host")
 
 
 class Interrupted:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -136,5 +140,72 @@ field.close()
 print(field.socket.parent.exists())
 """
     said = run(program, tmp_path, WAVEFIELD_BIN=str(binary), LOG=str(log))
-    assert said == "['wavefield.log', 'wavefield.sock']\nFalse\n"
+    assert said == "['wavefield.sock']\nFalse\n"
     assert log.read_text() == "['hello', 'ready', 'bye']"
+
+
+UNTIL_CLOSED = f"""#!{sys.executable}
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(TESTS)!r})
+from fake_renderer import FakeRenderer
+
+renderer = FakeRenderer(Path(sys.argv[sys.argv.index("--socket") + 1]).parent)
+assert os.read(int(sys.argv[sys.argv.index("--until-closed") + 1]), 1) == b""
+Path(os.environ["LOG"]).touch()
+"""
+
+LAUNCHES = """
+import multiprocessing, os, signal, subprocess, sys, time
+import wavefield
+
+field = wavefield.launch(memory="host")
+%s
+%s
+"""
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "os.kill(os.getpid(), signal.SIGKILL)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os._exit(0)",
+        "os.execv('/bin/true', ['true'])",
+    ],
+    ids=["SIGKILL", "SIGTERM", "_exit", "exec"],
+)
+@pytest.mark.parametrize(
+    "also",
+    [
+        "",
+        "os.fork() or time.sleep(100)",
+        "multiprocessing.get_context('fork').Process(target=time.sleep, args=[100]).start()",
+        "multiprocessing.get_context('spawn').Process(target=time.sleep, args=[100]).start()",
+        "subprocess.Popen(['sleep', '100'], close_fds=False)",
+    ],
+    ids=["alone", "fork", "multiprocessing-fork", "multiprocessing-spawn", "subprocess"],
+)
+def test_a_launched_renderer_notices_that_its_program_is_gone(tmp_path: Path, end: str, also: str) -> None:
+    """However that ends, and whatever it has started that still runs."""
+    log, binary = tmp_path / "log", tmp_path / "wavefield"
+    binary.write_text(UNTIL_CLOSED)
+    binary.chmod(0o755)
+    with tempfile.TemporaryDirectory() as folder:
+        program = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHES % (also, end)],
+            env={**os.environ, "WAVEFIELD_BIN": str(binary), "LOG": str(log), "TMPDIR": folder},
+            start_new_session=True,  # so that what it started can be ended here
+        )
+        try:
+            until(log.exists)
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from typing import Any
@@ -116,31 +117,112 @@ def test_an_array_outlives_frame_and_field(renderer: FakeRenderer) -> None:
     assert view.sum() == 5 * 60
 
 
-def test_a_break_hands_the_frame_over_and_an_exception_does_not(renderer: FakeRenderer) -> None:
-    with wavefield.connect(renderer.path, memory="host") as field:
+def abandoned_by_zip(field: wavefield.Field) -> None:
+    for frame, _ in zip(field, range(2), strict=False):
+        np.asarray(frame)[...] = 1
+
+
+def abandoned_by_an_exception(field: wavefield.Field) -> None:
+    with contextlib.suppress(ZeroDivisionError):
         for frame in field:
-            np.asarray(frame)[...] = 1
-            field.status()
-            assert not frame.handed_over, "asking for the status is no reason"
+            np.asarray(frame)[:2] = 1
             if frame.index == 2:
-                break
-        assert field.snapshot().shape == (2, 3, 4)
-        assert len(renderer.frames) == 3
+                raise ZeroDivisionError
+            np.asarray(frame)[2:] = 1
+
+
+def abandoned_by_a_break(field: wavefield.Field) -> None:
+    for frame in field:
+        if frame.index == 2:
+            break
+        np.asarray(frame)[...] = 1
+
+
+def abandoned_by_an_iterator_that_is_held(field: wavefield.Field) -> None:
+    frames = field.frames()
+    for _ in range(2):
+        np.asarray(next(frames))[...] = 1
+    next(frames)
+    field._held_by_the_test = frames  # type: ignore[attr-defined]
+
+
+def then_another_loop(field: wavefield.Field) -> None:
+    for frame in field.frames(1):
+        assert frame.index == 2, "it has the number of the one that was given up"
+        np.asarray(frame)[...] = 7
+
+
+def then_one_frame(field: wavefield.Field) -> None:
+    with field.frame() as frame:
+        np.asarray(frame)[...] = 7
+
+
+def then_show_with_a_copy(field: wavefield.Field) -> None:
+    assert field.show(np.full((3, 5, 4), 7, np.float32)) is wavefield.Shown.COPIED
+
+
+def then_show_without_a_copy(field: wavefield.Field) -> None:
+    array = np.asarray(field.empty())
+    array[...] = 7
+    assert field.show(array) is wavefield.Shown.WITHOUT_COPY
+    field.status()  # until then the renderer reads the array
+
+
+def then_a_kernel(field: wavefield.Field) -> None:
+    field.run(".entry x()")
+
+
+@pytest.mark.parametrize(
+    "abandon",
+    [abandoned_by_zip, abandoned_by_an_exception, abandoned_by_a_break, abandoned_by_an_iterator_that_is_held],
+)
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [
+        (then_another_loop, [1, 1, 7]),
+        (then_one_frame, [1, 1, 7]),
+        (then_show_with_a_copy, [1, 1, 7]),
+        (then_show_without_a_copy, [1, 1, 7]),
+        (then_a_kernel, [1, 1]),
+        (wavefield.Field.snapshot, [1, 1]),
+        (wavefield.Field.close, [1, 1]),
+    ],
+)
+def test_a_frame_that_a_loop_leaves_behind_is_not_shown(
+    host: wavefield.Field, renderer: FakeRenderer, abandon: Any, then: Any, shown: list[int]
+) -> None:
+    abandon(host)
+    then(host)
+    host.close()
+    assert renderer.farewell.wait(5)
+    assert [set(frame.ravel()) for frame in renderer.frames] == [{value} for value in shown]
+
+
+def test_a_frame_that_is_left_behind_can_still_be_handed_over(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    for frame in host:
+        np.asarray(frame)[...] = frame.index
+        if frame.index == 2:
+            frame.hand_over()
+            break
+    frame = next(iter(host))
+    host.snapshot()  # is of what was handed over, and no reason to give a frame up
+    np.asarray(frame)[...] = 3
+    frame.hand_over()
+    host.status()
+    assert [shown[2, 4, 3] for shown in renderer.frames] == [0, 1, 2, 3]
+
+
+def test_a_frame_that_was_given_up_says_so(renderer: FakeRenderer) -> None:
+    with wavefield.connect(renderer.path, memory="host") as field:
         with pytest.raises(ZeroDivisionError), field.frame() as broken:
             raise ZeroDivisionError
         assert broken.handed_over
         with field.frame() as again:
-            assert again.index == broken.index == 3
-    renderer.frames.clear()
-    renderer.farewell.clear()
-    with pytest.raises(ZeroDivisionError), wavefield.connect(renderer.path, memory="host") as field:
-        for frame in field:
-            if frame.index == 2:
-                raise ZeroDivisionError
-    assert renderer.farewell.wait(5)
-    assert len(renderer.frames) == 2
-    with pytest.raises(wavefield.FrameHandedOver, match="given up"):
-        np.asarray(frame)
+            assert again.index == broken.index == 0
+        last = next(iter(field))
+    for given_up in (broken, last):
+        with pytest.raises(wavefield.FrameHandedOver, match="was given up"):
+            np.asarray(given_up)
 
 
 def test_copy_from_takes_what_numpy_takes_and_checks_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -171,6 +253,23 @@ def test_show_says_whether_it_copied(host: wavefield.Field, renderer: FakeRender
         host.show(plain, copy=False)
     with pytest.raises(wavefield.ArrayMismatch):
         host.show(plain[:2])
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool", ">f4", "object"])
+def test_another_dtype_is_named_with_the_cure(host: wavefield.Field, dtype: str, copy: bool | None) -> None:
+    lent = np.asarray(host.empty())
+    for array in (np.ones((3, 5, 4), dtype), *([lent.view(dtype)] if dtype in ("int32", ">f4") else [])):
+        with pytest.raises(wavefield.ArrayMismatch, match=rf"{dtype}.*is .*float32.*astype\(.float32.\).*\.float\(\)"):
+            host.show(array, copy=copy)
+        assert host.show(array.astype("float32")) is wavefield.Shown.COPIED
+
+
+def test_another_shape_of_the_right_dtype_is_not_to_be_converted(host: wavefield.Field) -> None:
+    with pytest.raises(
+        wavefield.ArrayMismatch, match=r"shape \(2, 5, 4\), float32; the field is \(3, 5, 4\), float32$"
+    ):
+        host.show(np.ones((2, 5, 4), np.float32))
 
 
 def test_memory_is_released_when_the_last_array_is_gone(host: wavefield.Field, renderer: FakeRenderer) -> None:

@@ -3,9 +3,13 @@
     import cupy as cp, wavefield
 
     with wavefield.connect() as field:           # to a running `wavefield serve`; launch() starts one
+        rows, cols, _ = field.shape
+        x, z = cp.linspace(-1, 1, cols), cp.linspace(-1, 1, rows)[:, None]
         for frame in field:                      # waits, on the GPU, until a slot is free
             v = cp.asarray(frame)                # (rows, cols, 4) float32: x, y, z, w: the renderer's own memory
-            ...                                  # going on to the next frame hands this one over, on the stream
+            wave = cp.sin(8 * x + 3 * z + frame.time)
+            v[..., 0], v[..., 1], v[..., 2], v[..., 3] = x, 0.3 * wave, z, 0.5 + 0.5 * wave
+            # going on to the next frame hands this one over, on the stream
 
 Importing this imports neither CUDA nor any array library.
 """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +23,26 @@ ANSWER_SECONDS = 30.0
 def default_socket() -> Path:
     """Return where `wavefield serve` listens when it is not told otherwise."""
     folder = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(folder or f"/tmp/wavefield-{os.getuid()}") / "wavefield.sock"
+    return (Path(folder) if folder else shared_folder()) / "wavefield.sock"
+
+
+def shared_folder() -> Path:
+    """Return the folder for those without XDG_RUNTIME_DIR."""
+    return Path(f"/tmp/wavefield-{os.getuid()}")
+
+
+def _check_shared_folder() -> None:
+    """Check that it is its user's alone: /tmp is everybody's, so anybody can have made it."""
+    folder = shared_folder()
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise WrongUser(
+            "user",
+            f"{folder} is not a folder of yours alone, so anybody can listen there: remove it, or set XDG_RUNTIME_DIR",
+        )
 
 
 def close_all(descriptors: Iterable[int]) -> None:
@@ -59,6 +80,8 @@ class Connection:
         self._gone: str | None = None
         # The requests without an answer yet, the oldest first; those before the last were cut short.
         self._owed: list[_Request] = []
+        if path.parent == shared_folder():
+            _check_shared_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             self._socket.settimeout(ANSWER_SECONDS)
@@ -85,6 +108,15 @@ class Connection:
         except OSError as error:
             self._socket.close()
             raise NoRenderer(f"cannot connect to {path}: {error.strerror or error}") from None
+        # The other way round the renderer does the same.
+        _, listener, _ = struct.unpack("iII", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if listener != os.getuid():
+            self._socket.close()
+            raise WrongUser(
+                "user",
+                f"somebody else's program is at {path}: it listens there as user {listener}, and you are user "
+                f"{os.getuid()}. Run the renderer and this program as the same user",
+            )
 
     @property
     def closed(self) -> bool:
@@ -294,8 +326,11 @@ class Connection:
             message = _protocol.decode(packet)
             if message["type"] in ("error", "refused"):
                 reason = _protocol.text(message, "reason", "the renderer gave no reason")
+                code = _protocol.text(message, "code", "")
+                if code == "ended":
+                    self._lost(reason)
                 self._gone = f"the renderer has ended this connection: {reason}"
-                raise refusal(_protocol.text(message, "code", ""), reason)
+                raise refusal(code, reason)
         except BaseException:
             close_all(files)
             raise

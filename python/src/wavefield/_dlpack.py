@@ -17,6 +17,8 @@ CPU = 1
 CUDA = 2
 CUDA_MANAGED = 13
 _FLOAT = 2
+_BOOL = 6
+_KINDS = {0: "int", 1: "uint", _FLOAT: "float", 4: "bfloat", 5: "complex"}
 _VERSION = (1, 0)
 
 
@@ -150,7 +152,8 @@ class Borrowed:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In items."""
-    is_float32: bool
+    dtype: str
+    """As NumPy names it."""
     release: Callable[[], None]
 
 
@@ -185,9 +188,16 @@ def take(capsule: Any) -> Borrowed:
         device=(tensor.device_type, tensor.device_id),
         shape=shape,
         strides=strides,
-        is_float32=(tensor.code, tensor.bits, tensor.lanes) == (_FLOAT, 32, 1),
+        dtype=_dtype(tensor),
         release=release,
     )
+
+
+def _dtype(tensor: _Tensor) -> str:
+    if tensor.code == _BOOL:
+        return "bool"
+    name = f"{_KINDS.get(tensor.code, f'DLPack type {tensor.code}, bits ')}{tensor.bits}"
+    return name if tensor.lanes == 1 else f"{name} in vectors of {tensor.lanes}"
 
 
 def compact(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from typing import TYPE_CHECKING
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from ._layout import Layout
 
 
+def _cannot_shrink(descriptor: int) -> bool:
+    """Return whether nobody can cut the file short. Only a memfd can say so."""
+    try:
+        return bool(fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
+    except OSError:
+        return False
+
+
 class HostMemory(mmap.mmap):
     """A mapped memfd. Takes the descriptor, also when it fails.
 
@@ -28,6 +37,10 @@ class HostMemory(mmap.mmap):
     def __new__(cls, descriptor: int, size: int, start: int = 0, writable: bool = True) -> Self:
         """Map `size` bytes of the file, which begins with `start` bytes that are not meant."""
         try:
+            if not _cannot_shrink(descriptor):
+                raise ProtocolError(
+                    "the renderer sent shared memory that is not sealed: whoever cut it short would end this program"
+                )
             there = os.fstat(descriptor).st_size
             # Reading beyond a file's end is a SIGBUS, which nobody can catch.
             if there < start + size:

@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import NoRenderer
+from .errors import NoRenderer, RendererGone
 from .field import Field, _program
 
 if TYPE_CHECKING:
@@ -48,22 +49,30 @@ class Renderer:
 
     def __init__(self, program: str, arguments: Sequence[str]) -> None:
         self._owner = os.getpid()
+        # Without a name: the renderer of a program that was killed removes its folder, if only the socket is in it.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         # Not a TemporaryDirectory: that one a forked child removes too, when it ends.
         self._folder = Path(tempfile.mkdtemp(prefix="wavefield-"))
         self.socket = self._folder / "wavefield.sock"
-        self.log = self._folder / "wavefield.log"
+        # The renderer has the other end of this pipe, and ends when this one closes: however this process ends.
+        self._writer = -1
         try:
-            with self.log.open("wb") as log:
+            reader, self._writer = os.pipe()
+            _launched.add(self)
+            try:
                 self.process = subprocess.Popen(
-                    [program, "serve", "--socket", str(self.socket), *arguments],
+                    [program, "serve", "--socket", str(self.socket), "--until-closed", str(reader), *arguments],
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=[reader],
                     # Ctrl-C is for the Python program, which then ends the renderer.
                     start_new_session=True,
                 )
+            finally:
+                os.close(reader)
         except BaseException as error:
-            self._remove_folder()
+            self._give_back()
             if isinstance(error, OSError):
                 raise NoRenderer(f"{program} cannot be started: {error.strerror or error}") from None
             raise
@@ -72,10 +81,9 @@ class Renderer:
 
     def words(self) -> str:
         """Return the end of what the renderer has printed."""
-        try:
-            return self.log.read_text(errors="replace")[-4000:].strip()
-        except OSError:
-            return ""
+        # Not by reading on: the renderer writes at the same place in the file.
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
 
     def still_starting(self, since: float) -> None:
         """Return if it may yet listen; raise `NoRenderer` with its words if it ended or takes too long."""
@@ -98,10 +106,29 @@ class Renderer:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._remove_folder()
+        self._give_back()
 
-    def _remove_folder(self) -> None:
+    def _give_back(self) -> None:
+        self.forget()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def forget(self) -> None:
+        """Close the files. A forked child does it at once: else the renderer would live as long as that."""
+        self._log.close()
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
+
+
+_launched: weakref.WeakSet[Renderer] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for renderer in _launched:
+        renderer.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def launch(
@@ -114,7 +141,9 @@ def launch(
     arguments: Sequence[str] = (),
     client: str | None = None,
 ) -> Field:
-    """Start a renderer of one's own, connect to it, and return its field; closing the field ends the renderer.
+    """Start a renderer of one's own, connect to it, and return its field.
+
+    The renderer ends when the field is closed, or this program ends in whatever way.
 
     `headless`: without a window; `field.snapshot()` has the picture.
     `grid`: (cols, rows) of vertices.
@@ -140,7 +169,8 @@ def launch(
                     renderer.socket, memory, ring, stream, client or _program(), START_SECONDS, on_close=renderer.close
                 )
                 break
-            except NoRenderer:
+            except (NoRenderer, RendererGone):
+                # Not yet, or it listened and then found no device: its own words say so.
                 time.sleep(0.01)
         undo.pop_all()
     return field

@@ -223,8 +223,7 @@ class CudaRing(Ring):
         assert stream is not None
         slot = _ring.slot(frame.index, self.size)
         with self.context.current():
-            for consumer in frame._consumers:
-                _cuda.order(self.context, consumer.handle, stream.handle)
+            frame._order_after(self.context, stream)
             self._ready.signal(stream.handle, _ring.ready_after(frame.index))
             self._events[slot].record(stream.handle)
             self._use(stream)
@@ -235,6 +234,8 @@ class CudaRing(Ring):
         """Remember what is enqueued for it. If that fails the context has, and the frame runs no more."""
         assert frame._stream is not None
         with contextlib.suppress(CudaError), self.context.current():
+            # The next frame has the same slot, and who took this one may still write it.
+            frame._order_after(self.context, frame._stream)
             self._use(frame._stream)
             if frame._held:
                 event = _cuda.Event(self.context)

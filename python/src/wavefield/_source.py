@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack
-from ._layout import ITEM_BYTES, TYPESTR
+from ._layout import ITEM_BYTES
 from ._vertices import Vertices, require_shape
 from .errors import ArrayMismatch, DeviceMismatch
 
@@ -44,7 +44,7 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
         if _is_ours(array):
             array._order_after(context, stream)
             _same_device(array.__dlpack_device__()[1], context)
-            return Source(array.pointer, require_shape(layout, array.shape, array.strides, True), True, array)
+            return Source(array.pointer, require_shape(layout, array.shape, array.strides, "float32"), True, array)
         if _is_cuda_dlpack(array):
             return _by_dlpack(array, layout, context, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
@@ -53,33 +53,35 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
     import numpy as np
 
     host = np.asarray(array)
-    pitch = require_shape(layout, host.shape, host.strides, host.dtype == np.float32)
+    pitch = require_shape(layout, host.shape, host.strides, str(host.dtype))
     return Source(host.ctypes.data, pitch, False, host)
 
 
-def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
-    """Return address, shape and strides in bytes of a float32 array in CUDA memory; None for any other."""
+def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | None:
+    """Return address, shape, strides in bytes and dtype of an array in CUDA memory; None for any other."""
     if _is_ours(array):
-        return array.pointer, array.shape, array.strides
+        return array.pointer, array.shape, array.strides, "float32"
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
-        if interface["typestr"] != TYPESTR:
-            return None
         shape = tuple(interface["shape"])
         strides = interface.get("strides")
         if strides is None:
             strides = tuple(step * ITEM_BYTES for step in _dlpack.compact(shape))
-        return int(interface["data"][0]), shape, tuple(strides)
+        return int(interface["data"][0]), shape, tuple(strides), _dtype(interface)
     if not _is_cuda_dlpack(array):
         return None
     # -1: nobody is going to read it, so nothing has to be ordered.
     taken = _dlpack.take(array.__dlpack__(stream=-1))
     try:
-        if not taken.is_float32:
-            return None
-        return taken.pointer, taken.shape, tuple(step * ITEM_BYTES for step in taken.strides)
+        return taken.pointer, taken.shape, tuple(step * ITEM_BYTES for step in taken.strides), taken.dtype
     finally:
         taken.release()
+
+
+def _dtype(interface: dict[str, Any]) -> str:
+    import numpy as np
+
+    return str(np.dtype(interface["typestr"]))
 
 
 def _is_ours(array: Any) -> bool:
@@ -104,7 +106,7 @@ def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Strea
     held = _Held(taken.release)
     _same_device(taken.device[1], context)
     strides = tuple(step * ITEM_BYTES for step in taken.strides)
-    pitch = require_shape(layout, taken.shape, strides, taken.is_float32)
+    pitch = require_shape(layout, taken.shape, strides, taken.dtype)
     return Source(taken.pointer, pitch, True, (held, array))
 
 
@@ -120,7 +122,7 @@ def _by_interface(
     strides = interface.get("strides")
     if strides is None:
         strides = (layout.cols * layout.strides[1], *layout.strides[1:])
-    pitch = require_shape(layout, shape, tuple(strides), interface["typestr"] == TYPESTR)
+    pitch = require_shape(layout, shape, tuple(strides), _dtype(interface))
     producer = interface.get("stream")
     if producer is not None and producer != stream.handle:
         with context.current():

@@ -217,11 +217,11 @@ class Vertices:
                     _cuda.order(context, writer.handle, stream.handle)
 
 
-def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], is_float32: bool) -> int:
+def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> int:
     """Check another array against the field's vertices; `strides` counts bytes. Return its bytes from row to row."""
-    if tuple(shape) != layout.shape or not is_float32:
-        dtype = "float32" if is_float32 else "another dtype"
-        raise ArrayMismatch(f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, float32")
+    if tuple(shape) != layout.shape or dtype != "float32":
+        cure = "" if dtype == "float32" else ': convert it by array.astype("float32"), in PyTorch by array.float()'
+        raise ArrayMismatch(f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, float32{cure}")
     if tuple(strides[1:]) != layout.strides[1:] or strides[0] < layout.cols * layout.strides[1]:
         raise ArrayMismatch(
             f"an array whose rows are not contiguous (strides {tuple(strides)} bytes): make it so first, by its "

@@ -36,7 +36,7 @@ class VersionMismatch(Refused):
 
 
 class WrongUser(Refused):
-    """The renderer belongs to another user."""
+    """The renderer belongs to another user, or others can change the folder of its socket."""
 
 
 class CudaError(WavefieldError):

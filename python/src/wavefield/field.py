@@ -18,7 +18,7 @@ from ._connection import Connection, close_all, default_socket
 from ._host import HostMemory
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
-from ._vertices import Vertices
+from ._vertices import Vertices, require_shape
 from .errors import (
     FieldClosed,
     KernelError,
@@ -245,9 +245,9 @@ class Field:
     def frames(self, count: int | None = None) -> Iterator[Frame]:
         """Go through `count` frames, or through frames without an end.
 
-        Each is handed over when the loop asks for the next one. After a `break` the frame is handed over by the next
-        loop, `show`, `snapshot`, `run` or `close`; an exception that leaves the field's `with` gives it up instead, so
-        that nobody sees a frame that is half written.
+        Each is handed over when the loop asks for the next one, and only then. The frame that a loop leaves behind, by
+        a `break`, an exception, or `zip` with something shorter, may be half written: nobody sees it, unless
+        `frame.hand_over()` is called. The field's next frame, `show`, `run` or `close` gives it up.
         """
         made = 0
         while count is None or made < count:
@@ -270,7 +270,7 @@ class Field:
             frame.hand_over()
 
     def _begin(self) -> Frame:
-        self._settle()
+        self._leave_frame()
         if self._kernel is not None:
             raise WavefieldError(
                 f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
@@ -346,7 +346,7 @@ class Field:
         same array twice running raises `StillShown`. Any other array, or with `copy=True` any at all, is copied once.
         `copy=False` raises `ValueError` where a copy would be needed.
         """
-        self._settle()
+        self._leave_frame()
         allocation, offset = (None, 0) if copy else self._find(array)
         if allocation is None:
             if copy is False:
@@ -419,13 +419,14 @@ class Field:
             import numpy as np
 
             host = np.asarray(array)
-            pointer, shape, strides = host.ctypes.data, host.shape, host.strides
+            pointer, shape, strides, dtype = host.ctypes.data, host.shape, host.strides, str(host.dtype)
         else:
             described = _source.describe(array)
             if described is None:
                 return None, 0
-            pointer, shape, strides = described
-        if tuple(shape) != layout.shape or tuple(strides) != layout.strides:
+            pointer, shape, strides, dtype = described
+        require_shape(layout, shape, strides, dtype)
+        if tuple(strides) != layout.strides:
             return None, 0
         for allocation in list(self._allocations.values()):
             offset = pointer - allocation.address
@@ -459,7 +460,7 @@ class Field:
         With `--handoff inline` such a fault stops drawing on that GPU for every process. So that renderer takes kernels
         only if it was started with `--risk-the-gpu` too.
         """
-        self._settle()
+        self._leave_frame()
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
         data = ptx.encode()
@@ -501,7 +502,7 @@ class Field:
         """
         import numpy as np
 
-        self._settle()
+        self._check_open()
         self._wait_until_drawn()
         message, files = self._connection.request({"type": "snapshot"}, "picture")
         try:
@@ -599,11 +600,11 @@ class Field:
                 "it: close the field, and connect anew"
             )
 
-    def _settle(self) -> None:
-        """Check that the field is open, and hand over the frame that a `break` has left."""
+    def _leave_frame(self) -> None:
+        """Check that the field is open, and give up the frame that a loop has left behind: it may be half written."""
         self._check_open()
         if self._pending is not None:
-            self._pending.hand_over()
+            self._give_up(self._pending)
 
     # The end.
 
@@ -613,35 +614,29 @@ class Field:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and self._pending is not None:
-            self._give_up(self._pending)
         self.close()
 
     def close(self) -> None:
-        """Hand over the last frame, wait until it is written, and leave; the renderer goes on with its own wave.
+        """Wait until every frame that was handed over is written, and leave; the renderer goes on with its own wave.
 
         Arrays that were made of frames keep their memory mapped. Does nothing the second time.
         """
         if self._closed:
             return
+        self._closed = True
         try:
-            if self._pending is not None and self._handing_over is None and not self._connection.gone:
-                self._pending.hand_over()
-        finally:
-            self._closed = True
             if self._pending is not None:
                 self._give_up(self._pending)
-            try:
-                self._ring.close()
-            finally:
-                for vertices in self._vertices:
-                    vertices._field_closed()
-                self._connection.close()
-                # They lead back here: without them the memory goes with the last reference, and not with the garbage.
-                self._connection.unasked = self._connection.late = lambda _message: None
-                self.parameters._ask = _closed
-                if self._on_close is not None:
-                    self._on_close()
+            self._ring.close()
+        finally:
+            for vertices in self._vertices:
+                vertices._field_closed()
+            self._connection.close()
+            # They lead back here: without them the memory goes with the last reference, and not with the garbage.
+            self._connection.unasked = self._connection.late = lambda _message: None
+            self.parameters._ask = _closed
+            if self._on_close is not None:
+                self._on_close()
 
     def __del__(self) -> None:
         if not self._closed:

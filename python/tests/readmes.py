@@ -1,0 +1,33 @@
+"""The Python that the READMEs and `help(wavefield)` have, and whether a picture of it shows anything."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+import wavefield
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def blocks(name: str) -> list[str]:
+    """Return the Python blocks of a document."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+def first_examples() -> dict[str, str]:
+    """Return what people try first, by where it is."""
+    lines = (wavefield.__doc__ or "").splitlines()
+    return {
+        "README.md": blocks("README.md")[0],
+        "python/README.md": blocks("python/README.md")[0],
+        "help(wavefield)": textwrap.dedent("\n".join(line for line in lines if not line or line.startswith("    "))),
+    }
+
+
+def shows_something(picture: np.ndarray) -> bool:
+    """Return whether there is more in it than the background, which has a hundred colours."""
+    return len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 1000

@@ -1,0 +1,125 @@
+"""The READMEs' Python, run as it stands there: NumPy in CuPy's place, and a renderer that keeps what it is shown."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wavefield
+from fake_renderer import FakeRenderer, Session
+from readmes import blocks, first_examples
+
+
+def test_there_is_no_other_block() -> None:
+    """A new one needs a test below."""
+    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 4)
+
+
+@pytest.fixture
+def renderer(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> FakeRenderer:
+    """What `connect()` finds: in memory full of NaN, and gone after four frames."""
+
+    def ready(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        session.on_ready(message, files)
+        if message["frame"] == 3:
+            renderer.hang_up()
+
+    renderer.answers["ready"] = ready
+    renderer.unwritten = b"\xff"
+    connect = wavefield.connect
+    monkeypatch.setattr(wavefield, "connect", lambda: connect(renderer.path, memory="host"))
+    monkeypatch.setitem(sys.modules, "cupy", np)
+    return renderer
+
+
+def is_a_field(shown: np.ndarray) -> None:
+    """Check that every vertex was written, to what `Vertices` says of it, and that there is something to see."""
+    rows, cols, _ = shown.shape
+    np.testing.assert_allclose(shown[..., 0], np.broadcast_to(np.linspace(-1, 1, cols), (rows, cols)), atol=1e-6)
+    np.testing.assert_allclose(shown[..., 2].T, np.broadcast_to(np.linspace(-1, 1, rows), (cols, rows)), atol=1e-6)
+    height, colour = shown[..., 1], shown[..., 3]
+    assert np.abs(height).max() <= 0.3 + 1e-6
+    assert np.ptp(height) > 0.1
+    assert (colour.min() >= 0, colour.max() <= 1) == (True, True)
+    assert np.ptp(colour) > 0.1
+
+
+@pytest.mark.parametrize("where", first_examples())
+def test_the_first_example_fills_the_field(renderer: FakeRenderer, where: str) -> None:
+    with pytest.raises(wavefield.RendererGone):
+        exec(first_examples()[where], {})
+    assert len(renderer.frames) == 4
+    for shown in renderer.frames:
+        is_a_field(shown)
+    assert (renderer.frames[0] != renderer.frames[3]).any(), "it moves"
+
+
+def test_arrays_of_your_own(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    with wavefield.connect() as field:
+        mine = np.random.default_rng(7).random(field.shape, np.float32)
+        exec(blocks("python/README.md")[1], {"cp": np, "field": field, "v": mine})
+        field.status()
+    assert capsys.readouterr().out == "Shown.WITHOUT_COPY\nShown.WITHOUT_COPY\nShown.COPIED\n"
+    first, second, third = renderer.frames
+    np.testing.assert_array_equal(first, mine)
+    np.testing.assert_array_equal(second, -mine)
+    np.testing.assert_array_equal(third, mine)
+
+
+def test_numbas_arrays(renderer: FakeRenderer) -> None:
+    """What the memory manager does is `test_numba_memory`'s; here the array has what it would give."""
+
+    class Array(np.ndarray):
+        def copy_to_device(self, array: np.ndarray) -> None:
+            self[...] = array
+
+    def device_array(shape: Any, dtype: Any) -> Any:
+        return np.asarray(field.empty()).view(dtype).reshape(shape).view(Array)
+
+    managers: list[Any] = []
+    cuda = SimpleNamespace(set_memory_manager=managers.append, device_array=device_array)
+    with wavefield.connect() as field:
+        mine = np.random.default_rng(7).random(field.shape, np.float32)
+        names = {"numba": SimpleNamespace(cuda=cuda), "cuda": cuda, "np": np, "field": field, "v": mine}
+        names["wavefield"] = SimpleNamespace(NumbaMemoryManager="the manager")
+        exec(blocks("python/README.md")[2], names)
+        field.status()
+    assert managers == ["the manager"]
+    np.testing.assert_array_equal(renderer.frames[0], mine)
+
+
+PTX = """.visible .entry kernel(.param .u64 vertices, .param .u32 cols, .param .u32 rows, .param .u64 frame,
+    .param .f64 time) { ret; }"""
+
+
+def test_the_kernel_that_is_sent(
+    renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compiled: list[Any] = []
+
+    def compile_ptx(function: Any, *_: Any, **__: Any) -> tuple[str, None]:
+        compiled.append(function)
+        return PTX, None
+
+    numba: Any = ModuleType("numba")
+    thread: list[int] = []
+    numba.cuda = SimpleNamespace(jit=lambda function: function, compile_ptx=compile_ptx, grid=lambda _: thread[-1])
+    numba.types = SimpleNamespace(
+        void=lambda *_: None, CPointer=lambda _: None, float32=0, uint32=0, uint64=0, float64=0
+    )
+    monkeypatch.setitem(sys.modules, "numba", numba)
+    with wavefield.connect() as field:
+        exec(blocks("python/README.md")[3], {"field": field})
+        cols, rows = field.grid
+    assert capsys.readouterr().out == "cuda, field_kernel\n"
+    assert renderer.kernels[0][0] == "field_kernel"
+    vertices = np.full((rows, cols, 4), np.nan)
+    flat = vertices.ravel()
+    for i in range(256):  # as a block of threads does it, with some left over
+        thread.append(i)
+        compiled[0](flat, cols, rows, 3, 0.25)
+    is_a_field(vertices)
