@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wavefield::app::{EventLoop, Stop};
+use wavefield::app::Stop;
 use wavefield::serve::{Options, serve_headless, serve_windowed};
 use wavefield::{Error, Result, note, say};
 
@@ -49,7 +49,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         ));
     }
     if !headless {
-        match EventLoop::new() {
+        match super::connect(&config, stop) {
             Ok(mut event_loop) => {
                 say!("{}", serve_windowed(&mut event_loop, &config, &options, stop)?);
                 return Ok(());
