@@ -1,4 +1,7 @@
 //! Compiles `shaders/*.wgsl` to SPIR-V with naga: no Vulkan SDK is needed to build.
+//!
+//! Each entry point becomes a module of its own, `FILE.ENTRY.spv`, with only what that entry point uses. Several in one module
+//! are allowed, but SwiftShader then looks for the descriptors of all of them in the layout of one pipeline, and crashes.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -12,15 +15,16 @@ fn main() {
     for entry in fs::read_dir("shaders").expect("the folder shaders is part of the package") {
         let path = entry.expect("a readable folder").path();
         if path.extension().is_some_and(|extension| extension == "wgsl") {
-            let spirv = compile(&path);
-            let name = path.with_extension("spv");
-            let name = name.file_name().expect("a shader has a name");
-            fs::write(out.join(name), spirv).expect("OUT_DIR is writable");
+            let name = path.file_stem().expect("a shader has a name").to_string_lossy();
+            for (entry, spirv) in compile(&path) {
+                fs::write(out.join(format!("{name}.{entry}.spv")), spirv).expect("OUT_DIR is writable");
+            }
         }
     }
 }
 
-fn compile(path: &Path) -> Vec<u8> {
+/// The entry points with their SPIR-V.
+fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let source = fs::read_to_string(path).expect("a shader is text");
     let name = path.display().to_string();
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
@@ -38,7 +42,11 @@ fn compile(path: &Path) -> Vec<u8> {
         flags: spv::WriterFlags::empty(),
         ..Default::default()
     };
-    let words =
-        spv::write_vec(&module, &info, &options, None).unwrap_or_else(|error| panic!("{name}: {error}"));
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    let module_of = |entry: &naga::EntryPoint| {
+        let only = spv::PipelineOptions { shader_stage: entry.stage, entry_point: entry.name.clone() };
+        let words = spv::write_vec(&module, &info, &options, Some(&only))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        (entry.name.clone(), words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+    };
+    module.entry_points.iter().map(module_of).collect()
 }

@@ -179,6 +179,25 @@ name_packages() {
     say "    Arch (not tested):   ${arch[*]}"
 }
 
+# SwiftShader, another software driver, for the tests of drivers that differ. It lies
+# in Debian's chromium-common and goes into target/, because in the system every
+# program would find it. Without it those tests say that they are skipped.
+fetch_swiftshader() {
+    local to=$root/target/swiftshader from=usr/lib/chromium
+    [[ ! -e $to/vk_swiftshader_icd.json ]] && has_apt && apt_knows chromium-common || return 0
+    say 'fetching SwiftShader (32 MB) into target/'
+    mkdir -p "$to/package"
+    (
+        cd "$to/package"
+        apt-get -qq download chromium-common 2>/dev/null
+        dpkg-deb --fsys-tarfile ./*.deb |
+            tar -x "./$from/libvk_swiftshader.so" "./$from/vk_swiftshader_icd.json"
+        # The manifest comes last: it says that all is there.
+        mv "$from/libvk_swiftshader.so" .. && mv "$from/vk_swiftshader_icd.json" ..
+    ) || say 'note: SwiftShader could not be fetched'
+    rm -rf "$to/package"
+}
+
 # setup TABLE...: returns if at least the essentials are there.
 setup() {
     need_rust

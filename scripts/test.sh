@@ -61,6 +61,7 @@ windows() {
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 setup essentials x11_window test_tools
+fetch_swiftshader
 tools
 component_step formatting fmt --all --check
 # With every feature: nothing else looks at the half of an example that needs ArrayFire's libraries to be linked.

@@ -38,6 +38,7 @@ pub mod report;
 #[cfg(target_os = "linux")]
 pub mod serve;
 pub mod texture;
+mod threads;
 pub mod trace;
 pub mod verify;
 pub mod vulkan;

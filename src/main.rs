@@ -3,6 +3,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod cli;
+mod signals;
 
 use std::process::ExitCode;
 
@@ -23,23 +24,23 @@ fn main() -> ExitCode {
         }
     };
     if wavefield::app::left_running() {
-        leave_at_once();
+        leave_at_once(1);
     }
     ExitCode::from(code)
 }
 
 /// Ends the process without the drivers' exit handlers: they would wait for a kernel that never ends.
-fn leave_at_once() -> ! {
+fn leave_at_once(code: u8) -> ! {
     #[cfg(unix)]
     // SAFETY: ends the process; nothing of it runs afterwards, and every file was written whole before.
     unsafe {
-        libc::_exit(1)
+        libc::_exit(code.into())
     }
     #[cfg(windows)]
     // SAFETY: as above; the handle stands for this very process and needs no closing.
     unsafe {
         use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
-        TerminateProcess(GetCurrentProcess(), 1);
+        TerminateProcess(GetCurrentProcess(), code.into());
     }
     #[cfg(not(unix))]
     std::process::abort()
@@ -47,10 +48,8 @@ fn leave_at_once() -> ! {
 
 fn run(cli: cli::Cli) -> anyhow::Result<()> {
     let stop = Stop::default();
-    let asked = stop.clone();
     if cli.handles_signals() {
-        // Ctrl-C, SIGTERM and SIGHUP: end after the frame at hand.
-        ctrlc::set_handler(move || asked.request()).context("cannot listen for Ctrl-C")?;
+        signals::listen(&stop).context("cannot listen for Ctrl-C")?;
     }
     cli.execute(&stop)?;
     Ok(())

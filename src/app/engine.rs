@@ -1,13 +1,14 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use tracing::trace_span;
 
 use super::scene::{field_producer, texture_producer};
-use super::watchdog::Watchdog;
-use super::{Choice, Config, ProducerKind, Scene, Summary};
+use super::watchdog::{Patience, Watchdog};
+use super::{Choice, Config, ProducerKind, Scene, Stop, Summary};
 use crate::interop::ownership::Owner;
 use crate::producer::{
     Blocked, CHECK_READS, CHECK_SAMPLES, DRAW_READS, DRAW_SAMPLES, Frame, Producer, level_regions,
@@ -27,7 +28,8 @@ pub struct Engine {
     /// Looks at every vertex, in a checked run.
     check: Option<Check>,
     renderer: FieldRenderer,
-    producer: Box<dyn Producer>,
+    // Dropped by hand: not while it is in use.
+    producer: ManuallyDrop<Box<dyn Producer>>,
     pacer: Pacer,
     timestamps: Option<Timestamps<3>>,
     queue: Queue,
@@ -40,7 +42,7 @@ pub struct Engine {
     first: u64,
     grid: Grid,
     scene: Scene,
-    timeout: Duration,
+    patience: Patience,
     /// Collects when everything was, for `--trace`.
     recorder: Option<Recorder>,
     /// Something has failed, and was reported.
@@ -131,6 +133,12 @@ impl Engine {
             let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
             return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
         }
+        let patience = Patience {
+            timeout: config.timeout,
+            software: queue.device().info().kind == vk::PhysicalDeviceType::CPU && choice.cuda.is_none(),
+            stop: Stop::default(),
+        };
+        queue.set_patience(patience.limit(None));
         let mut producer = match config.scene {
             Scene::Field => field_producer(&queue, choice, config)?,
             Scene::Texture => texture_producer(&mut queue, choice, config)?,
@@ -159,7 +167,7 @@ impl Engine {
         Ok(Self {
             check,
             renderer,
-            producer,
+            producer: ManuallyDrop::new(producer),
             begun: vec![None; pacer.depth()],
             recorded: vec![None; pacer.depth()],
             pacer,
@@ -169,16 +177,22 @@ impl Engine {
             first: 0,
             grid: config.grid,
             scene: config.scene,
-            timeout: config.timeout,
+            patience,
             recorder: None,
             failed: false,
             stuck: false,
         })
     }
 
+    /// From now on waits no longer for a frame than seconds once `stop` is requested.
+    pub(crate) fn heed(&mut self, stop: &Stop) {
+        self.patience.stop = stop.clone();
+    }
+
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
-        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         let finished = self.collect(flight.index);
@@ -197,15 +211,16 @@ impl Engine {
 
     /// Waits until the first `frames` frames are drawn.
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, |since| watchdog.look(since));
         self.noting(drawn)
     }
 
-    /// Remembers a failure, and that the watchdog gave up.
+    /// Remembers a failure, and that the watchdog gave up or a stop did not wait.
     fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
         self.failed |= outcome.is_err();
-        self.stuck |= matches!(outcome, Err(Error::Stuck { .. }));
+        self.stuck |= matches!(outcome, Err(Error::Stuck { .. } | Error::Stopped(_)));
         outcome
     }
 
@@ -222,7 +237,7 @@ impl Engine {
             None => None,
         };
         if let (Some(recorder), Some(marks)) = (&mut self.recorder, marks) {
-            recorder.add(&*self.producer, begun.frame, flight, marks)?;
+            recorder.add(&**self.producer, begun.frame, flight, marks)?;
         }
         self.timing(marks, begun).map(Some)
     }
@@ -339,7 +354,7 @@ impl Engine {
 
     /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
     fn record(&mut self, flight: &Flight, frame: &Frame, picture: &Picture) -> Result<()> {
-        let source = self.scene.source(&*self.producer, frame.index);
+        let source = self.scene.source(&**self.producer, frame.index);
         let recorder = self.recorder.as_ref().filter(|recorder| recorder.wants());
         let Picture { image, view, extent, .. } = *picture;
         let this = Recorded { source, image, view, extent, traced: recorder.is_some() };
@@ -441,7 +456,7 @@ impl Engine {
         self.recorded.fill(None);
         self.pacer.set_limit(incoming.producer.max_in_flight());
         self.first = submitted - incoming.next;
-        Installed { producer: std::mem::replace(&mut self.producer, incoming.producer), next }
+        Installed { producer: std::mem::replace(&mut *self.producer, incoming.producer), next }
     }
 
     /// In a checked run: makes a producer that has not produced yet stamp its frames, and blanks its slots, before it is
@@ -502,7 +517,7 @@ impl Engine {
         self.finish()?;
         // What was drawn before is not part of it.
         self.begun.fill(None);
-        let recorder = Recorder::new(&mut self.queue, &*self.producer, self.pacer.depth(), most)?;
+        let recorder = Recorder::new(&mut self.queue, &**self.producer, self.pacer.depth(), most)?;
         self.recorder = Some(recorder);
         Ok(())
     }
@@ -515,7 +530,10 @@ impl Engine {
             self.collect((frame % self.pacer.depth() as u64) as usize)?;
         }
         let device = self.queue.device();
-        Ok(self.recorder.take().map(|recorder| recorder.into_track(name, device, self.grid, &*self.producer)))
+        Ok(self
+            .recorder
+            .take()
+            .map(|recorder| recorder.into_track(name, device, self.grid, &**self.producer)))
     }
 
     /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
@@ -525,7 +543,8 @@ impl Engine {
 
     /// Waits for what the producer has enqueued, ahead of its time perhaps.
     fn producer_idle(&self) -> Result<()> {
-        let watchdog = Watchdog::new(&*self.producer, self.queue.device(), self.timeout);
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
         let began = Instant::now();
         while !self.producer.is_idle()? {
             watchdog.look(began.elapsed())?;
@@ -540,7 +559,8 @@ impl Engine {
             return false;
         }
         // A producer that fails, now or meanwhile, must keep nobody waiting: it lets go, and what it enqueued will not run.
-        let (producer, patience, reported) = (&mut self.producer, self.timeout, &mut self.failed);
+        let (producer, patience, reported) =
+            (&mut self.producer, self.patience.limit(self.pacer.slowest()), &mut self.failed);
         let mut let_go = || {
             let failure = producer.is_idle().err();
             if let Some(error) = &failure {
@@ -602,7 +622,7 @@ impl Engine {
 
     /// Who fills the field.
     pub fn producer(&self) -> &dyn Producer {
-        &*self.producer
+        &**self.producer
     }
 
     /// The vertices of a slot, as the last frame that used it left them. Waits for both APIs; for tests.
@@ -634,7 +654,7 @@ impl Engine {
         self.finish()?;
         let drawn = self.pacer.submitted();
         let checked = match &mut self.check {
-            Some(check) => Some(check.finish(&mut self.queue, &*self.producer, drawn)?),
+            Some(check) => Some(check.finish(&mut self.queue, &**self.producer, drawn)?),
             None => None,
         };
         let info = self.device().info();
@@ -676,8 +696,12 @@ impl Installed {
 impl Drop for Engine {
     fn drop(&mut self) {
         // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
-        // Whoever must not drop what a stuck GPU uses goes through `retire`.
-        self.quiesce();
+        // What a stuck GPU uses is left: whoever owns more than the engine goes through `retire`.
+        if !self.quiesce() {
+            return self.device().leave_running();
+        }
+        // SAFETY: once, here; nobody looks at it any more.
+        unsafe { ManuallyDrop::drop(&mut self.producer) };
     }
 }
 

@@ -49,6 +49,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
 fn draw(instance: Instance, config: &Config, traced: Option<Traced>, stop: &Stop) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
+    run.engine.heed(stop);
     let outcome = draw_traced(&mut run, config, traced, stop);
     retire(run);
     outcome

@@ -28,6 +28,9 @@ struct Facts {
     name: String,
     uuid: DeviceUuid,
     kind: Kind,
+    /// SwiftShader, which is there for browsers' tests: slower than Mesa's llvmpipe, without windows on X11, and its `sin` is as
+    /// coarse as Vulkan allows.
+    last_resort: bool,
     /// Whether Vulkan can draw with it here, else why not.
     draws: Result<(), String>,
     /// Whether CUDA and Vulkan can share it, else why not.
@@ -77,6 +80,7 @@ impl DeviceTable {
                 name: info.name.clone(),
                 uuid: info.uuid,
                 kind: info.kind,
+                last_resort: info.driver_id == ash::vk::DriverId::GOOGLE_SWIFTSHADER,
                 draws: adapter.can_draw(surface),
                 shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
             };
@@ -90,6 +94,7 @@ impl DeviceTable {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
+                last_resort: false,
                 draws: Err("no Vulkan device has its UUID".into()),
                 shares: Err("no Vulkan device has its UUID".into()),
             };
@@ -214,6 +219,7 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     let shares = |&&index: &&usize| rows[index].draws.is_ok() && rows[index].shares.is_ok();
     // Real hardware before software; among equals the driver's order.
     let rank = |&&index: &&usize| match rows[index].kind {
+        _ if rows[index].last_resort => 5,
         Kind::DISCRETE_GPU => 0,
         Kind::INTEGRATED_GPU => 1,
         Kind::VIRTUAL_GPU => 2,
@@ -290,7 +296,14 @@ mod tests {
     use super::*;
 
     fn row(name: &str, id: u8, kind: Kind) -> Facts {
-        Facts { name: name.into(), uuid: DeviceUuid([id; 16]), kind, draws: Ok(()), shares: Ok(()) }
+        Facts {
+            name: name.into(),
+            uuid: DeviceUuid([id; 16]),
+            kind,
+            last_resort: false,
+            draws: Ok(()),
+            shares: Ok(()),
+        }
     }
 
     fn without_cuda(row: Facts) -> Facts {
@@ -315,6 +328,16 @@ mod tests {
         assert_eq!(index, 1);
         assert!(reason.unwrap().contains("UUID"));
         assert_eq!(pick(&rows[..1]).0, 0);
+    }
+
+    #[test]
+    fn swiftshader_comes_last_whatever_the_order() {
+        let swiftshader = without_cuda(Facts { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
+        let rows = [swiftshader, without_cuda(row("llvmpipe", 1, Kind::CPU))];
+        assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 1);
+        // Alone, or by its name, it is taken.
+        assert_eq!(choose(&rows[..1], None, ProducerKind::Auto).unwrap().0, 0);
+        assert_eq!(choose(&rows, Some("swift"), ProducerKind::Auto).unwrap().0, 0);
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl ApplicationHandler for App<'_> {
         if self.state.is_none() {
             self.attempt(event_loop, |app| {
                 let mut state = State::new(event_loop, app.config, app.guest.take())?;
+                state.engine.heed(app.stop);
                 if let Some(traced) = &app.traced {
                     traced.follow(&mut state.engine)?;
                 }
@@ -262,8 +263,21 @@ struct State {
     pointer: Option<(f64, f64)>,
 }
 
+/// Refuses a window that no window system has: X11 counts in 16 bits, and winit panics beyond.
+fn check_size(size: vk::Extent2D) -> Result<()> {
+    let limit = u32::from(u16::MAX);
+    match size.width.max(size.height) > limit {
+        true => Err(Error::Unsupported(format!(
+            "a window of {}x{} is too large: neither side may exceed {limit}",
+            size.width, size.height
+        ))),
+        false => Ok(()),
+    }
+}
+
 impl State {
     fn new(event_loop: &ActiveEventLoop, config: &Config, guest: Option<Guest<'_>>) -> Result<Self> {
+        check_size(config.size)?;
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
             reason: error.to_string(),

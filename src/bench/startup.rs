@@ -5,7 +5,9 @@
 //! filled. What the operating system has read from the disk already, it keeps; nothing here empties that.
 
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -99,13 +101,11 @@ pub fn measure_startup(
     let cache = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
     let start = || -> Result<ChildReport> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let child = Command::new(&program)
-            .args(arguments)
-            .env(STARTED, now.to_string())
-            .env("CUDA_CACHE_PATH", cache.path())
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(&program);
+        command.args(arguments).env(STARTED, now.to_string()).env("CUDA_CACHE_PATH", cache.path());
+        let Some(child) = output_unless(command, stop).map_err(|error| failed(error.to_string()))? else {
+            return Err(Error::Stopped("stopped before the last start; nothing is shown".into()));
+        };
         if !child.status.success() {
             return Err(failed(String::from_utf8_lossy(&child.stderr).trim().to_owned()));
         }
@@ -115,9 +115,6 @@ pub fn measure_startup(
     let first = start()?;
     let mut warm = Vec::new();
     for _ in 0..rounds {
-        if stop.requested() {
-            return Err(Error::Stopped("stopped before the last start; nothing is shown".into()));
-        }
         warm.push(start()?.start);
     }
     let warm_us = Distribution::of(&mut warm.iter().map(|start| start.total_us).collect::<Vec<_>>());
@@ -131,6 +128,31 @@ pub fn measure_startup(
         warm,
         warm_us,
     })
+}
+
+/// As [`Command::output`]; `None` if a stop was requested first, and then the child is gone too.
+fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Output>> {
+    // Files, so that nobody has to read along while this waits.
+    let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
+    let mut child = command.spawn()?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.requested() {
+            // It writes nothing that could be left half done.
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map(|_| bytes)
+    };
+    Ok(Some(Output { status, stdout: read(&mut out)?, stderr: read(&mut err)? }))
 }
 
 /// The child: draws one frame and gives its report as a line of JSON. Call it first thing.

@@ -9,7 +9,8 @@ mod try_kernel;
 mod verify;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -122,7 +123,8 @@ struct RunArgs {
     /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
     #[arg(long)]
     spin: bool,
-    /// Give up when no frame was finished for so many seconds.
+    /// Give up when no frame was finished, or no display answered, for so many seconds. A software device has longer: 30 times
+    /// as long for its first frame, and ten times its slowest frame.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout)]
     timeout: Duration,
     /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
@@ -195,7 +197,7 @@ fn run(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     let mut config = args.config()?;
     if !headless {
-        match EventLoop::new() {
+        match connect(&config, stop) {
             Ok(mut event_loop) => {
                 say!("{}", run_windowed(&mut event_loop, &config, stop)?);
                 return Ok(());
@@ -251,6 +253,47 @@ impl RunArgs {
             broken: None,
         })
     }
+}
+
+/// Connects to the display.
+///
+/// A display server that accepts the connection and then says nothing holds this thread inside its library for ever. So another
+/// thread keeps the time and listens for a stop meanwhile, and ends the process: nothing was begun yet.
+///
+/// # Errors
+/// Those of [`EventLoop::new`].
+fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
+    let (connected, wait) = std::sync::mpsc::channel::<()>();
+    let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());
+    let mut asked = None;
+    let watch = move || {
+        while wait.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
+            // Not at once: a display that answers in time shows and closes its window, which is the better end.
+            let stopped =
+                stop.requested() && asked.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(1);
+            let error = if stopped {
+                Error::Stopped("stopped while connecting to the display".into())
+            } else if began.elapsed() > timeout {
+                Error::Window {
+                    what: "connecting to the display",
+                    reason: format!(
+                        "it accepted the connection and said nothing for {:.0} s; --timeout allows more, --headless \
+                         needs no display",
+                        timeout.as_secs_f64()
+                    ),
+                }
+            } else {
+                continue;
+            };
+            note!("error: {error}");
+            crate::leave_at_once(error.exit_code());
+        }
+    };
+    // Without a thread to spare it goes on without a limit; a second signal ends that.
+    let _ = std::thread::Builder::new().name("display watch".into()).spawn(watch);
+    let event_loop = EventLoop::new();
+    drop(connected);
+    event_loop
 }
 
 /// The command line for a record, without the folder that the program lies in, which is nobody's business.

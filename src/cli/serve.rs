@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
-use wavefield::app::{EventLoop, Stop};
+use wavefield::app::Stop;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, note, say};
 
@@ -63,7 +63,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         ));
     }
     if !headless {
-        match EventLoop::new() {
+        match super::connect(&config, stop) {
             Ok(mut event_loop) => {
                 say!("{}", serve_windowed(&mut event_loop, &config, &options, stop)?);
                 return Ok(());

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use wavefield::app::{EventLoop, ProducerKind, Stop, run_headless, run_windowed};
+use wavefield::app::{ProducerKind, Stop, run_headless, run_windowed};
 use wavefield::handoff::{Broken, Handoff};
 use wavefield::verify::{Verification, write_verification};
 use wavefield::{Error, Result, note, say};
 
-use super::{RunArgs, command_line};
+use super::{RunArgs, command_line, connect};
 
 #[derive(Args)]
 pub struct VerifyArgs {
@@ -45,7 +45,7 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let summary = match args.window {
-        true => run_windowed(&mut EventLoop::new()?, &config, stop)?,
+        true => run_windowed(&mut connect(&config, stop)?, &config, stop)?,
         false => run_headless(&config, stop)?,
     };
     // A window without --frames is complete whenever it is closed.

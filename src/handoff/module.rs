@@ -205,6 +205,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         let raw = self.device.raw().handle();
         let none = std::ptr::null();
         let _alone = cuda_inside_vulkan();

@@ -166,6 +166,9 @@ impl ExportedAllocation {
 
 impl Drop for ExportedAllocation {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe {
             for &buffer in &self.buffers {

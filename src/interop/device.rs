@@ -138,6 +138,7 @@ pub(crate) mod tests {
             luid: None,
             kind: ash::vk::PhysicalDeviceType::DISCRETE_GPU,
             driver: "driver".into(),
+            driver_id: ash::vk::DriverId::default(),
             api_version: ash::vk::API_VERSION_1_3,
             group_size: 1,
             exports: Exports {

@@ -169,6 +169,9 @@ impl ExportedImage {
 
 impl Drop for ExportedImage {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe {
             self.device.raw().destroy_image(self.image, None);

@@ -96,6 +96,9 @@ impl ExportedBuffer {
 
 impl Drop for ExportedBuffer {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe {
             self.device.raw().destroy_buffer(self.buffer, None);

@@ -102,6 +102,9 @@ impl Exported {
 
 impl Drop for Exported {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_semaphore(self.raw, None) };
     }

@@ -51,7 +51,7 @@ impl ComputeProducer {
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
-                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/wave.spv")),
+                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/wave.wave.spv")),
                 entry: c"wave",
                 constants: size_of::<Constants>() as u32,
                 sets: &[Choices::These(&bound)],

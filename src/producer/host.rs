@@ -24,6 +24,7 @@ impl HostProducer {
     /// Works on every Vulkan device.
     pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
         check_grid(device, grid)?;
+        crate::threads::start()?;
         let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::CpuToGpu)?;
         Ok(Self { slots: buffers.iter().map(Buffer::raw).collect(), buffers, grid, stamped: false })
     }

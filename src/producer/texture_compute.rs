@@ -173,20 +173,17 @@ impl Pipelines {
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
             levels.iter().flat_map(|slot| &slot[..slot.len().saturating_sub(1)]).map(read).collect();
-        let pipeline = |entry, sets: &[Choices<'_>]| {
+        let pipeline = |spirv, entry, sets: &[Choices<'_>]| {
             ComputePipeline::new(
                 device,
-                &ComputePipelineDesc {
-                    spirv: include_bytes!(concat!(env!("OUT_DIR"), "/paint.spv")),
-                    entry,
-                    constants: size_of::<Parameters>() as u32,
-                    sets,
-                },
+                &ComputePipelineDesc { spirv, entry, constants: size_of::<Parameters>() as u32, sets },
             )
         };
+        let paint = include_bytes!(concat!(env!("OUT_DIR"), "/paint.paint.spv"));
+        let reduce = include_bytes!(concat!(env!("OUT_DIR"), "/paint.reduce.spv"));
         Ok(Self {
-            paint: pipeline(c"paint", &[Choices::These(&first)])?,
-            reduce: pipeline(c"reduce", &[Choices::These(&below), Choices::These(&above)])?,
+            paint: pipeline(&paint[..], c"paint", &[Choices::These(&first)])?,
+            reduce: pipeline(&reduce[..], c"reduce", &[Choices::These(&below), Choices::These(&above)])?,
             below: below.len() / levels.len().max(1),
         })
     }

@@ -33,6 +33,7 @@ impl TextureHostProducer {
     /// Works on every Vulkan device.
     pub fn new(device: &Device, size: Grid, ring: Ring) -> Result<Self> {
         check_texture(device, size)?;
+        crate::threads::start()?;
         let desc = BufferDesc {
             label: "a texture on the host",
             size: texture::chain_bytes(size),

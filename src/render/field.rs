@@ -399,6 +399,22 @@ struct Pipelines {
     device: Device,
 }
 
+/// The two shaders of a picture, as SPIR-V.
+struct Stages {
+    vertex: &'static [u8],
+    fragment: &'static [u8],
+}
+
+/// The [`Stages`] of one file of `shaders/`.
+macro_rules! stages {
+    ($file:literal) => {
+        Stages {
+            vertex: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".vertex_main.spv")),
+            fragment: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".fragment_main.spv")),
+        }
+    };
+}
+
 impl Pipelines {
     fn new(device: &Device, desc: &FieldRendererDesc, uniforms: &[Buffer], palette: &Image) -> Result<Self> {
         // Null handles are skipped by Drop, so each step can simply fail.
@@ -416,10 +432,10 @@ impl Pipelines {
         };
         made.make_layouts(desc.surface)?;
         made.make_sets(desc.surface, uniforms, palette)?;
-        let background = include_bytes!(concat!(env!("OUT_DIR"), "/background.spv"));
+        let background = stages!("background");
         let field = match desc.surface {
-            Surface::Field => &include_bytes!(concat!(env!("OUT_DIR"), "/field.spv"))[..],
-            Surface::Plane => &include_bytes!(concat!(env!("OUT_DIR"), "/plane.spv"))[..],
+            Surface::Field => stages!("field"),
+            Surface::Plane => stages!("plane"),
         };
         made.background = made.make_pipeline(background, desc, vk::CompareOp::GREATER_OR_EQUAL)?;
         made.field = made.make_pipeline(field, desc, vk::CompareOp::GREATER)?;
@@ -572,18 +588,19 @@ impl Pipelines {
     /// cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
     fn make_pipeline(
         &self,
-        spirv: &[u8],
+        spirv: Stages,
         desc: &FieldRendererDesc,
         nearer: vk::CompareOp,
     ) -> Result<vk::Pipeline> {
         let device = &self.device;
-        let module = ShaderModule::new(device, spirv)?;
-        let stage = |stage, name| {
+        let vertex = ShaderModule::new(device, spirv.vertex)?;
+        let fragment = ShaderModule::new(device, spirv.fragment)?;
+        let stage = |stage, module: &ShaderModule, name| {
             vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module.raw()).name(name)
         };
         let stages = [
-            stage(vk::ShaderStageFlags::VERTEX, c"vertex_main"),
-            stage(vk::ShaderStageFlags::FRAGMENT, c"fragment_main"),
+            stage(vk::ShaderStageFlags::VERTEX, &vertex, c"vertex_main"),
+            stage(vk::ShaderStageFlags::FRAGMENT, &fragment, c"fragment_main"),
         ];
         let vertex_input = vk::PipelineVertexInputStateCreateInfo::default();
         let assembly = vk::PipelineInputAssemblyStateCreateInfo::default()
@@ -633,6 +650,9 @@ impl Pipelines {
 
 impl Drop for Pipelines {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         let vk = self.device.raw();
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
         unsafe {

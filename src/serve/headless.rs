@@ -58,7 +58,8 @@ fn serve(
     stop: &Stop,
 ) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
-    let run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
+    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
+    run.engine().heed(stop);
     let host = Host::new(listener, choice, config, options)?;
     let mut serving = Serving { run, host };
     let outcome = draw(&mut serving, config, stop);

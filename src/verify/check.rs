@@ -67,6 +67,8 @@ impl Check {
         config: &Config,
         flights: usize,
     ) -> Result<Self> {
+        // For the slots at the end.
+        crate::threads::start()?;
         let device = queue.device().clone();
         let mut made = Self {
             checker: Checker::new(&device, config.scene, config.grid, flights)?,

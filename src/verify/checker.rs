@@ -122,11 +122,17 @@ impl Checker {
             Scene::Field => vk::DescriptorType::STORAGE_BUFFER,
             Scene::Texture => vk::DescriptorType::SAMPLED_IMAGE,
         };
+        let (spirv, entry) = match scene {
+            Scene::Field => (&include_bytes!(concat!(env!("OUT_DIR"), "/check.check.spv"))[..], c"check"),
+            Scene::Texture => {
+                (&include_bytes!(concat!(env!("OUT_DIR"), "/check.check_texels.spv"))[..], c"check_texels")
+            }
+        };
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
-                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/check.spv")),
-                entry: if scene == Scene::Field { c"check" } else { c"check_texels" },
+                spirv,
+                entry,
                 constants: 8,
                 sets: &[
                     // Each flight's vertices or texels: they are pointed at when the flight is recorded.

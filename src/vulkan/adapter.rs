@@ -31,6 +31,8 @@ pub struct AdapterInfo {
     pub kind: vk::PhysicalDeviceType,
     /// The driver's name and version, as the driver words them.
     pub driver: String,
+    /// Which driver it is (`VkPhysicalDeviceDriverProperties::driverID`); 0 where it does not say.
+    pub driver_id: vk::DriverId,
     /// The Vulkan version that the device has, packed.
     pub api_version: u32,
     /// How many physical devices share its device group; 1 for a device of its own.
@@ -221,6 +223,7 @@ impl AdapterInfo {
                 .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
             kind: base.device_type,
             driver: driver_words(&driver, base.driver_version),
+            driver_id: driver.driver_id,
             api_version: base.api_version,
             group_size,
             exports: exports(vk, raw, base.api_version, &has),

@@ -125,6 +125,9 @@ fn unmapped(device: &Device) -> Error {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_buffer(self.raw, None) };
         if let Some(allocation) = self.allocation.take() {

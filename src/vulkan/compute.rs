@@ -215,6 +215,9 @@ impl ComputePipeline {
 
 impl Drop for ComputePipeline {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         let vk = self.device.raw();
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
         unsafe {

@@ -2,7 +2,9 @@
 
 use std::ffi::c_char;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ash::{ext, khr, nvx, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -42,6 +44,8 @@ struct Shared {
     memory_handles: Option<handle::MemoryFns>,
     semaphore_handles: Option<handle::SemaphoreFns>,
     fault: Option<FaultReport>,
+    /// See [`Device::leave_running`].
+    left_running: AtomicBool,
     adapter: Adapter,
 }
 
@@ -159,12 +163,26 @@ impl Device {
                 .then(|| handle::SemaphoreFns::new(instance, &raw)),
             fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
+            left_running: AtomicBool::new(false),
             adapter: adapter.clone(),
         }));
         // SAFETY: one queue of this family was asked for above.
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
-        let queue = Queue { device: device.clone(), raw, family };
+        let queue = Queue { device: device.clone(), raw, family, patience: PATIENCE };
         Ok((device, queue))
+    }
+
+    /// Leaves the device, and all that was made from it, to the end of the process: its queue did not come to rest, so the GPU
+    /// may use any of it for ever. From now on nothing of it is destroyed.
+    pub(crate) fn leave_running(&self) {
+        if !self.0.left_running.swap(true, Ordering::Relaxed) {
+            crate::app::leave_running(self.clone());
+        }
+    }
+
+    /// Whether nothing of it may be destroyed any more: every `Drop` asks.
+    pub(crate) fn is_left_running(&self) -> bool {
+        self.0.left_running.load(Ordering::Relaxed)
     }
 
     /// ash's device.
@@ -336,7 +354,11 @@ pub struct Queue {
     device: Device,
     raw: vk::Queue,
     family: u32,
+    patience: Duration,
 }
+
+/// How long a queue may take to come to rest where nobody said so.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Queue {
     /// Its family.
@@ -347,6 +369,11 @@ impl Queue {
     /// The device it belongs to.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// How long [`Queue::wait_idle`] waits from now on.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// The raw handle, for presenting.
@@ -375,8 +402,49 @@ impl Queue {
     }
 
     /// Blocks until everything submitted, presents included, is done.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`] where that takes longer than [`Queue::set_patience`] allows (10 s if nobody said so). Then nothing of
+    /// the device is destroyed any more: see [`Device::leave_running`].
     pub fn wait_idle(&mut self) -> Result<()> {
+        let device = self.device.clone();
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let done = unsafe { device.raw().create_semaphore(&info, None) }
+            .map_err(device.failed("vkCreateSemaphore"))?;
+        let outcome = self.signal_and_wait(done);
+        if let Err(Error::Stuck { .. }) = outcome {
+            device.leave_running();
+            return outcome;
+        }
+        // SAFETY: nothing is pending that signals it: its submission failed or is done, or the device is lost.
+        unsafe { device.raw().destroy_semaphore(done, None) };
+        outcome?;
+        // Only presents are left, which signal nothing.
         // SAFETY: `&mut self` is the external synchronization.
-        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
+        unsafe { device.raw().queue_wait_idle(self.raw) }.map_err(device.failed("vkQueueWaitIdle"))
+    }
+
+    /// Waits with a limit, which `vkQueueWaitIdle` does not have.
+    fn signal_and_wait(&mut self, done: vk::Semaphore) -> Result<()> {
+        let signal = [vk::SemaphoreSubmitInfo::default()
+            .semaphore(done)
+            .value(1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+        // SAFETY: no commands; the semaphore lives until this submission is done, or for ever.
+        unsafe { self.submit(&vk::SubmitInfo2::default().signal_semaphore_infos(&signal)) }?;
+        let (semaphores, values) = ([done], [1]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { self.device.raw().wait_semaphores(&info, self.patience.as_nanos() as u64) } {
+            Ok(()) => Ok(()),
+            Err(vk::Result::TIMEOUT) => Err(Error::Stuck {
+                device: self.device.info().name.clone(),
+                seconds: self.patience.as_secs_f64(),
+                progress: "Vulkan's queue did not come to rest".into(),
+            }),
+            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
+        }
     }
 }

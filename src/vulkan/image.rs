@@ -156,6 +156,9 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_image_view(self.raw, None) };
     }
@@ -163,6 +166,9 @@ impl Drop for View {
 
 impl Drop for Image {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
         unsafe {
             self.device.raw().destroy_image_view(self.view, None);

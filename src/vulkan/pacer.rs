@@ -37,6 +37,8 @@ pub struct Pacer {
     /// Frames that may be in flight: at most as many as there are slots.
     limit: u64,
     blocking_waits: u64,
+    /// The longest that was waited for one frame, once there is a finished one.
+    slowest: Option<Duration>,
 }
 
 impl Pacer {
@@ -58,6 +60,7 @@ impl Pacer {
             spin,
             limit: depth.max(1) as u64,
             blocking_waits: 0,
+            slowest: None,
         };
         for _ in 0..depth.max(1) {
             pacer.add_slot(queue.family())?;
@@ -112,6 +115,11 @@ impl Pacer {
         self.blocking_waits
     }
 
+    /// The longest that the CPU waited for one frame so far; `None` before one was finished.
+    pub fn slowest(&self) -> Option<Duration> {
+        self.slowest
+    }
+
     /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
     ///
     /// While it waits, it calls `alive` ten times a second with the time since a frame was last finished (or the wait
@@ -163,6 +171,9 @@ impl Pacer {
     /// Waits until the first `value` frames are done, which must have been submitted; `alive` as for [`Pacer::begin`].
     pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         let mut finished = self.finished()?;
+        if finished > 0 {
+            self.slowest.get_or_insert_default();
+        }
         if finished >= value {
             return Ok(());
         }
@@ -171,10 +182,12 @@ impl Pacer {
         while !self.arrives(value)? {
             let now = self.finished()?;
             if now > finished {
+                self.slowest = self.slowest.max(Some(since.elapsed()));
                 (finished, since) = (now, Instant::now());
             }
             alive(since.elapsed())?;
         }
+        self.slowest = self.slowest.max(Some(since.elapsed()));
         Ok(())
     }
 
@@ -206,6 +219,9 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Drop for Pacer {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
         unsafe {
             for slot in &self.slots {

@@ -180,6 +180,9 @@ impl TransientPool {
 
 impl Drop for TransientPool {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_command_pool(self.raw, None) };
     }

@@ -31,6 +31,9 @@ impl ShaderModule {
 
 impl Drop for ShaderModule {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: pipelines do not refer to the module once they are made.
         unsafe { self.device.raw().destroy_shader_module(self.raw, None) };
     }

@@ -66,6 +66,9 @@ impl Surface {
 
     /// Whether a queue of `family` can present here.
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
+        if !self.display_known_to(adapter, family) {
+            return false;
+        }
         // Only a device with VK_KHR_swapchain may be asked to present at all.
         let vk = self.0.instance.raw();
         // SAFETY: a live physical device of the same instance.
@@ -76,6 +79,37 @@ impl Surface {
         let presents =
             unsafe { self.0.ext.get_physical_device_surface_support(adapter.raw(), family, self.0.raw) };
         swapchain && presents.unwrap_or(false)
+    }
+
+    /// Whether a device's driver knows this kind of display at all. The loader offers a surface extension as soon as one driver
+    /// has it, and makes the surface itself. A driver without the extension may then say yes to
+    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call: SwiftShader does, for X11's Xlib. For the calls
+    /// here the loader knows which driver lacks them.
+    fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
+        use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
+        let shared = &self.0;
+        let (entry, vk, device) = (shared.instance.entry(), shared.instance.raw(), adapter.raw());
+        let handles = (shared.window.display_handle(), shared.window.window_handle());
+        let (Ok(display), Ok(window)) = handles else { return false };
+        match (display.as_raw(), window.as_raw()) {
+            (RawDisplayHandle::Xlib(display), RawWindowHandle::Xlib(window)) => {
+                let Some(display) = display.display else { return false };
+                let ext = khr::xlib_surface::Instance::new(entry, vk);
+                let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
+                // SAFETY: (and below) the surface was made with this extension, so it is enabled; the family is one of the
+                // device's, which is of this instance; the window keeps its display open.
+                unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
+            }
+            (RawDisplayHandle::Wayland(display), _) => {
+                let ext = khr::wayland_surface::Instance::new(entry, vk);
+                // SAFETY: as above.
+                let display = unsafe { &mut *display.display.as_ptr().cast() };
+                // SAFETY: as above.
+                unsafe { ext.get_physical_device_wayland_presentation_support(device, family, display) }
+            }
+            // On Windows all drivers know the one kind of display that there is.
+            _ => true,
+        }
     }
 }
 

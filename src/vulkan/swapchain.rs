@@ -325,6 +325,10 @@ impl Swapchain {
 
 impl Drop for Swapchain {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            // The surface outlives its swapchain, and the window its surface.
+            return std::mem::forget(self.surface.clone());
+        }
         // Whoever drops a resource waits for the queue first (see the module `vulkan`).
         self.destroy_images();
     }

@@ -55,6 +55,9 @@ impl<const MARKS: usize> Timestamps<MARKS> {
 
 impl<const MARKS: usize> Drop for Timestamps<MARKS> {
     fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
         unsafe { self.device.raw().destroy_query_pool(self.pool, None) };
     }

@@ -5,6 +5,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(target_os = "linux")]
+#[path = "../common/display.rs"]
+mod display;
 #[path = "../common/stand_in.rs"]
 mod stand_in;
 

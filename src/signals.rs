@@ -1,0 +1,82 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop after the frame at hand, a later one ends the process at once, as
+//! it would without this.
+
+#[cfg(unix)]
+pub use unix::listen;
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{Error, Result};
+    use std::mem::zeroed;
+    use std::ptr::{null, null_mut};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
+    use wavefield::app::Stop;
+
+    /// Signals that come so soon after the first are the same wish: `timeout` sends SIGTERM to the program and to its group,
+    /// and a terminal that closes sends SIGHUP from the kernel and from the shell.
+    const SAME_WISH_MS: u64 = 100;
+
+    /// What the handler needs, and since when it listens.
+    static LISTENER: OnceLock<(Stop, Instant)> = OnceLock::new();
+    /// When the first signal came, in milliseconds since it listens, plus one; 0 before.
+    static FIRST: AtomicU64 = AtomicU64::new(0);
+
+    /// Requests `stop` at the first signal. A signal that was ignored when the program started stays ignored: `nohup` ignores
+    /// SIGHUP for it, and a shell without job control SIGINT for what it runs in the background.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn listen(stop: &Stop) -> Result<()> {
+        LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // SAFETY: plain C structures of integers, an address and a set, for which all zeros is the default action.
+            let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
+            // SAFETY: a valid signal; only asks, into a local.
+            if unsafe { sigaction(signal, null(), &mut before) } != 0 {
+                return Err(Error::last_os_error());
+            }
+            if before.sa_sigaction == SIG_IGN {
+                continue;
+            }
+            action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
+            action.sa_flags = SA_RESTART;
+            // SAFETY: a valid signal and a handler of this type, which does only what a handler may do.
+            if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
+                return Err(Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs inside whatever the signal met: reads the clock and atomics, allocates nothing, takes no lock.
+    extern "C" fn heed(signal: c_int) {
+        let Some((stop, since)) = LISTENER.get() else { return };
+        let now = since.elapsed().as_millis() as u64 + 1;
+        match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => stop.request(),
+            Err(first) if now < first + SAME_WISH_MS => {}
+            // SAFETY: both may be called in a handler. The signal comes again, and takes effect when this handler returns.
+            Err(_) => unsafe {
+                libc::signal(signal, SIG_DFL);
+                libc::raise(signal);
+            },
+        }
+    }
+}
+
+/// Requests `stop` at the first Ctrl-C; the next one ends the process.
+///
+/// # Errors
+/// What the system answers.
+#[cfg(windows)]
+pub fn listen(stop: &wavefield::app::Stop) -> Result<(), ctrlc::Error> {
+    let stop = stop.clone();
+    ctrlc::set_handler(move || match stop.requested() {
+        false => stop.request(),
+        true => crate::leave_at_once(1),
+    })
+}

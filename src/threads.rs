@@ -1,0 +1,49 @@
+//! The threads of rayon's pool, which fill and compare whole fields.
+
+use std::io::Error as IoError;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{Builder, available_parallelism};
+
+use rayon::{ThreadBuilder, ThreadPoolBuilder};
+
+use crate::{Error, Result};
+
+/// Starts them, the first time: one for each processor, or as many as the system allows. Left to itself, rayon would panic
+/// where it allows fewer.
+///
+/// # Errors
+/// The system allows not even one.
+pub(crate) fn start() -> Result<()> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    STARTED.get_or_init(|| try_start().map_err(|error| error.to_string())).clone().map_err(|reason| {
+        Error::Unsupported(format!(
+            "no thread could be started to work on the CPU: {reason}; allow this user more (ulimit -u) or end other programs"
+        ))
+    })
+}
+
+/// rayon cannot be asked twice. So the threads come first, and then it is told how many there are.
+fn try_start() -> Result<(), IoError> {
+    let (give, take) = channel::<ThreadBuilder>();
+    let take = Arc::new(Mutex::new(take));
+    let mut count = 0;
+    for _ in 0..available_parallelism().map_or(1, usize::from) {
+        let take = take.clone();
+        let work = move || {
+            let given = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            if let Ok(thread) = given {
+                thread.run();
+            }
+        };
+        match Builder::new().name("wavefield".into()).spawn(work) {
+            Ok(_) => count += 1,
+            Err(error) if count == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
+    // Fails where whoever uses this library has started rayon's threads before; then these end, and those do.
+    let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
+    Ok(())
+}
