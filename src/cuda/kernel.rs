@@ -211,7 +211,7 @@ impl Kernel {
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
         kernel.block = match Code::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
-            Some([threads, 1, 1]) => threads,
+            Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
                 return Err(problem(format!(
                     "entry `{}` demands blocks of {x}x{y}x{z} threads (.reqntid), and is launched with blocks of one dimension",

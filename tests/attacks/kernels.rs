@@ -139,12 +139,14 @@ fn blocks_are_as_large_as_the_kernel_takes_them() {
 fn blocks_that_are_not_to_be_had_are_refused_in_words() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let text = BOUNDED.replace(".maxntid 64, 1, 1", ".reqntid 8, 8, 1");
-    let path = file(&folder, "square.ptx", &text);
-    for handoff in HANDOFFS {
-        let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
-        assert!(problem.contains("exit status: 1"), "{problem}");
-        assert!(problem.contains("square.ptx: ") && problem.contains("blocks of 8x8x1 threads"), "{problem}");
+    for (block, words) in [("8, 8, 1", "blocks of 8x8x1 threads"), ("0", "blocks of 0x1x1 threads")] {
+        let text = BOUNDED.replace(".maxntid 64, 1, 1", &format!(".reqntid {block}"));
+        let path = file(&folder, "block.ptx", &text);
+        for handoff in HANDOFFS {
+            let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
+            assert!(problem.contains("exit status: 1"), "{problem}");
+            assert!(problem.contains("block.ptx: ") && problem.contains(words), "{problem}");
+        }
     }
 }
 
