@@ -234,7 +234,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
 }
 
 const IN_USE: &str =
-    "another renderer or program listens there: end it, or choose another place with --socket";
+    "another renderer listens there, or another program: end it, or choose another place with --socket";
 
 /// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
 fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
