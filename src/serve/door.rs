@@ -2,6 +2,7 @@
 //! clients that are this user's, speak the right version, and have the one seat.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
 use super::socket::{Connection, Listener, Peer, Received, discard, take_leave};
+use crate::app::Stop;
 use crate::note;
 
 /// How long a newcomer may take to say `hello`.
@@ -36,15 +38,17 @@ pub struct Visitor {
 pub struct Door {
     visitors: Receiver<Visitor>,
     closing: Arc<AtomicBool>,
+    path: PathBuf,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Door {
-    /// Opens it. Only processes of user `owner` come in.
+    /// Opens it. Only processes of user `owner` come in. It closes, and the socket goes, as soon as `stop` is asked: what still
+    /// runs then may be ended at any time.
     ///
     /// # Errors
     /// No thread is to be had.
-    pub fn open(listener: Listener, owner: u32) -> io::Result<Self> {
+    pub fn open(listener: Listener, owner: u32, stop: &Stop) -> io::Result<Self> {
         let (sender, visitors) = channel();
         let closing = Arc::new(AtomicBool::new(false));
         let hall = Hall {
@@ -54,11 +58,18 @@ impl Door {
             sender,
             complaints: Complaints::default(),
         };
+        let path = listener.path().to_owned();
         let thread = {
-            let closing = closing.clone();
-            Builder::new().name("door".into()).spawn(move || accept(&listener, &hall, &closing))?
+            let (closing, stop) = (closing.clone(), stop.clone());
+            let closed = move || closing.load(Ordering::Relaxed) || stop.requested();
+            Builder::new().name("door".into()).spawn(move || accept(&listener, &hall, closed))?
         };
-        Ok(Self { visitors, closing, thread: Some(thread) })
+        Ok(Self { visitors, closing, path, thread: Some(thread) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The next client, if one is there.
@@ -100,9 +111,9 @@ impl Complaints {
     }
 }
 
-fn accept(listener: &Listener, hall: &Hall, closing: &AtomicBool) {
+fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
     let mut complained = false;
-    while !closing.load(Ordering::Relaxed) {
+    while !closed() {
         match listener.accept(Duration::from_millis(50)) {
             Ok(Some(connection)) => {
                 complained = false;
@@ -237,7 +248,7 @@ mod tests {
     fn open(owner: u32) -> (tempfile::TempDir, std::path::PathBuf, Door) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let door = Door::open(Listener::bind(Some(&path)).unwrap(), owner).unwrap();
+        let door = Door::open(Listener::bind(Some(&path)).unwrap(), owner, &Stop::default()).unwrap();
         (folder, path, door)
     }
 
@@ -282,6 +293,20 @@ mod tests {
         assert_eq!(code, RefusedCode::User);
         assert!(reason.contains(&me().to_string()) && reason.contains("same user"), "{reason}");
         assert!(door.visitor().is_none());
+    }
+
+    #[test]
+    fn the_socket_goes_when_a_stop_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, stop) = (folder.path().join("s"), Stop::default());
+        let _door = Door::open(Listener::bind(Some(&path)).unwrap(), me(), &stop).unwrap();
+        assert!(path.exists());
+        stop.request();
+        let until = Instant::now() + Duration::from_secs(60);
+        while std::fs::read_dir(&folder).unwrap().next().is_some() {
+            assert!(Instant::now() < until, "the socket or its lock is left");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

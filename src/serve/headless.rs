@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::door::Door;
 use super::host::Host;
-use super::socket::Listener;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
     Companion, Config, DeviceTable, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary, retire,
@@ -28,10 +28,10 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     for path in config.output.iter().chain(&options.json) {
         whole_file::check_writable(path)?;
     }
-    let listener = listen(options)?;
+    let door = listen(options, stop)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
-    let mut summary = serve(instance, listener, config, options, stop)?;
+    let mut summary = serve(instance, door, config, options, stop)?;
     // Everything is destroyed now; what the layer had to say of that counts too.
     log.verdict()?;
     summary.validation = summary.validation.map(|_| log.warnings());
@@ -50,17 +50,11 @@ impl AsMut<Engine> for Serving {
     }
 }
 
-fn serve(
-    instance: Instance,
-    listener: Listener,
-    config: &Config,
-    options: &Options,
-    stop: &Stop,
-) -> Result<Summary> {
+fn serve(instance: Instance, door: Door, config: &Config, options: &Options, stop: &Stop) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
     run.engine().heed(stop);
-    let host = Host::new(listener, choice, config, options)?;
+    let host = Host::new(door, choice, config, options)?;
     let mut serving = Serving { run, host };
     let outcome = draw(&mut serving, config, stop);
     let reason = outcome.as_ref().map_or_else(ToString::to_string, |_| "the renderer was ended".into());

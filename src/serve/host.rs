@@ -20,7 +20,7 @@ use super::protocol::{
     Welcome, short,
 };
 use super::session::{Action, Fault, Session, Terms};
-use super::socket::{Connection, Listener, Received, discard, take_leave};
+use super::socket::{Connection, Received, discard, take_leave};
 use super::{FRAME_SECONDS, Options};
 use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_producer};
 use crate::cuda::KernelSource;
@@ -160,18 +160,10 @@ impl Host {
     ///
     /// # Errors
     /// No thread is to be had.
-    pub(crate) fn new(
-        listener: Listener,
-        choice: Choice,
-        config: &Config,
-        options: &Options,
-    ) -> Result<Self> {
-        note!("note: listening on {}", listener.path().display());
+    pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Result<Self> {
+        note!("note: listening on {}", door.path().display());
         // Linux lets a sleep of 50 µs take twice that, unless told otherwise; nothing is lost without.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
-        let owner = rustix::process::getuid().as_raw();
-        let door = Door::open(listener, owner)
-            .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))?;
         Ok(Self {
             door: Some(door),
             kernels: Kernels::new(&choice, config, options),
@@ -688,16 +680,15 @@ impl Host {
 
     /// What a client wrote takes too long to draw, or (with `--trust`) does not come: that costs it its place. The GPU cannot
     /// be stopped, so the renderer waits for it, in [`Host::restore`].
-    fn give_up(&mut self, engine: &mut Engine) -> Result<()> {
-        let seconds = self.config.timeout.as_secs_f64();
+    fn give_up(&mut self, engine: &mut Engine, seconds: f64) -> Result<()> {
         let client = match &mut self.client {
             Some(client) => {
                 let reason = match client.shared.borrow().session.terms().trust {
                     true => format!(
-                        "no frame was finished for {seconds} s (--timeout): a promised one did not come"
+                        "no frame was finished for {seconds:.0} s (--timeout): a promised one did not come"
                     ),
                     false => format!(
-                        "drawing its vertices takes too long: no frame was finished for {seconds} s (--timeout). \
+                        "drawing its vertices takes too long: no frame was finished for {seconds:.0} s (--timeout). \
                          Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
                          in the grid should be neighbours in space"
                     ),
@@ -707,7 +698,7 @@ impl Host {
             }
             None => {
                 note!(
-                    "note: what the last client wrote is still being drawn after {seconds} s: waiting for the GPU"
+                    "note: what the last client wrote is still being drawn after {seconds:.0} s: waiting for the GPU"
                 );
                 "the last client".into()
             }
@@ -842,7 +833,7 @@ impl Companion for Host {
             // It is a client's ring that is drawn.
             let foreign = self.built_in.is_some() && self.slow.is_none();
             return match error {
-                Error::Stuck { .. } if foreign => self.give_up(engine),
+                Error::Stuck { seconds, .. } if foreign => self.give_up(engine, seconds),
                 error => Err(error),
             };
         }

@@ -41,9 +41,10 @@ mod windowed;
 
 use std::path::PathBuf;
 
-use crate::app::{Config, Scene};
+use crate::app::{Config, Scene, Stop};
 use crate::{Error, Result};
 
+use door::Door;
 use socket::Listener;
 
 pub use attempt::{end_with_parent, try_kernel};
@@ -89,13 +90,14 @@ fn check_scene(config: &Config) -> Result<()> {
     }
 }
 
-/// The socket, as asked for.
-fn listen(options: &Options) -> Result<Listener> {
-    let mut listener = Listener::bind(options.socket.as_deref())?;
+/// Begins to listen, as asked for.
+fn listen(options: &Options, stop: &Stop) -> Result<Door> {
+    let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();
     }
-    Ok(listener)
+    Door::open(listener, rustix::process::getuid().as_raw(), stop)
+        .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))
 }
 
 /// Seconds of the field between two frames, as far as a client is told.

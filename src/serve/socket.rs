@@ -70,7 +70,6 @@ fn seqpacket() -> Result<OwnedFd> {
 }
 
 /// What lies in the file system as long as a renderer listens.
-#[derive(Clone, Debug)]
 struct Files {
     socket: PathBuf,
     /// Device and inode of the socket: another one in its place is somebody else's.
@@ -102,7 +101,7 @@ impl Files {
 
 /// Removes the files of every [`Listener`] of this process: for an end that drops nothing.
 pub fn remove_files() {
-    listening().iter().for_each(Files::remove);
+    listening().drain(..).for_each(|files| files.remove());
 }
 
 /// Device and inode of what lies at `path`.
@@ -113,7 +112,9 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
 /// A socket that clients can connect to. Its files go when this does.
 pub struct Listener {
     fd: OwnedFd,
-    files: Files,
+    path: PathBuf,
+    /// Which of [`LISTENING`] are its files.
+    identity: (u64, u64),
     /// Held as long as this renderer listens here, against another that starts meanwhile.
     _lock: OwnedFd,
 }
@@ -157,9 +158,8 @@ impl Listener {
         };
         match listen() {
             Ok((fd, identity)) => {
-                let files = Files { socket: path, identity, lock: lock_path, folder: None };
-                listening().push(files.clone());
-                Ok(Self { fd, files, _lock: lock })
+                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
+                Ok(Self { fd, path, identity, _lock: lock })
             }
             Err(error) => {
                 let _ = rustix::fs::unlink(&lock_path);
@@ -169,18 +169,15 @@ impl Listener {
     }
 
     /// The socket's folder goes too in the end, if nothing else is in it: for one that was made for this socket.
-    pub fn remove_folder_too(&mut self) {
-        let folder = self.files.socket.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.map(Path::to_owned);
-        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.files.identity) {
-            own.folder.clone_from(&folder);
+    pub fn remove_folder_too(&self) {
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
+            own.folder = self.path.parent().map(Path::to_owned);
         }
-        self.files.folder = folder;
     }
 
     /// Where.
     pub fn path(&self) -> &Path {
-        &self.files.socket
+        &self.path
     }
 
     /// The next connection, if one comes within `patience`.
@@ -198,8 +195,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        listening().retain(|files| files.identity != self.files.identity);
-        self.files.remove();
+        // Not a second time: another renderer may listen there by now.
+        let mut all = listening();
+        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
+            all.remove(own).remove();
+        }
     }
 }
 
@@ -234,7 +234,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
 }
 
 const IN_USE: &str =
-    "another renderer or program listens there: end it, or choose another place with --socket";
+    "another renderer listens there, or another program: end it, or choose another place with --socket";
 
 /// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
 fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {

@@ -20,9 +20,9 @@ pub fn serve_windowed(
     if let Some(path) = &options.json {
         whole_file::check_writable(path)?;
     }
-    let listener = listen(options)?;
+    let door = listen(options, stop)?;
     let guest = Guest {
-        invite: Box::new(|choice| Ok(Box::new(Host::new(listener, choice, config, options)?))),
+        invite: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)?))),
         flights: FLIGHTS.max(config.ring.depth()),
     };
     run_with(event_loop, config, stop, Some(guest))
