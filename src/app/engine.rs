@@ -572,7 +572,7 @@ impl Engine {
             failure.is_some()
         };
         let_go();
-        let mut drained = self.pacer.wait_all(|since| {
+        let drained = self.pacer.wait_all(|since| {
             let_go();
             match since < patience {
                 true => Ok(()),
@@ -580,8 +580,12 @@ impl Engine {
             }
         });
         let failed = let_go();
-        if drained.is_ok() {
-            drained = self.queue.wait_idle(); // Presents are left.
+        if drained.is_ok()
+            && let Err(error) = self.queue.wait_presented()
+            && !std::mem::replace(&mut self.failed, true)
+        {
+            // All that was submitted is done all the same.
+            report::cleanup_error(&error);
         }
         let vulkan = match drained {
             Ok(()) => true,

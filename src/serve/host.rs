@@ -923,7 +923,7 @@ fn verdict(tally: &Tally, unstamped: Option<&str>) -> Result<()> {
 /// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
 fn exchange_own(engine: &mut Engine, mut producer: Box<dyn Producer>) -> Result<Installed> {
     if let Err(error) = engine.follow(&mut *producer) {
-        if matches!(error, Error::Stuck { .. }) {
+        if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
             std::mem::forget(producer);
         }
         return Err(error);
@@ -935,7 +935,7 @@ fn exchange_own(engine: &mut Engine, mut producer: Box<dyn Producer>) -> Result<
 fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
     let mut incoming = Some(Installed::new(producer));
     let swapped = engine.swap(&mut incoming);
-    if matches!(swapped, Err(Error::Stuck { .. })) {
+    if matches!(swapped, Err(Error::Stuck { .. } | Error::Stopped(_))) {
         std::mem::forget(incoming.take());
     }
     swapped

@@ -401,39 +401,53 @@ impl Queue {
             .map_err(self.device.failed("vkQueueSubmit2"))
     }
 
-    /// Blocks until everything submitted, presents included, is done.
+    /// Blocks until everything submitted is done; presents are no submissions.
     ///
     /// # Errors
     /// [`Error::Stuck`] where that takes longer than [`Queue::set_patience`] allows (10 s if nobody said so). Then nothing of
-    /// the device is destroyed any more: see [`Device::leave_running`].
+    /// the device is destroyed any more, since the GPU may use it for ever.
     pub fn wait_idle(&mut self) -> Result<()> {
+        // SAFETY: nothing is submitted but a signal.
+        unsafe { self.submit_and_wait(&[]) }
+    }
+
+    /// Submits commands, and blocks until they, and all before them, are done. After an error of the submission or the wait
+    /// they are not pending either, or nothing of the device is destroyed any more: see [`Queue::wait_idle`].
+    ///
+    /// # Safety
+    /// As [`Queue::submit`].
+    pub(crate) unsafe fn submit_and_wait(
+        &mut self,
+        commands: &[vk::CommandBufferSubmitInfo<'_>],
+    ) -> Result<()> {
         let device = self.device.clone();
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
         let done = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
-        let outcome = self.signal_and_wait(done);
-        if let Err(Error::Stuck { .. }) = outcome {
-            device.leave_running();
-            return outcome;
-        }
-        // SAFETY: nothing is pending that signals it: its submission failed or is done, or the device is lost.
-        unsafe { device.raw().destroy_semaphore(done, None) };
-        outcome?;
-        // Only presents are left, which signal nothing.
-        // SAFETY: `&mut self` is the external synchronization.
-        unsafe { device.raw().queue_wait_idle(self.raw) }.map_err(device.failed("vkQueueWaitIdle"))
-    }
-
-    /// Waits with a limit, which `vkQueueWaitIdle` does not have.
-    fn signal_and_wait(&mut self, done: vk::Semaphore) -> Result<()> {
         let signal = [vk::SemaphoreSubmitInfo::default()
             .semaphore(done)
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
-        // SAFETY: no commands; the semaphore lives until this submission is done, or for ever.
-        unsafe { self.submit(&vk::SubmitInfo2::default().signal_semaphore_infos(&signal)) }?;
+        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
+        // SAFETY: the caller's promise; the semaphore lives until this is done, or for ever.
+        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done));
+        if let Err(Error::Stuck { .. }) = outcome {
+            device.leave_running();
+            return outcome;
+        }
+        if outcome.is_err() {
+            // The wait failed, not what it waited for.
+            let _ = self.wait_presented();
+        }
+        // SAFETY: nothing is pending that signals it.
+        unsafe { device.raw().destroy_semaphore(done, None) };
+        outcome
+    }
+
+    /// Waits for a timeline to reach 1, with a limit, which `vkQueueWaitIdle` does not have.
+    fn wait_for(&self, done: vk::Semaphore) -> Result<()> {
         let (semaphores, values) = ([done], [1]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: a live timeline semaphore of this device.
@@ -446,5 +460,12 @@ impl Queue {
             }),
             Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
         }
+    }
+
+    /// Blocks until presents are done too, which signal nothing. Without a limit: whoever calls it has waited for all that was
+    /// submitted.
+    pub(crate) fn wait_presented(&mut self) -> Result<()> {
+        // SAFETY: `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
     }
 }

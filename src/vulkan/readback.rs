@@ -141,10 +141,8 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     // SAFETY: recording.
     unsafe { device.raw().end_command_buffer(cmd) }.map_err(device.failed("vkEndCommandBuffer"))?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
-    let batch = vk::SubmitInfo2::default().command_buffer_infos(&commands);
-    // SAFETY: recorded, not pending, and what it names lives until the wait below.
-    unsafe { queue.submit(&batch) }?;
-    queue.wait_idle()
+    // SAFETY: recorded, not pending, and what it names lives until the wait in it is over.
+    unsafe { queue.submit_and_wait(&commands) }
 }
 
 /// A command pool for a moment.

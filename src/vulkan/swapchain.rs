@@ -231,7 +231,7 @@ impl Swapchain {
         let adapter = device.adapter().raw();
         // Presents of the old images are not covered by any semaphore or fence of ours. Waiting comes before asking for
         // the size: the window may change at any time, and the size should still hold when the images are made.
-        queue.wait_idle()?;
+        queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
         }
