@@ -32,6 +32,7 @@ mod error;
 pub mod formats;
 pub mod handoff;
 pub mod interop;
+mod plain_file;
 pub mod producer;
 pub mod render;
 pub mod report;

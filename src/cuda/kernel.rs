@@ -8,7 +8,10 @@ use cudarc::driver::sys::{self, CUjit_option};
 
 use super::api::{self, Code};
 use super::{Context, Stream};
-use crate::{Error, Result};
+use crate::{Error, Result, plain_file};
+
+/// No kernel's PTX is longer, in bytes.
+pub const MAX_PTX: u64 = 16 << 20;
 
 /// PTX text and the name of its entry.
 #[derive(Clone, Debug)]
@@ -94,13 +97,10 @@ impl KernelSource {
     /// A file that cannot be read or is not PTX, an entry that it lacks, several entries and none named.
     pub fn from_argument(argument: &str) -> Result<Self> {
         let (path, entry) = split_argument(argument);
-        let ptx = std::fs::read_to_string(&path).map_err(|source| Error::Io {
-            action: "read",
-            path: path.clone(),
-            source,
-        })?;
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
+        let ptx = String::from_utf8(plain_file::read(&path, MAX_PTX)?)
+            .map_err(|_| problem("it is not text, so it is no PTX".into()))?;
         let entries = entries(&ptx);
         let listed = entries.join(", ");
         let entry = match (entry, entries.as_slice()) {

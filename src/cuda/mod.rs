@@ -20,7 +20,7 @@ pub use driver::{DeviceInfo, Driver};
 #[cfg(target_os = "linux")]
 pub(crate) use kernel::entries;
 pub(crate) use kernel::{BLOCK, blocks};
-pub use kernel::{Kernel, KernelSource};
+pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;
