@@ -46,4 +46,4 @@ pub mod wave;
 mod whole_file;
 
 pub use error::{Error, Result};
-pub use whole_file::check_writable;
+pub use whole_file::{check_outputs, check_writable};

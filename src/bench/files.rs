@@ -1,6 +1,6 @@
 //! A report as a file: JSON, which is read back, and CSV, which is for other programs.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;

@@ -27,6 +27,7 @@ use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_prod
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
+use crate::report::Failures;
 use crate::verify::tally::Tally;
 use crate::wave::Vertex;
 use crate::{Error, Result, note, say, whole_file};
@@ -723,8 +724,10 @@ impl Companion for Host {
             None => self.watch.end(name, None, reason),
         };
         self.remember(stretch);
-        self.report(engine)?;
-        engine.found().map_or(Ok(()), |tally| verdict(&tally))
+        let mut failures = Failures::default();
+        failures.catch(self.report(engine));
+        failures.catch(engine.found().map_or(Ok(()), |tally| verdict(&tally)));
+        failures.outcome()
     }
 }
 

@@ -6,7 +6,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/stand_in.rs"]
-#[allow(dead_code)] // Not every attack needs it.
 mod stand_in;
 
 mod clients;
