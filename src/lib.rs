@@ -32,6 +32,7 @@ mod error;
 pub mod formats;
 pub mod handoff;
 pub mod interop;
+mod plain_file;
 pub mod producer;
 pub mod render;
 pub mod report;
@@ -46,4 +47,4 @@ pub mod wave;
 mod whole_file;
 
 pub use error::{Error, Result};
-pub use whole_file::check_writable;
+pub use whole_file::{check_outputs, check_writable};

@@ -46,7 +46,17 @@ fn leave_at_once(code: u8) -> ! {
     std::process::abort()
 }
 
+/// A limit on the size of files (`ulimit -f`) becomes an error of the write that meets it, as a full disk does; by itself it
+/// would end the process without a word.
+#[cfg(unix)]
+fn survive_file_limits() {
+    // SAFETY: no handler is installed, so nothing runs when the signal comes.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 fn run(cli: cli::Cli) -> anyhow::Result<()> {
+    #[cfg(unix)]
+    survive_file_limits();
     let stop = Stop::default();
     if cli.handles_signals() {
         signals::listen(&stop).context("cannot listen for Ctrl-C")?;

@@ -1,60 +1,294 @@
-//! Files that appear under their name whole or not at all.
+//! Where results go: a file appears under its name whole or not at all; a FIFO, a device, a terminal or standard output is
+//! written straight.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::ffi::OsString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-use crate::{Error, Result};
+use crate::{Error, Result, report};
 
-/// Tries whether `path` can be written, before minutes are spent on what goes there. Leaves nothing behind.
+/// Tries whether `path` can be written, before minutes are spent on what goes there. Leaves nothing behind. Where `path` is
+/// standard output, lines for people go to standard error from now on.
 ///
 /// # Errors
-/// What the write itself would answer: a folder that is missing or not ours, a path that is a folder.
+/// What the write itself would answer: a folder that is missing or not ours, a path that is a folder, a name too long.
 pub fn check_writable(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(cannot_write(path, io::Error::from(io::ErrorKind::IsADirectory)));
-    }
-    beside(path).map(drop)
+    let tried = Place::of(path).and_then(|place| match &place {
+        Place::Output => {
+            report::spare_output();
+            Ok(())
+        }
+        #[cfg(unix)]
+        Place::Error => Ok(()),
+        Place::Straight(path) => may_write(path),
+        Place::File { path, old } => {
+            if old.is_some() {
+                OpenOptions::new().write(true).open(path)?;
+                check_replaceable(path)?;
+            }
+            beside(path, old.as_ref()).map(drop)
+        }
+    });
+    tried.map_err(|error| cannot_write(path, error))
 }
 
-/// Writes `path` with what `fill` puts into it.
-///
-/// The file is written beside its place first and renamed once it is complete and on the disk. A failure leaves what
-/// was there before.
+/// [`check_writable`] for every output of a run.
 ///
 /// # Errors
-/// What `fill` or the operating system answered, with the path.
-pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>) -> Result<()> {
-    let failed = |error| cannot_write(path, error);
-    let mut file = beside(path)?;
-    let mut buffered = BufWriter::new(file.as_file_mut());
-    fill(&mut buffered).and_then(|()| buffered.flush()).map_err(failed)?;
-    drop(buffered);
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
+/// As there. Wrong usage where two of them are one file, whatever it is called.
+pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let mut seen: Vec<(Identity, &Path)> = Vec::new();
+    for path in paths {
+        check_writable(path)?;
+        let identity = Place::of(path).and_then(|place| place.identity());
+        let Some(identity) = identity.map_err(|error| cannot_write(path, error))? else { continue };
+        if let Some((_, other)) = seen.iter().find(|(seen, _)| *seen == identity) {
+            let (other, path) = (other.display(), path.display());
+            return Err(Error::Usage(format!(
+                "{other} and {path} are the same file, and the second output would replace the first: name another"
+            )));
+        }
+        seen.push((identity, path));
+    }
     Ok(())
 }
 
-/// A new file in the same folder, so that the rename stays within one file system. Removed unless it is persisted.
-fn beside(path: &Path) -> Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let mut builder = Builder::new();
-    builder.prefix(".wavefield-").suffix(".part");
+/// Writes what `fill` gives to `path`.
+///
+/// A file is written beside its place first and renamed once it is complete and on the disk; a failure leaves what was there
+/// before. The new file has the old one's mode, and its owner where this user may give files away. Links are followed. What
+/// is no file is written straight; `-` is standard output.
+///
+/// # Errors
+/// What `fill` or the operating system answered, with the path.
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    // In memory first, so that half of it goes nowhere.
+    let mut whole = Vec::new();
+    let written = fill(&mut whole).and_then(|()| match Place::of(path)? {
+        Place::Output => send(io::stdout().lock(), &whole),
+        #[cfg(unix)]
+        Place::Error => send(io::stderr().lock(), &whole),
+        Place::Straight(path) => send(open_straight(&path)?, &whole),
+        Place::File { path, old } => replace(&path, old.as_ref(), &whole),
+    });
+    written.map_err(|error| cannot_write(path, error))
+}
+
+/// What an output's name stands for.
+enum Place {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    #[cfg(unix)]
+    Error,
+    /// A FIFO, a device or a terminal.
+    Straight(PathBuf),
+    /// A file, or none yet; the path has no link at its end.
+    File { path: PathBuf, old: Option<Metadata> },
+}
+
+/// What tells one output from another.
+#[derive(PartialEq)]
+enum Identity {
+    Output,
+    #[cfg(unix)]
+    Node(u64, u64),
+    Name(PathBuf, OsString),
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Output);
+        }
+        let found = match std::fs::metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Self::new_file(path),
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            return Err(ErrorKind::IsADirectory.into());
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::FileTypeExt;
+            // `/dev/stdout` leads to whatever standard output is: opened anew, a file would be overwritten from its start.
+            if !found.file_type().is_char_device() {
+                if is_open_as(&io::stdout(), &found) {
+                    return Ok(Self::Output);
+                }
+                if is_open_as(&io::stderr(), &found) {
+                    return Ok(Self::Error);
+                }
+            }
+            if found.file_type().is_socket() {
+                return Err(io::Error::other("it is a socket"));
+            }
+        }
+        Ok(match found.is_file() {
+            true => Self::File { path: path.canonicalize()?, old: Some(found) },
+            false => Self::Straight(path.to_owned()),
+        })
+    }
+
+    /// Nothing is there yet, except links that lead nowhere perhaps: the file appears where they point.
+    fn new_file(path: &Path) -> io::Result<Self> {
+        let mut path = path.to_owned();
+        // It ends: the system found no circle in them.
+        while let Ok(target) = std::fs::read_link(&path) {
+            path = path.parent().unwrap_or(Path::new("")).join(target);
+        }
+        // `a/` and `a/.` name a folder, which is not there.
+        let spelled = path.as_os_str().as_encoded_bytes();
+        match path.file_name() {
+            Some(name) if spelled.ends_with(name.as_encoded_bytes()) => Ok(Self::File { path, old: None }),
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    /// `None` for what any number of outputs can go to: a device, a terminal.
+    fn identity(&self) -> io::Result<Option<Identity>> {
+        Ok(match self {
+            Self::Output => Some(Identity::Output),
+            #[cfg(unix)]
+            Self::Error => None,
+            Self::Straight(_) => None,
+            #[cfg(unix)]
+            Self::File { old: Some(old), .. } => {
+                use std::os::unix::fs::MetadataExt;
+                Some(Identity::Node(old.dev(), old.ino()))
+            }
+            Self::File { path, .. } => {
+                let name = path.file_name().unwrap_or_default().to_owned();
+                Some(Identity::Name(folder(path).canonicalize()?, name))
+            }
+        })
+    }
+}
+
+/// Whether `stream` is what was found under a name.
+#[cfg(unix)]
+fn is_open_as(stream: &impl std::os::fd::AsFd, found: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let open = stream.as_fd().try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
+    open.is_ok_and(|open| (open.dev(), open.ino()) == (found.dev(), found.ino()))
+}
+
+/// A rename cannot put another file where one is mounted, as containers do with single files.
+fn check_replaceable(path: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+        let mounted = |found: rustix::fs::Statx| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        if statx(CWD, path, AtFlags::empty(), StatxFlags::empty()).is_ok_and(mounted) {
+            let words = "it is mounted there, so no new file can take its place: mount its folder instead";
+            return Err(io::Error::other(words));
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = path;
+    Ok(())
+}
+
+/// Whether something that is no file may be written. It is not opened: whoever reads from a FIFO would see its end.
+fn may_write(path: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = path;
+    Ok(())
+}
+
+/// Opens something that is no file.
+fn open_straight(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true);
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt;
-        // What a new file usually gets; the process's umask still applies.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+        use std::time::{Duration, Instant};
+        // How long a FIFO may have no reader. Opening it would wait for one for ever, and no signal would end that.
+        const PATIENCE: Duration = Duration::from_secs(5);
+        options.custom_flags(libc::O_NOCTTY);
+        if std::fs::metadata(path)?.file_type().is_fifo() {
+            let began = Instant::now();
+            let mut at_once = options.clone();
+            at_once.custom_flags(libc::O_NONBLOCK);
+            loop {
+                match at_once.open(path) {
+                    // Opened a second time while this holds the reader: then writing waits as it should.
+                    Ok(_held) => return options.open(path),
+                    Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
+                    Err(_) if began.elapsed() > PATIENCE => {
+                        return Err(io::Error::other("nothing reads from this FIFO"));
+                    }
+                    Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                }
+            }
+        }
     }
-    builder.tempfile_in(folder).map_err(|error| cannot_write(path, error))
+    options.open(path)
+}
+
+fn send(mut to: impl Write, whole: &[u8]) -> io::Result<()> {
+    to.write_all(whole)?;
+    to.flush()
+}
+
+/// Writes a file beside `path` and puts it in its place.
+fn replace(path: &Path, old: Option<&Metadata>, whole: &[u8]) -> io::Result<()> {
+    let mut file = beside(path, old)?;
+    file.write_all(whole)?;
+    #[cfg(unix)]
+    if let Some(old) = old {
+        take_after(file.as_file(), old)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// Gives the new file the old one's mode and owner. Only the superuser may give files away: to others the new file belongs.
+#[cfg(unix)]
+fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+    let owned = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
+    // Last, because a change of owner takes bits away. Those for running as the owner are not for another one.
+    let bits = if owned { 0o7777 } else { 0o777 };
+    file.set_permissions(std::fs::Permissions::from_mode(old.mode() & bits))
+}
+
+/// A new file in the same folder, so that the rename stays within one file system. Removed unless it is persisted.
+fn beside(path: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A new file gets what new files get, by the process's umask. One that replaces another is nobody's to read
+        // until it has that one's mode.
+        options.mode(if old.is_some() { 0o600 } else { 0o666 });
+    }
+    #[cfg(not(unix))]
+    let _ = old;
+    Builder::new().prefix(".wavefield-").suffix(".part").make_in(folder(path), |path| options.open(path))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn cannot_write(path: &Path, source: io::Error) -> Error {
+    let source = match source.kind() {
+        ErrorKind::FileTooLarge => io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("{source}; the shell's `ulimit -f`, or the file system, allows no more"),
+        ),
+        _ => source,
+    };
     Error::Io { action: "write", path: path.to_owned(), source }
 }
 

@@ -16,6 +16,7 @@ use wavefield::interop::{
     ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, MappedImage, Shape,
     SharedAllocation, ViewType,
 };
+use wavefield::report::Failures;
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
 
 fn instance() -> (Instance, Arc<ValidationLog>) {
@@ -64,7 +65,10 @@ fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
 fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     let (instance, log) = instance();
     let Some(choice) = with_cuda(&instance) else { return };
-    let report = formats::check(&choice, "test".into(), &Stop::default(), &mut |_, _| ()).unwrap();
+    let mut failures = Failures::default();
+    let report = formats::check(&choice, "test".into(), &Stop::default(), &mut |_, _| (), &mut failures);
+    let report = report.unwrap();
+    failures.outcome().unwrap();
     println!("{}", formats::Table(&report));
     drop((choice, instance));
     assert_silent(&log);

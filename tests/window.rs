@@ -48,7 +48,8 @@ impl<'a> Shown<'a> {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
         let mut command = common::wavefield();
-        command.args([GRID, validation()]).args(arguments);
+        // A subcommand comes first.
+        command.args(arguments).args([GRID, validation()]);
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
@@ -394,6 +395,32 @@ fn a_window_that_is_destroyed_ends_it() {
     let output = shown.end();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr(&output));
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+}
+
+/// What was checked and traced until then is written.
+#[test]
+fn a_window_that_is_destroyed_leaves_record_and_trace() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [record, trace] = ["v.json", "t.json"].map(|name| folder.path().join(name));
+    let named = |option: &str, path: &Path| format!("{option}={}", path.display());
+    let outputs = [named("--json", &record), named("--trace", &trace)];
+    let arguments = ["verify", "--window", "--frames=1000000", &outputs[0], &outputs[1]];
+    let mut shown = Shown::start(&display, &arguments);
+    shown.assert_frames_go_on();
+    let window = shown.window().to_string();
+    display.xdotool(&["windowclose", &window]);
+    let output = shown.end();
+    assert_exit(&output, 1);
+    let read = |path: &Path| -> serde_json::Value {
+        let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
+        serde_json::from_slice(&bytes).unwrap()
+    };
+    let record = read(&record);
+    assert_eq!((&record["complete"], &record["verdict"]), (&false.into(), &"clean".into()), "{record}");
+    assert!(record["tally"]["frames"].as_u64().unwrap() > 0, "{record}");
+    assert!(stdout(&output).contains("checked  "), "{}", stdout(&output));
+    assert!(!read(&trace)["traceEvents"].as_array().unwrap().is_empty());
 }
 
 /// Xlib ends the process by itself, so no more can be promised than that it ends, and not as if all were well.

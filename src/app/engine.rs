@@ -14,6 +14,7 @@ use crate::producer::{
     Blocked, CHECK_READS, CHECK_SAMPLES, DRAW_READS, DRAW_SAMPLES, Frame, Producer, level_regions,
 };
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
+use crate::report::Failures;
 use crate::texture::{self, Texel};
 use crate::trace::{Recorder, Track};
 use crate::verify::tally::Tally;
@@ -523,17 +524,36 @@ impl Engine {
     }
 
     /// Ends the trace, if there is one, and gives what it collected.
-    pub(crate) fn end_trace(&mut self, name: String) -> Result<Option<Track>> {
-        self.finish()?;
-        // In the order in which they were drawn.
-        for frame in self.pacer.submitted()..self.pacer.submitted() + self.pacer.depth() as u64 {
-            self.collect((frame % self.pacer.depth() as u64) as usize)?;
-        }
+    pub(crate) fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
+        self.collect_rest(failures);
         let device = self.queue.device();
-        Ok(self
-            .recorder
-            .take()
-            .map(|recorder| recorder.into_track(name, device, self.grid, &**self.producer)))
+        self.recorder.take().map(|recorder| recorder.into_track(name, device, self.grid, &**self.producer))
+    }
+
+    /// Waits for the frames in flight and takes in what they say. After a failure it waits for nothing, and takes in those
+    /// that the GPU has finished all the same.
+    fn collect_rest(&mut self, failures: &mut Failures) {
+        if !self.failed {
+            failures.catch(self.finish());
+        }
+        let depth = self.pacer.depth() as u64;
+        let finished = self.pacer.finished().unwrap_or(0);
+        // In the order in which they were drawn.
+        for frame in self.pacer.submitted().saturating_sub(depth)..finished {
+            let flight = (frame % depth) as usize;
+            let traced = match self.recorder {
+                Some(_) => self.collect(flight).map(drop),
+                None => Ok(()),
+            };
+            let collected = traced.and_then(|()| match &mut self.check {
+                Some(check) => check.collect(flight),
+                None => Ok(()),
+            });
+            // What follows from an earlier failure is no news.
+            if !self.failed {
+                failures.catch(collected);
+            }
+        }
     }
 
     /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
@@ -652,17 +672,18 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// What was run, for the end; and what the check found, in a checked run: then it waits for both APIs and reads every
-    /// slot back.
-    pub fn summary(&mut self, times: super::FrameTimes, skipped: u64) -> Result<Summary> {
-        self.finish()?;
+    /// What was run, for the end; and what the check found, in a checked run: then it reads every slot back. Waits for both
+    /// APIs. After a failure it waits for nothing, reads no slot, and says what is known.
+    pub fn summary(&mut self, times: super::FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
+        self.collect_rest(failures);
         let drawn = self.pacer.submitted();
-        let checked = match &mut self.check {
-            Some(check) => Some(check.finish(&mut self.queue, &**self.producer, drawn)?),
-            None => None,
-        };
+        let checked = self.check.as_mut().map(|check| {
+            let whole = (!self.failed).then(|| check.finish(&mut self.queue, &**self.producer, drawn));
+            let whole = whole.and_then(|whole| failures.catch(whole));
+            whole.unwrap_or_else(|| check.so_far(drawn))
+        });
         let info = self.device().info();
-        Ok(Summary {
+        Summary {
             checked,
             frames: self.pacer.submitted(),
             skipped,
@@ -678,7 +699,7 @@ impl Engine {
                 .instance()
                 .validates()
                 .then(|| self.device().instance().validation_log().warnings()),
-        })
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use ash::vk;
 use super::engine::{Engine, Moment};
 use super::retire;
 use super::traced::Traced;
-use super::{Choice, Config, DeviceTable, FrameTimes, ProducerKind, Stop, Summary, write_png};
+use super::{Choice, Config, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::render::{Camera, OffscreenTarget, Picture};
+use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
@@ -33,42 +34,60 @@ const STEP: f64 = 1.0 / 60.0;
 /// Whatever stands in the way, an error of the validation layer included; and a stop before the last frame where a
 /// picture was asked for.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
+    attempt_headless(config, stop)?.whole()
+}
+
+/// [`run_headless`], which tells what was done before something failed.
+///
+/// # Errors
+/// What stands in the way of the first frame.
+pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
     }
     let traced = Traced::begin(config)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
-    let mut summary = draw(instance, config, traced, stop)?;
-    // Everything is destroyed now; what the layer had to say of that counts too.
-    log.verdict()?;
-    summary.validation = summary.validation.map(|_| log.warnings());
-    Ok(summary)
+    let mut failures = Failures::default();
+    let summary = draw(instance, config, traced, stop, &mut failures)?;
+    Ok(Ended::new(summary, failures, &log))
 }
 
-fn draw(instance: Instance, config: &Config, traced: Option<Traced>, stop: &Stop) -> Result<Summary> {
+fn draw(
+    instance: Instance,
+    config: &Config,
+    traced: Option<Traced>,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
     run.engine.heed(stop);
-    let outcome = draw_traced(&mut run, config, traced, stop);
+    let summary = draw_traced(&mut run, config, traced, stop, failures);
     retire(run);
-    outcome
+    summary
 }
 
-fn draw_traced(run: &mut Headless, config: &Config, traced: Option<Traced>, stop: &Stop) -> Result<Summary> {
+fn draw_traced(
+    run: &mut Headless,
+    config: &Config,
+    traced: Option<Traced>,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Summary> {
     if let Some(traced) = &traced {
         traced.follow(&mut run.engine)?;
     }
-    let summary = draw_frames(run, config, stop)?;
+    let mut times = FrameTimes::default();
+    failures.catch(draw_frames(run, config, stop, &mut times));
     if let Some(traced) = traced {
-        traced.end(&mut run.engine)?;
+        traced.end(&mut run.engine, failures);
     }
-    Ok(summary)
+    Ok(run.engine.summary(times, 0, failures))
 }
 
-fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summary> {
+fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(default_frames(run, config.verify));
-    let mut times = FrameTimes::default();
     let mut last = Instant::now();
     for _ in 0..frames {
         if stop.requested() {
@@ -95,7 +114,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop) -> Result<Summa
         }
         run.save(path)?;
     }
-    run.engine.summary(times, 0)
+    Ok(())
 }
 
 /// The time since `last`, which becomes now.

@@ -31,7 +31,7 @@ pub use companion::Parameters;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
 pub use engine::{Engine, FrameTiming, Moment};
-pub use headless::{Headless, run_headless};
+pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub use retire::left_running;
 pub(crate) use retire::{leave_running, retire};
@@ -39,8 +39,8 @@ pub use scene::Scene;
 #[cfg(target_os = "linux")]
 pub(crate) use scene::field_producer;
 pub use select::{Choice, DeviceTable};
-pub use summary::{FrameTimes, Summary};
-pub use windowed::{EventLoop, run_windowed};
+pub use summary::{Ended, FrameTimes, Summary};
+pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 #[cfg(target_os = "linux")]
 pub(crate) use windowed::{Guest, run_with};
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::report::Failures;
 use crate::verify::Checked;
+use crate::vulkan::ValidationLog;
+use crate::{Error, Result};
 
 /// The times between frames, in constant memory, to three digits.
 pub struct FrameTimes {
@@ -79,6 +82,32 @@ pub struct Summary {
     pub checked: Option<Checked>,
     /// Whether the validation layer watched, and then its warnings.
     pub validation: Option<u64>,
+}
+
+/// How a run ended that had begun to draw.
+pub struct Ended {
+    /// What it did until then.
+    pub summary: Summary,
+    /// What ended it early, or failed beside it; the first such failure, every other was said. Whatever could be written
+    /// was.
+    pub failure: Option<Error>,
+}
+
+impl Ended {
+    /// When everything is destroyed: what the validation layer had to say of that counts too.
+    pub(crate) fn new(mut summary: Summary, mut failures: Failures, log: &ValidationLog) -> Self {
+        let clean = failures.catch(log.verdict());
+        summary.validation = summary.validation.and(clean).map(|()| log.warnings());
+        Self { summary, failure: failures.outcome().err() }
+    }
+
+    /// The summary of a run in which nothing failed.
+    ///
+    /// # Errors
+    /// What failed.
+    pub fn whole(self) -> Result<Summary> {
+        self.failure.map_or(Ok(self.summary), Err)
+    }
 }
 
 impl fmt::Display for Summary {

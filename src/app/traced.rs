@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use crate::report::{Failures, command_line};
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result, whole_file};
 
@@ -48,12 +49,12 @@ impl Traced {
         engine.start_trace(FRAMES)
     }
 
-    /// Writes the file.
-    pub(super) fn end(self, engine: &mut Engine) -> Result<()> {
-        let Some(track) = engine.end_trace(self.name)? else { return Ok(()) };
-        let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-        write_trace(&self.path, &command, &[Lane { cpu: self.cpu.take(), track }])?;
-        crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
-        Ok(())
+    /// Writes the file, whatever has failed before.
+    pub(super) fn end(self, engine: &mut Engine, failures: &mut Failures) {
+        let Some(track) = engine.end_trace(self.name, failures) else { return };
+        let lane = Lane { cpu: self.cpu.take(), track };
+        if failures.catch(write_trace(&self.path, &command_line(), &[lane])).is_some() {
+            crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
+        }
     }
 }

@@ -20,9 +20,10 @@ use super::engine::{Engine, Moment, PresentSync};
 use super::headless::announce;
 use super::retire;
 use super::traced::Traced;
-use super::{Choice, Companion, Config, DeviceTable, FrameTimes, Parameters, Scene, Stop, Summary};
+use super::{Choice, Companion, Config, DeviceTable, Ended, FrameTimes, Parameters, Scene, Stop, Summary};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, OffscreenTarget, Picture};
+use crate::report::Failures;
 use crate::vulkan::{
     Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage, read_image,
 };
@@ -67,6 +68,14 @@ fn words(error: &EventLoopError) -> String {
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included.
 pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
+    attempt_windowed(event_loop, config, stop)?.whole()
+}
+
+/// [`run_windowed`], which tells what was done before something failed.
+///
+/// # Errors
+/// What stands in the way of the first frame.
+pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
     run_with(event_loop, config, stop, None)
 }
 
@@ -79,47 +88,36 @@ pub(crate) struct Guest<'a> {
     pub(crate) flights: usize,
 }
 
-/// [`run_windowed`], with a guest perhaps.
+/// [`attempt_windowed`], with a guest perhaps.
 pub(crate) fn run_with(
     event_loop: &mut EventLoop,
     config: &Config,
     stop: &Stop,
     guest: Option<Guest<'_>>,
-) -> Result<Summary> {
+) -> Result<Ended> {
     let traced = Traced::begin(config)?;
-    let mut app = App { config, stop, guest, traced, state: None, outcome: None };
+    let mut app =
+        App { config, stop, guest, traced, state: None, failures: Failures::default(), left: false };
     let ran = event_loop.0.run_app_on_demand(&mut app);
-    let mut outcome = app.outcome.take();
-    if let Some(State { engine, companion: Some(companion), .. }) = &mut app.state {
-        let reason = match &outcome {
-            Some(Err(error)) => error.to_string(),
-            _ => "the renderer was ended".into(),
-        };
-        if let (Err(error), Some(Ok(_))) = (companion.close(engine, &reason), &outcome) {
-            outcome = Some(Err(error));
-        }
+    let App { traced, state, mut failures, .. } = app;
+    let ended = |reason| Error::Window { what: "the event loop ended", reason };
+    failures.catch(ran.map_err(|error| ended(error.to_string())));
+    let Some(mut state) = state else {
+        failures.outcome()?;
+        return Err(ended("before a window could be opened".into()));
+    };
+    if let Some(traced) = traced {
+        traced.end(&mut state.engine, &mut failures);
     }
-    // Destroys everything; what the layer had to say of that counts too.
-    let log = app.state.take().map(|state| {
-        let log = state.instance.validation_log().clone();
-        retire(state);
-        log
-    });
-    match (outcome, ran) {
-        (Some(Err(error)), _) => Err(error),
-        (_, Err(error)) => Err(Error::Window { what: "the event loop ended", reason: error.to_string() }),
-        (Some(Ok(mut summary)), Ok(())) => {
-            if let Some(log) = log {
-                log.verdict()?;
-                summary.validation = summary.validation.map(|_| log.warnings());
-            }
-            Ok(summary)
-        }
-        (None, Ok(())) => Err(Error::Window {
-            what: "the event loop ended",
-            reason: "before a window could be opened".into(),
-        }),
+    let times = std::mem::take(&mut state.times);
+    let summary = state.engine.summary(times, state.skipped, &mut failures);
+    if let Some(companion) = &mut state.companion {
+        let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+        failures.catch(companion.close(&state.engine, &reason));
     }
+    let log = state.instance.validation_log().clone();
+    retire(state);
+    Ok(Ended::new(summary, failures, &log))
 }
 
 struct App<'a> {
@@ -128,33 +126,25 @@ struct App<'a> {
     traced: Option<Traced>,
     guest: Option<Guest<'a>>,
     state: Option<State>,
-    outcome: Option<Result<Summary>>,
+    failures: Failures,
+    /// Nothing is drawn any more.
+    left: bool,
 }
 
 impl App<'_> {
     /// Runs a step; its error ends the program.
     fn attempt(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut Self) -> Result<()>) {
-        if self.outcome.is_some() {
+        if self.left {
             return;
         }
         if let Err(error) = step(self) {
-            self.outcome = Some(Err(error));
-            event_loop.exit();
+            self.failures.add(error);
+            self.leave(event_loop);
         }
     }
 
     fn leave(&mut self, event_loop: &ActiveEventLoop) {
-        self.attempt(event_loop, |app| {
-            if let Some(state) = &mut app.state {
-                state.engine.finish()?;
-                if let Some(traced) = app.traced.take() {
-                    traced.end(&mut state.engine)?;
-                }
-                let times = std::mem::take(&mut state.times);
-                app.outcome = Some(Ok(state.engine.summary(times, state.skipped)?));
-            }
-            Ok(())
-        });
+        self.left = true;
         event_loop.exit();
     }
 

@@ -1,6 +1,6 @@
 //! A report as a file: JSON, which is read back, and CSV, which is for other programs.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::latency::Latency;
 use super::record::{Cell, Report, SCHEMA};
 use super::startup::Startup;
-use crate::{Error, Result, whole_file};
+use crate::{Error, Result, plain_file, whole_file};
+
+/// Bytes of a record at most: many times what the longest benchmark writes.
+const MAX_RECORD: u64 = 64 << 20;
 
 /// Writes the report as JSON, whole or not at all.
 ///
@@ -55,7 +58,7 @@ pub(crate) fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &
 /// names the file and what to do.
 pub fn read_json(path: &Path) -> Result<Report> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = plain_file::read(path, MAX_RECORD)?;
     parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 

@@ -5,7 +5,6 @@
 //! figures as tooltips.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};

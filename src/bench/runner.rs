@@ -12,6 +12,7 @@ use super::strategy::{CellPlan, Strategy};
 use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Context;
+use crate::report::Failures;
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::wave::Grid;
 
@@ -59,15 +60,18 @@ pub fn choose(base: &Config) -> Result<Choice> {
 
 /// Runs the plan. `progress` is called before each measurement with how many are done and how many there are.
 ///
+/// A strategy that this machine cannot run is no failure: it is listed as skipped. A stop, or a failure in the midst of a
+/// cell, gives what was measured so far, marked incomplete.
+///
 /// # Errors
-/// A failure in the midst of a cell. A strategy that this machine cannot run is no error: it is listed as skipped. A stop
-/// gives what was measured so far, marked incomplete.
+/// What stands in the way of the first cell.
 pub fn run(
     plan: &Plan,
     base: &Config,
     choice: &Choice,
     stop: &Stop,
     progress: &mut dyn FnMut(usize, usize),
+    failures: &mut Failures,
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     // Held throughout, so that no cell pays for making it.
@@ -95,7 +99,10 @@ pub fn run(
             if stop.requested() {
                 break 'rounds;
             }
-            measure(plan, base, cell, samples, choice, context.as_ref(), stop)?;
+            let measured = measure(plan, base, cell, samples, choice, context.as_ref(), stop);
+            if failures.catch(measured).is_none() {
+                break 'rounds;
+            }
             // A stop inside a cell leaves it short.
             done += usize::from(!stop.requested());
         }

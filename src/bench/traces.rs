@@ -9,6 +9,7 @@ use super::runner::Plan;
 use super::strategy::Strategy;
 use crate::app::{Choice, Config, Headless, Stop, retire};
 use crate::cuda::Context;
+use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result};
 
@@ -16,35 +17,44 @@ use crate::{Error, Result};
 const WARM_UP: u64 = 8;
 const FRAMES: usize = 24;
 
-/// Traces every cell of the plan that draws and that this machine can run, and writes the file.
+/// Traces every cell of the plan that draws and that this machine can run, and writes the file. After a stop or a failure in
+/// the midst of a cell the file has what was traced until then.
 ///
 /// # Errors
-/// A place that cannot be written, or a failure in the midst of a cell.
+/// A place that cannot be written, a stop, or such a failure.
 pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
     if !spans.install() {
         return Err(Error::Unsupported("a process can be traced once only".into()));
     }
     let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
-    let mut lanes = Vec::new();
+    let (mut lanes, mut failures) = (Vec::new(), Failures::default());
     for cell in plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly) {
         if stop.requested() {
-            return Err(Error::Stopped(
-                "stopped before the last cell was traced; no trace was written".into(),
-            ));
+            let words = "stopped before the last cell was traced; the others are in the file";
+            failures.add(Error::Stopped(words.into()));
+            break;
         }
         if super::runner::obstacle(cell, base.scene, choice, context.as_ref()).is_some() {
             continue;
         }
-        let mut run = Headless::quietly(choice, &cell.config(base, plan.size))?;
-        let traced = frames(&mut run, &spans, cell.name());
+        let made = Headless::quietly(choice, &cell.config(base, plan.size));
+        let Some(mut run) = failures.catch(made) else { break };
+        failures.catch(frames(&mut run, &spans));
+        let track = run.engine().end_trace(cell.name(), &mut failures);
         retire(run);
-        lanes.extend(traced?);
+        lanes.extend(track.map(|track| Lane { cpu: spans.take(), track }));
+        if failures.first().is_some() {
+            break;
+        }
     }
-    write_trace(path, &plan.command, &lanes)
+    if !lanes.is_empty() || failures.first().is_none() {
+        failures.catch(write_trace(path, &plan.command, &lanes));
+    }
+    failures.outcome()
 }
 
-fn frames(run: &mut Headless, spans: &CpuSpans, name: String) -> Result<Option<Lane>> {
+fn frames(run: &mut Headless, spans: &CpuSpans) -> Result<()> {
     const STEP: f64 = 1.0 / 60.0;
     for _ in 0..WARM_UP {
         run.frame(STEP)?;
@@ -55,7 +65,5 @@ fn frames(run: &mut Headless, spans: &CpuSpans, name: String) -> Result<Option<L
     for _ in 0..FRAMES {
         run.frame(STEP)?;
     }
-    let track = run.engine().end_trace(name)?;
-    let cpu = spans.take();
-    Ok(track.map(|track| Lane { cpu, track }))
+    Ok(())
 }

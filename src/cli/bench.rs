@@ -1,6 +1,6 @@
 //! `wavefield bench`: the arguments, the progress bar, the files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ash::vk;
@@ -10,11 +10,10 @@ use wavefield::app::{Config, RISK, Scene, Stop};
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::Priority;
 use wavefield::render::Samples;
+use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
-use wavefield::{Error, Result, note, say};
-
-use super::command_line;
+use wavefield::{Error, Result, check_outputs, note, say};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -70,11 +69,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// Write a page with charts that needs no network.
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", value_parser = super::named(&["html", "htm"]))]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
     /// with .svg gives a picture instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg")]
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]))]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
     #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
@@ -142,9 +141,7 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
         say!("{}", bench::startup_child(&config)?);
         return Ok(());
     }
-    if let Some(path) = &args.json {
-        wavefield::check_writable(path)?;
-    }
+    check_outputs(&args.json)?;
     let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
     child.extend(args.device.iter().map(|device| format!("--device={device}")));
     child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
@@ -158,9 +155,7 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
 }
 
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
-    if let Some(path) = &args.json {
-        wavefield::check_writable(path)?;
-    }
+    check_outputs(&args.json)?;
     let config = Config { device: args.device.clone(), ..Config::default() };
     let trial =
         Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
@@ -187,9 +182,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
-    for path in outputs.into_iter().flatten() {
-        wavefield::check_writable(path)?;
-    }
+    check_outputs(outputs.into_iter().flatten())?;
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
     let kernel = super::read_kernel(args.kernel.as_deref(), args.scene)?;
     if args.strategies.is_empty() && args.leaves_inline_out() {
@@ -209,37 +202,42 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     let choice = bench::choose(&config)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
     let bar = progress_bar("measuring");
-    let report = bench::run(&plan, &config, &choice, stop, &mut |done, total| {
+    let mut failures = Failures::default();
+    let count = &mut |done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
-    });
+    };
+    let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
     bar.finish_and_clear();
     let report = report?;
+    let failed = failures.first().is_some();
+    if failed && report.cells.is_empty() {
+        return failures.outcome();
+    }
     say!("{}", Table(&report));
-    if let Some(path) = &args.json {
-        bench::write_json(path, &report)?;
-    }
-    if let Some(path) = &args.csv {
-        bench::write_csv(path, &report)?;
-    }
-    if let Some(path) = &args.report {
-        bench::write_html(path, &report)?;
-    }
-    if let Some(path) = &args.trace {
-        bench::write_traces(path, &plan, &config, &choice, stop)?;
-    }
-    for path in outputs.into_iter().flatten() {
-        note!("wrote {}", path.display());
+    let mut write = |path: &Option<PathBuf>, write: &dyn Fn(&Path) -> Result<()>| {
+        if let Some(path) = path
+            && failures.catch(write(path)).is_some()
+        {
+            note!("wrote {}", path.display());
+        }
+    };
+    write(&args.json, &|path| bench::write_json(path, &report));
+    write(&args.csv, &|path| bench::write_csv(path, &report));
+    write(&args.report, &|path| bench::write_html(path, &report));
+    // Not on a GPU that has just failed.
+    if !failed {
+        write(&args.trace, &|path| bench::write_traces(path, &plan, &config, &choice, stop));
     }
     if report.cells.is_empty() && report.complete {
-        return Err(Error::Unsupported("nothing could be measured here; the reasons stand above".into()));
+        let words = "nothing could be measured here; the reasons stand above";
+        failures.add(Error::Unsupported(words.into()));
     }
     if !report.complete {
-        return Err(Error::Stopped(
-            "stopped before the last round: what was measured so far is shown, marked incomplete".into(),
-        ));
+        let words = "stopped before the last round: what was measured so far is shown, marked incomplete";
+        failures.add(Error::Stopped(words.into()));
     }
-    Ok(())
+    failures.outcome()
 }
 
 fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> Result<()> {

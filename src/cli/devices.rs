@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use wavefield::app::{DeviceTable, Stop};
 use wavefield::formats::{self, Table};
+use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
-use wavefield::{Error, Result, note, say};
+use wavefield::{Error, Result, check_outputs, note, say};
 
+use super::DeviceArgs;
 use super::bench::progress_bar;
-use super::{DeviceArgs, command_line};
 
 #[derive(Args)]
 pub struct DevicesArgs {
@@ -30,9 +31,7 @@ pub struct DevicesArgs {
 }
 
 pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
-    if let Some(path) = &args.json {
-        wavefield::check_writable(path)?;
-    }
+    check_outputs(&args.json)?;
     let validation = if args.validation { Validation::Required } else { Validation::Off };
     let instance = Instance::new(&InstanceDesc { validation, display: None })?;
     let log = instance.validation_log().clone();
@@ -43,12 +42,14 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
         return Ok(());
     }
     let choice = table.choose(wish, producer)?;
+    let mut failures = Failures::default();
     let report = if args.check {
         let bar = progress_bar("checking");
-        let report = formats::check(&choice, command_line(), stop, &mut |done, total| {
+        let count = &mut |done, total| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
-        });
+        };
+        let report = formats::check(&choice, command_line(), stop, count, &mut failures);
         bar.finish_and_clear();
         report?
     } else {
@@ -56,15 +57,16 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     };
     drop((choice, table, instance));
     say!("{}", Table(&report));
-    if let Some(path) = &args.json {
-        formats::write_json(path, &report)?;
+    if let Some(path) = &args.json
+        && failures.catch(formats::write_json(path, &report)).is_some()
+    {
         note!("wrote {}", path.display());
     }
-    log.verdict()?;
-    match report.failures().len() {
-        0 => Ok(()),
-        count => {
-            Err(Error::Unsupported(format!("{count} of the round trips came back different: see above")))
-        }
+    failures.catch(log.verdict());
+    let count = report.failures().len();
+    if count > 0 {
+        failures
+            .add(Error::Unsupported(format!("{count} of the round trips came back different: see above")));
     }
+    failures.outcome()
 }

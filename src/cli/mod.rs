@@ -13,15 +13,18 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use wavefield::app::{Config, EventLoop, ProducerKind, RISK, Scene, Stop, run_headless, run_windowed};
+use wavefield::app::{
+    Config, Ended, EventLoop, ProducerKind, RISK, Scene, Stop, attempt_headless, attempt_windowed,
+};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::render::{ColorMap, Samples};
 use wavefield::vulkan::{PresentMode, Validation};
 use wavefield::wave::Grid;
-use wavefield::{Error, Result, note, say};
+use wavefield::{Error, Result, check_outputs, note, say};
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -104,12 +107,12 @@ struct RunArgs {
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t)]
     samples: Samples,
-    /// Write the last frame here; needs --headless.
-    #[arg(long, value_name = "FILE.png", requires = "headless")]
+    /// Write the last frame here; needs --headless. - is standard output, here and for every other output.
+    #[arg(long, value_name = "FILE.png", requires = "headless", value_parser = named(&["png"]))]
     output: Option<PathBuf>,
     /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
     /// .svg gives a picture of a few frames instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg")]
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = named(&["json", "svg"]))]
     trace: Option<PathBuf>,
     /// How frames reach the screen; fifo where the window does not offer it.
     #[arg(long, value_enum, default_value_t)]
@@ -196,24 +199,27 @@ impl Cli {
 fn run(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     let mut config = args.config()?;
+    check_outputs(config.output.iter().chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {
-            Ok(mut event_loop) => {
-                say!("{}", run_windowed(&mut event_loop, &config, stop)?);
-                return Ok(());
-            }
+            Ok(mut event_loop) => return show(attempt_windowed(&mut event_loop, &config, stop)?),
             Err(error) => {
                 note!("note: {error}; running headless, the last frame goes to wavefield.png");
                 config.output = Some("wavefield.png".into());
             }
         }
     }
-    let summary = run_headless(&config, stop)?;
-    say!("{summary}");
+    show(attempt_headless(&config, stop)?)?;
     if let Some(path) = &config.output {
         say!("picture       {}", path.display());
     }
     Ok(())
+}
+
+/// Prints the summary, whatever failed, and hands the failure on.
+fn show(ended: Ended) -> Result<()> {
+    say!("{}", ended.summary);
+    ended.failure.map_or(Ok(()), Err)
 }
 
 impl RunArgs {
@@ -296,14 +302,18 @@ fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     event_loop
 }
 
-/// The command line for a record, without the folder that the program lies in, which is nobody's business.
-fn command_line() -> String {
-    let mut words: Vec<_> = std::env::args().collect();
-    if let Some(program) = words.first_mut() {
-        let name = std::path::Path::new(program.as_str()).file_name();
-        *program = name.map_or("wavefield".into(), |name| name.to_string_lossy().into_owned());
-    }
-    words.join(" ")
+/// An output whose format its name tells: an ending, if it has one, is one of these.
+fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |path| {
+        let ending = path.extension();
+        match ending.is_none_or(|ending| endings.iter().any(|one| ending.eq_ignore_ascii_case(one))) {
+            true => Ok(path),
+            false => Err(format!(
+                "its name would have to end with .{}, which is what is written",
+                endings.join(" or .")
+            )),
+        }
+    })
 }
 
 /// Two numbers with an `x` between them.

@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield::app::Stop;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
-use wavefield::{Error, Result, note, say};
+use wavefield::{Error, Result, check_outputs, note, say};
 
 #[derive(Args)]
 pub struct ServeArgs {
@@ -62,16 +62,17 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
             "--trace follows one producer, and here they change: trace a plain run".into(),
         ));
     }
+    check_outputs(config.output.iter().chain(&options.json))?;
     if !headless {
         match super::connect(&config, stop) {
             Ok(mut event_loop) => {
-                say!("{}", serve_windowed(&mut event_loop, &config, &options, stop)?);
-                return Ok(());
+                let ended = serve_windowed(&mut event_loop, &config, &options, stop)?;
+                return super::show(ended);
             }
             Err(error) => note!("note: {error}; running headless"),
         }
     }
-    say!("{}", serve_headless(&config, &options, stop)?);
+    super::show(serve_headless(&config, &options, stop)?)?;
     if let Some(path) = &config.output {
         say!("picture       {}", path.display());
     }

@@ -10,6 +10,7 @@
 use std::io::Read;
 
 use clap::Args;
+use wavefield::cuda::MAX_PTX;
 use wavefield::interop::DeviceUuid;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
@@ -34,9 +35,14 @@ pub fn execute(args: TryKernelArgs) -> Result<()> {
     if let Some(parent) = args.parent {
         wavefield::serve::end_with_parent(parent)?;
     }
-    let mut ptx = String::new();
-    let read = std::io::stdin().read_to_string(&mut ptx);
-    read.map_err(|error| Error::Unsupported(format!("no PTX on standard input: {error}")))?;
+    let mut ptx = Vec::new();
+    let read = std::io::stdin().take(MAX_PTX + 1).read_to_end(&mut ptx);
+    let unusable = |problem: String| Error::Unsupported(format!("no PTX on standard input: {problem}"));
+    read.map_err(|error| unusable(error.to_string()))?;
+    if ptx.len() as u64 > MAX_PTX {
+        return Err(unusable(format!("more than {MAX_PTX} bytes")));
+    }
+    let ptx = String::from_utf8(ptx).map_err(|_| unusable("it is not text".into()))?;
     wavefield::serve::try_kernel(args.device, ptx, args.entry, args.grid)
 }
 

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use wavefield::app::{ProducerKind, Stop, run_headless, run_windowed};
+use wavefield::app::{Ended, ProducerKind, Stop, attempt_headless, attempt_windowed};
 use wavefield::handoff::{Broken, Handoff};
+use wavefield::report::{Failures, command_line};
 use wavefield::verify::{Verification, write_verification};
-use wavefield::{Error, Result, note, say};
+use wavefield::{Error, Result, check_outputs, note, say};
 
-use super::{RunArgs, command_line, connect};
+use super::{RunArgs, connect};
 
 #[derive(Args)]
 pub struct VerifyArgs {
@@ -28,9 +29,6 @@ pub struct VerifyArgs {
 }
 
 pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
-    if let Some(path) = &args.json {
-        wavefield::check_writable(path)?;
-    }
     let mut config = args.run.config()?;
     config.verify = true;
     config.broken = args.broken;
@@ -43,13 +41,15 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         // Another producer would have nothing to break, so this must not fall back to one.
         config.producer = ProducerKind::Cuda;
     }
+    check_outputs(config.output.iter().chain(&config.trace).chain(&args.json))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let summary = match args.window {
-        true => run_windowed(&mut connect(&config, stop)?, &config, stop)?,
-        false => run_headless(&config, stop)?,
+    let Ended { summary, failure } = match args.window {
+        true => attempt_windowed(&mut connect(&config, stop)?, &config, stop)?,
+        false => attempt_headless(&config, stop)?,
     };
     // A window without --frames is complete whenever it is closed.
     let complete = match config.frames {
+        _ if failure.is_some() => false,
         Some(frames) => summary.frames >= frames,
         None => args.window || !stop.requested(),
     };
@@ -59,9 +59,13 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         return Err(Error::Check("nothing was checked".into()));
     };
     say!("{summary}\n{verification}");
-    if let Some(path) = &args.json {
-        write_verification(path, &verification)?;
+    let mut failures = Failures::default();
+    failure.into_iter().for_each(|error| failures.add(error));
+    if let Some(path) = &args.json
+        && failures.catch(write_verification(path, &verification)).is_some()
+    {
         note!("wrote {}", path.display());
     }
-    verification.outcome()
+    failures.catch(verification.outcome());
+    failures.outcome()
 }

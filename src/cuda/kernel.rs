@@ -9,7 +9,10 @@ use cudarc::driver::sys::{self, CUjit_option};
 use super::api;
 use super::ptx::{self, Code, Signature};
 use super::{Context, Stream, is_sticky};
-use crate::{Error, Result};
+use crate::{Error, Result, plain_file};
+
+/// No kernel's PTX is longer, in bytes.
+pub const MAX_PTX: u64 = 16 << 20;
 
 /// PTX text and the name of its entry.
 #[derive(Clone, Debug)]
@@ -101,14 +104,11 @@ impl KernelSource {
             return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
         }
         let (path, entry) = split_argument(argument);
-        let ptx = std::fs::read_to_string(&path).map_err(|source| Error::Io {
-            action: "read",
-            path: path.clone(),
-            source,
-        })?;
         let name = path.display().to_string();
-        let entry = ptx::choose(&ptx, entry.as_deref())
-            .map_err(|problem| Error::Kernel { kernel: name.clone(), problem })?;
+        let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
+        let ptx = String::from_utf8(plain_file::read(&path, MAX_PTX)?)
+            .map_err(|_| problem("it is not text, so it is no PTX".into()))?;
+        let entry = ptx::choose(&ptx, entry.as_deref()).map_err(problem)?;
         Ok(Self { name, ptx, entry, cubin: None })
     }
 

@@ -19,7 +19,7 @@ pub(crate) use context::is_sticky;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::blocks;
-pub use kernel::{Kernel, KernelSource};
+pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;

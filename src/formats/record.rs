@@ -1,7 +1,6 @@
 //! What was found, as it is written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
 
 use std::fmt;
-use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};

@@ -6,10 +6,12 @@ use super::door::Door;
 use super::host::Host;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
-    Companion, Config, DeviceTable, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary, retire,
+    Companion, Config, DeviceTable, Ended, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
+    retire,
 };
+use crate::report::Failures;
 use crate::vulkan::{Instance, InstanceDesc};
-use crate::{Result, whole_file};
+use crate::{Error, Result, whole_file};
 
 /// Frames in flight that there are resources for, whoever draws.
 pub(super) const FLIGHTS: usize = 3;
@@ -23,7 +25,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 /// Whatever stands in the way, an error of the validation layer included. No client can be the reason, with two
 /// exceptions that `docs/protocol.md` names: a kernel that never ends, and one that faults
 /// where Vulkan waits for it: in its own command buffer, or by a binary semaphore.
-pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Summary> {
+pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     for path in config.output.iter().chain(&options.json) {
         whole_file::check_writable(path)?;
@@ -31,11 +33,9 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     let door = listen(options, stop)?;
     let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
     let log = instance.validation_log().clone();
-    let mut summary = serve(instance, door, config, options, stop)?;
-    // Everything is destroyed now; what the layer had to say of that counts too.
-    log.verdict()?;
-    summary.validation = summary.validation.map(|_| log.warnings());
-    Ok(summary)
+    let mut failures = Failures::default();
+    let summary = serve(instance, door, config, options, stop, &mut failures)?;
+    Ok(Ended::new(summary, failures, &log))
 }
 
 /// What must not be dropped while a stuck GPU uses it.
@@ -50,25 +50,31 @@ impl AsMut<Engine> for Serving {
     }
 }
 
-fn serve(instance: Instance, door: Door, config: &Config, options: &Options, stop: &Stop) -> Result<Summary> {
+fn serve(
+    instance: Instance,
+    door: Door,
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Summary> {
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
     run.engine().heed(stop);
     let host = Host::new(door, choice, config, options)?;
     let mut serving = Serving { run, host };
-    let outcome = draw(&mut serving, config, stop);
-    let reason = outcome.as_ref().map_or_else(ToString::to_string, |_| "the renderer was ended".into());
-    let closed = serving.host.close(serving.run.engine(), &reason);
+    let mut times = FrameTimes::default();
+    failures.catch(draw(&mut serving, config, stop, &mut times));
+    let summary = serving.run.engine().summary(times, 0, failures);
+    let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+    failures.catch(serving.host.close(serving.run.engine(), &reason));
     retire(serving);
-    let summary = outcome?;
-    closed?;
     Ok(summary)
 }
 
-fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> {
+fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let Serving { run, host } = serving;
     let mut parameters = Parameters { speed: config.speed, colormap: config.color_map, paused: false };
-    let mut times = FrameTimes::default();
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
@@ -104,5 +110,5 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop) -> Result<Summary> 
     if let Some(path) = &config.output {
         run.save(path)?;
     }
-    run.engine().summary(times, 0)
+    Ok(())
 }

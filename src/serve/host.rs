@@ -26,6 +26,7 @@ use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_prod
 use crate::cuda::KernelSource;
 use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
+use crate::report::Failures;
 use crate::verify::tally::{Counts, Tally};
 use crate::wave::Vertex;
 use crate::{Error, Result, note, say, whole_file};
@@ -860,8 +861,10 @@ impl Companion for Host {
         };
         self.history.add(stretch);
         self.judge_stamps(engine);
-        self.report(engine)?;
-        engine.found().map_or(Ok(()), |tally| verdict(&tally, self.unstamped.as_deref()))
+        let mut failures = Failures::default();
+        failures.catch(self.report(engine));
+        failures.catch(engine.found().map_or(Ok(()), |tally| verdict(&tally, self.unstamped.as_deref())));
+        failures.outcome()
     }
 }
 

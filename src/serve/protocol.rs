@@ -16,8 +16,7 @@ pub const MAX_MESSAGE: usize = 65_536;
 pub const MAX_NAME: usize = 200;
 /// Bytes of what is said about a message that cannot be read.
 const MAX_WORDS: usize = 300;
-/// No kernel's PTX is longer.
-pub const MAX_PTX: u64 = 16 << 20;
+pub use crate::cuda::MAX_PTX;
 
 /// What a client can say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

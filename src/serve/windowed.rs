@@ -3,10 +3,10 @@
 use super::headless::FLIGHTS;
 use super::host::Host;
 use super::{Options, check_scene, listen};
-use crate::app::{Config, EventLoop, Guest, Stop, Summary, run_with};
+use crate::app::{Config, Ended, EventLoop, Guest, Stop, run_with};
 use crate::{Result, whole_file};
 
-/// The window of [`crate::app::run_windowed`], in which a client may draw.
+/// The window of [`crate::app::attempt_windowed`], in which a client may draw.
 ///
 /// # Errors
 /// As [`super::serve_headless`].
@@ -15,7 +15,7 @@ pub fn serve_windowed(
     config: &Config,
     options: &Options,
     stop: &Stop,
-) -> Result<Summary> {
+) -> Result<Ended> {
     check_scene(config)?;
     if let Some(path) = &options.json {
         whole_file::check_writable(path)?;

@@ -4,7 +4,6 @@
 //! neither. Arrows ("flow events") say what let what begin: CPU → GPU for each submission, CUDA → Vulkan for `ready`,
 //! Vulkan → CUDA for `free`.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 

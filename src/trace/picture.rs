@@ -1,6 +1,5 @@
 //! The same as a picture: a few frames of each run below each other, for those who want to see it without a viewer.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use maud::{Markup, PreEscaped, html};

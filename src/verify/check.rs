@@ -47,7 +47,7 @@ pub struct Checked {
     pub broken: Option<Broken>,
     /// The counts of all frames.
     pub tally: Tally,
-    /// What lay in the ring at the end; nothing where the producer was exchanged.
+    /// What lay in the ring at the end; nothing where the producer was exchanged, or the run failed.
     pub slots: SlotsFound,
     /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
@@ -176,14 +176,19 @@ impl Check {
                 None => slots.add_blank(&found),
             }
         }
-        Ok(Checked {
+        Ok(Checked { slots, end, ..self.so_far(drawn) })
+    }
+
+    /// What was found without a look at the slots, for a run that failed before its end.
+    pub fn so_far(&self, drawn: u64) -> Checked {
+        Checked {
             machine: self.machine.clone(),
             broken: self.broken,
             tally: self.tally,
-            slots,
+            slots: SlotsFound::default(),
             settled: self.settled,
-            end,
-        })
+            end: Footprint::take(drawn, &self.device, self.picture),
+        }
     }
 
     /// The time for which a frame was filled: that of the first of its batch, and a step for each frame since.

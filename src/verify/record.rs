@@ -24,7 +24,7 @@ pub const VERIFY_SCHEMA: &str = "wavefield-verify/1";
 pub struct Verification {
     /// [`VERIFY_SCHEMA`].
     pub schema: String,
-    /// False where the run was stopped before its last frame.
+    /// False where the run was stopped, or failed, before its last frame.
     pub complete: bool,
     /// The command line, program name included.
     pub command: String,
@@ -233,11 +233,12 @@ impl fmt::Display for Verification {
         writeln!(f, "overwritten   {}", total.overwritten)?;
         writeln!(f, "missing       {}", total.missing)?;
         writeln!(f, "torn          {} frames", tally.torn_frames)?;
-        write!(f, "slots         {} read back, ", self.slots.slots)?;
         match self.slots.worst_error {
+            _ if self.slots.slots == 0 => writeln!(f, "slots         none read back")?,
             Some(worst) => writeln!(
                 f,
-                "{} from the reference at the worst, {:.0e} is allowed (12 bits of {} are the stamp)",
+                "slots         {} read back, {} from the reference at the worst, {:.0e} is allowed (12 bits of {} are the stamp)",
+                self.slots.slots,
                 distance(scene, worst),
                 tolerance(scene),
                 match scene {
@@ -245,7 +246,11 @@ impl fmt::Display for Verification {
                     Scene::Texture => "a texel",
                 }
             )?,
-            None => writeln!(f, "their stamps compared; there is no reference for this kernel")?,
+            None => writeln!(
+                f,
+                "slots         {} read back, their stamps compared; there is no reference for this kernel",
+                self.slots.slots
+            )?,
         }
         let number = |value: Option<u64>| value.map_or("unknown".into(), |value| value.to_string());
         let mebibytes = |value: Option<u64>| {
@@ -269,6 +274,9 @@ impl fmt::Display for Verification {
             for finding in &self.findings {
                 writeln!(f, "found         {finding}")?;
             }
+        }
+        if !self.complete {
+            writeln!(f, "incomplete    the run ended before its last frame")?;
         }
         write!(f, "verdict       {}", self.verdict)
     }

@@ -1,0 +1,75 @@
+//! Files that a user names and this program reads.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::{Error, Result};
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// A FIFO or `/dev/zero` may never end, and a read that waits is not ended by a signal: such a file is not even opened.
+///
+/// # Errors
+/// Another kind of file, a larger one, or what the operating system answered; with the path.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let read = || {
+        let mut bytes = Vec::new();
+        // A file may grow while it is read.
+        open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > most {
+            true => Err(io::Error::other(format!("it has more than {most} bytes, too many for such a file"))),
+            false => Ok(bytes),
+        }
+    };
+    read().map_err(|source| Error::Io { action: "read", path: path.to_owned(), source })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Before it is opened, because opening some devices does something already.
+    check_regular(&std::fs::metadata(path)?)?;
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Does not wait where a FIFO has taken the file's place since, nor for the news of some files of the kernel.
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    let file = options.read(true).open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
+    match (found.is_file(), found.is_dir()) {
+        (true, _) => Ok(()),
+        (_, true) => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::other("it is not a regular file: copy what it holds to one, and name that")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        let text = read(&path, 4).unwrap_err().to_string();
+        assert!(text.contains("a.txt") && text.contains("more than 4 bytes"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_read() {
+        let text = read(Path::new("."), 5).unwrap_err().to_string();
+        assert!(text.contains("cannot read .") && text.contains("directory"), "{text}");
+        #[cfg(unix)]
+        for path in ["/dev/zero", "/dev/null"] {
+            let text = read(Path::new(path), 5).unwrap_err().to_string();
+            assert!(text.contains(path) && text.contains("regular file"), "{text}");
+        }
+    }
+}
