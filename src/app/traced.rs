@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use crate::interop::Ring;
 use crate::trace::{CpuSpans, Lane, write_trace};
+use crate::wave::Grid;
 use crate::{Error, Result, whole_file};
 
 /// Frames that a trace has at most: enough to see the pattern, few enough for a viewer.
@@ -15,7 +17,7 @@ const CPU_SPANS: usize = 10 * FRAMES;
 /// A trace that was asked for: from before the first call to either API until the file is written.
 pub(super) struct Traced {
     path: PathBuf,
-    name: String,
+    grid: Grid,
     cpu: CpuSpans,
 }
 
@@ -31,16 +33,7 @@ impl Traced {
         if !cpu.install() {
             return Err(Error::Unsupported("a process can be traced once only".into()));
         }
-        let (grid, ring) = (config.grid, config.ring);
-        let name = format!(
-            "{}x{}, {}, ring {}, batch {}",
-            grid.cols,
-            grid.rows,
-            config.handoff.name(),
-            ring.depth(),
-            ring.batch()
-        );
-        Ok(Some(Self { path: path.clone(), name, cpu }))
+        Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
     }
 
     /// The GPU too.
@@ -50,7 +43,12 @@ impl Traced {
 
     /// Writes the file.
     pub(super) fn end(self, engine: &mut Engine) -> Result<()> {
-        let Some(track) = engine.end_trace(self.name)? else { return Ok(()) };
+        let (Grid { cols, rows }, producer) = (self.grid, engine.producer());
+        let batch = producer.ring().map_or(1, Ring::batch);
+        // By what ran, which may be another producer or hand-off than what was asked for.
+        let name =
+            format!("{cols}x{rows}, {}, ring {}, batch {batch}", producer.name(), producer.slot_count());
+        let Some(track) = engine.end_trace(name)? else { return Ok(()) };
         let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
         write_trace(&self.path, &command, &[Lane { cpu: self.cpu.take(), track }])?;
         crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
