@@ -22,10 +22,10 @@ pub struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
     device: Option<String>,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = super::parse_name)]
     kernel: Option<String>,
     #[command(flatten)]
     consent: super::Consent,
@@ -40,22 +40,22 @@ pub struct BenchArgs {
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
     /// two].
-    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid)]
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid, allow_hyphen_values = true)]
     grids: Vec<Grid>,
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
-    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse_depth)]
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = super::parse_batch, allow_hyphen_values = true)]
     rings: Vec<u32>,
     /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
-    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse_depth)]
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = super::parse_batch, allow_hyphen_values = true)]
     batches: Vec<u32>,
     /// How often each cell is measured [default: 7; quick: 3].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = super::Whole(1, 1000), allow_hyphen_values = true)]
+    rounds: Option<u64>,
     /// Milliseconds for each cell in each round [default: 300; quick: 80].
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    #[arg(long, value_name = "MS", value_parser = super::Whole(1, 600_000), allow_hyphen_values = true)]
     round_ms: Option<u64>,
     /// The picture's size.
-    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size)]
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size, allow_hyphen_values = true)]
     size: vk::Extent2D,
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t)]
@@ -77,10 +77,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg")]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true)]
     fail_above: Option<f64>,
     /// With --compare: compare different hardware all the same.
     #[arg(long)]
@@ -98,7 +98,7 @@ enum BenchCommand {
 #[derive(Args)]
 struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
     device: Option<String>,
     /// Try another priority for CUDA's stream.
     #[arg(long, value_enum, default_value_t)]
@@ -110,8 +110,8 @@ struct LatencyArgs {
     #[arg(long)]
     graph: bool,
     /// Ping-pongs.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = super::Whole(1, 10_000_000), allow_hyphen_values = true)]
+    rounds: u64,
     /// Write what was found, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -120,14 +120,14 @@ struct LatencyArgs {
 #[derive(Args)]
 struct StartupArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
     device: Option<String>,
     /// Vertices across and along.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid, allow_hyphen_values = true)]
     grid: Grid,
     /// Starts, after a first one that finds no compiled PTX.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value = "10", value_parser = super::Whole(1, 1000), allow_hyphen_values = true)]
+    rounds: u64,
     /// Write what was found, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -148,7 +148,7 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
     let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
     child.extend(args.device.iter().map(|device| format!("--device={device}")));
     child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
-    let found = bench::measure_startup(args.rounds, &child, command_line(), &config, stop)?;
+    let found = bench::measure_startup(args.rounds as u32, &child, command_line(), &config, stop)?;
     say!("{found}");
     if let Some(path) = &args.json {
         bench::write_startup(path, &found)?;
@@ -186,6 +186,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.force || args.fail_above.is_some() {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
+    args.check()?;
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     for path in outputs.into_iter().flatten() {
         wavefield::check_writable(path)?;
@@ -254,6 +255,31 @@ fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> R
 }
 
 impl BenchArgs {
+    /// Wrong usage where an option would have no effect on any strategy.
+    fn check(&self) -> Result<()> {
+        let strategies = self.strategies();
+        let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
+        let ignored = [
+            (self.kernel.is_some() && none(Strategy::uses_cuda), "--kernel: none of --strategies uses CUDA"),
+            (
+                !self.rings.is_empty() && none(Strategy::has_ring),
+                "--rings: none of --strategies has a ring to choose",
+            ),
+            (
+                !self.batches.is_empty() && none(Strategy::has_batch),
+                "--batches: only the strategy timeline has them",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, why)) => Err(Error::Usage(format!("nothing to measure with {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn strategies(&self) -> Vec<Strategy> {
+        if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() }
+    }
+
     /// Those that were asked for, or what this device draws in reasonable time.
     fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
         if !self.grids.is_empty() {
@@ -284,15 +310,14 @@ impl BenchArgs {
             ([], false) => full.to_vec(),
             _ => given.to_vec(),
         };
-        let mut strategies =
-            if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
+        let mut strategies = self.strategies();
         // Asked for by name it was refused.
         strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {
             cells: bench::plan(&strategies, grids, &rings, &batches),
-            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }),
+            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }) as u32,
             warmup_frames: if self.quick { 8 } else { 32 },
             round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
             size: self.size,
@@ -309,6 +334,9 @@ pub(super) fn progress_bar(what: &str) -> ProgressBar {
     bar
 }
 
-fn parse_depth(text: &str) -> Result<u32, String> {
-    super::parse_ring(text).map(|ring| ring.depth() as u32)
+fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err(format!("`{text}` is not a number above 0")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wavefield::app::{DeviceTable, Stop};
+use wavefield::app::{DeviceTable, ProducerKind, Stop};
 use wavefield::formats::{self, Table};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
 use wavefield::{Error, Result, note, say};
@@ -30,6 +30,12 @@ pub struct DevicesArgs {
 }
 
 pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
+    let producer = args.device.producer;
+    if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
+        return Err(Error::Usage(
+            "--check goes through CUDA, and --producer asks for another: leave it out".into(),
+        ));
+    }
     if let Some(path) = &args.json {
         wavefield::check_writable(path)?;
     }
@@ -37,9 +43,11 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let instance = Instance::new(&InstanceDesc { validation, display: None })?;
     let log = instance.validation_log().clone();
     let table = DeviceTable::query(&instance, None)?;
-    let (wish, producer) = (args.device.device.as_deref(), args.device.producer);
+    let wish = args.device.device.as_deref();
     if !args.formats {
-        say!("{}", table.describe(wish, producer));
+        // A pipe or file has the table, however wide it is.
+        let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+        say!("{}", table.describe(wish, producer, width));
         return Ok(());
     }
     let choice = table.choose(wish, producer)?;

@@ -20,8 +20,8 @@ pub struct ServeArgs {
     socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
     /// the socket's folder is removed too, if it is empty then.
-    #[arg(long, value_name = "FD")]
-    until_closed: Option<RawFd>,
+    #[arg(long, value_name = "FD", value_parser = super::Whole(0, i32::MAX as u64))]
+    until_closed: Option<u64>,
     /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
     /// stops then stops the picture.
     #[arg(long)]
@@ -31,7 +31,7 @@ pub struct ServeArgs {
     #[arg(long)]
     verify: bool,
     /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
-    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace)]
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true)]
     pace: f64,
     /// Write what was measured of each client, as JSON.
     #[arg(long, value_name = "FILE")]
@@ -41,7 +41,8 @@ pub struct ServeArgs {
 /// Runs until it is ended, or `--frames` are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
-        let parent = inherited(number).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
+        let parent =
+            inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
         // Waits for the GPU end by --timeout; what else takes long is a driver that does not come back.
         end_when_closed(parent, stop, args.run.timeout + Duration::from_secs(10))?;
     }
@@ -55,7 +56,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         try_with: Some("/proc/self/exe".into()),
     };
     let headless = args.run.headless;
-    let mut config = args.run.config()?;
+    let mut config = args.run.config(headless)?;
     config.verify = args.verify;
     if config.trace.is_some() {
         return Err(Error::Usage(

@@ -28,10 +28,8 @@ pub struct VerifyArgs {
 }
 
 pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
-    if let Some(path) = &args.json {
-        wavefield::check_writable(path)?;
-    }
-    let mut config = args.run.config()?;
+    args.run.check_ring()?;
+    let mut config = args.run.config(!args.window)?;
     config.verify = true;
     config.broken = args.broken;
     if let Some(broken) = args.broken {
@@ -42,6 +40,9 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         }
         // Another producer would have nothing to break, so this must not fall back to one.
         config.producer = ProducerKind::Cuda;
+    }
+    if let Some(path) = &args.json {
+        wavefield::check_writable(path)?;
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let summary = match args.window {

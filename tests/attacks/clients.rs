@@ -268,7 +268,8 @@ fn unsealed(listener: &Listener) {
     assert!(matches!(connection.receive_within(PATIENCE), Received::Packet(..)));
     let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&file, 3 << 16).unwrap();
-    let slot = |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
+    let slot =
+        |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
     let welcome = FromServer::Welcome(Box::new(Welcome {
         protocol: 1,
         server: "no wavefield".into(),
