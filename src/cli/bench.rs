@@ -16,74 +16,79 @@ use wavefield::{Error, Result, note, say};
 
 use super::command_line;
 
+const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
+  wavefield bench --json new.json --report new.html       everything, and a page of charts
+  wavefield bench --strategies timeline,inline --rings 3  these cells only
+  wavefield bench --compare old.json new.json --fail-above 1.1";
+
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = super::help_end(EXAMPLES))]
 pub struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
-    device: Option<String>,
+    /// What to show: vertices are handed over in buffers, textures in images.
+    #[arg(long, value_enum, default_value_t, help_heading = super::WHAT)]
+    scene: Scene,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = super::parse_name)]
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = super::parse_name, help_heading = super::WHAT)]
     kernel: Option<String>,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    device: Option<String>,
+    /// Fewer cells and shorter rounds: under 30 seconds.
+    #[arg(long, help_heading = super::HOW)]
+    quick: bool,
     #[command(flatten)]
     consent: super::Consent,
-    /// Fewer cells and shorter rounds: under 30 seconds.
-    #[arg(long)]
-    quick: bool,
-    /// What to show: vertices are handed over in buffers, textures in images.
-    #[arg(long, value_enum, default_value_t)]
-    scene: Scene,
     /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = super::HOW)]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
     /// two].
-    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid, allow_hyphen_values = true)]
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::HOW)]
     grids: Vec<Grid>,
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
-    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = super::parse_batch, allow_hyphen_values = true)]
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
     rings: Vec<u32>,
     /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
-    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = super::parse_batch, allow_hyphen_values = true)]
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
     batches: Vec<u32>,
     /// How often each cell is measured [default: 7; quick: 3].
-    #[arg(long, value_name = "N", value_parser = super::Whole(1, 1000), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
     rounds: Option<u64>,
     /// Milliseconds for each cell in each round [default: 300; quick: 80].
-    #[arg(long, value_name = "MS", value_parser = super::Whole(1, 600_000), allow_hyphen_values = true)]
+    #[arg(long, value_name = "MS", value_parser = super::Whole(1, 600_000), allow_hyphen_values = true, help_heading = super::HOW)]
     round_ms: Option<u64>,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long, help_heading = super::HOW)]
+    spin: bool,
     /// The picture's size.
-    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size, allow_hyphen_values = true)]
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size, allow_hyphen_values = true, help_heading = super::OUTPUT)]
     size: vk::Extent2D,
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = super::OUTPUT)]
     samples: Samples,
-    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long)]
-    spin: bool,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// Write one line a cell, as CSV.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     csv: Option<PathBuf>,
     /// Write a page with charts that needs no network.
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", help_heading = super::OUTPUT)]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
     /// with .svg gives a picture instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg")]
+    #[arg(long, value_name = "FILE.json|FILE.svg", help_heading = super::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "Comparison")]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
-    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true)]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "Comparison")]
     fail_above: Option<f64>,
     /// With --compare: compare different hardware all the same.
-    #[arg(long)]
+    #[arg(long, help_heading = "Comparison")]
     force: bool,
 }
 
@@ -98,38 +103,38 @@ enum BenchCommand {
 #[derive(Args)]
 struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
     device: Option<String>,
     /// Try another priority for CUDA's stream.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = super::HOW)]
     stream_priority: Priority,
     /// Try a Vulkan queue that only computes.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     compute_queue: bool,
     /// Try CUDA's half as a CUDA graph.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     graph: bool,
     /// Ping-pongs.
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = super::Whole(1, 10_000_000), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = super::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = super::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct StartupArgs {
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name)]
-    device: Option<String>,
     /// Vertices across and along.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::WHAT)]
     grid: Grid,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    device: Option<String>,
     /// Starts, after a first one that finds no compiled PTX.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = super::Whole(1, 1000), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// Be one of the starts.
     #[arg(long, hide = true)]

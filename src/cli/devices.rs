@@ -11,21 +11,26 @@ use wavefield::{Error, Result, note, say};
 use super::bench::progress_bar;
 use super::{DeviceArgs, command_line};
 
+const EXAMPLES: &str =
+    "  wavefield devices                              what there is, and which one would be used
+  wavefield devices --formats --check            what it shares with CUDA, each of them tried";
+
 #[derive(Args)]
+#[command(after_help = super::help_end(EXAMPLES))]
 pub struct DevicesArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     formats: bool,
     /// Take each of them through CUDA and back, level by level; needs CUDA.
-    #[arg(long, requires = "formats")]
+    #[arg(long, requires = "formats", help_heading = super::HOW)]
     check: bool,
     /// Write what was found, as JSON (docs/formats-schema.md).
-    #[arg(long, value_name = "FILE", requires = "formats")]
+    #[arg(long, value_name = "FILE", requires = "formats", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// With --check: the Khronos validation layer with synchronization validation; any error ends it with exit code 1.
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", help_heading = super::DIAGNOSIS)]
     validation: bool,
 }
 

@@ -28,7 +28,7 @@ use wavefield::{Error, Result, note, say};
 ///
 /// In the window: drag to turn, wheel to zoom, Space pauses, C changes the colours, R resets the camera, Escape leaves.
 #[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = help_end(RUN_EXAMPLES))]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -36,11 +36,28 @@ pub struct Cli {
     run: RunArgs,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage.";
+/// The groups of options in the help, in this order.
+const WHAT: &str = "What is shown";
+const HOW: &str = "How it is done";
+const OUTPUT: &str = "What comes out";
+const DIAGNOSIS: &str = "Diagnosis";
+
+const RUN_EXAMPLES: &str =
+    "  wavefield                                              a window, by CUDA where it can be
+  wavefield --headless --output wave.png                 the last frame as a picture
+  wavefield --headless --grid 4096x4096 --ring 8         a larger field, a deeper ring
+  wavefield --kernel kernels/test/flat.ptx               another kernel than the wave
+  wavefield --headless --frames 60 --trace frames.svg    when everything was";
+
+/// Below a command's options: examples, and what its exit code says.
+fn help_end(examples: &str) -> String {
+    format!("Examples:\n{examples}\n\nExit codes: 0 done, 1 failed, 2 wrong usage.")
+}
 
 #[derive(Subcommand)]
 enum Command {
     /// Draw the field (what happens without a command).
+    #[command(after_help = help_end(RUN_EXAMPLES))]
     Run(RunArgs),
     /// List every device of both APIs, and which one would be used.
     Devices(devices::DevicesArgs),
@@ -60,86 +77,86 @@ enum Command {
 #[derive(Args)]
 struct DeviceArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = parse_name)]
+    #[arg(long, value_name = "DEVICE", value_parser = parse_name, help_heading = HOW)]
     device: Option<String>,
     /// Who fills the field.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = HOW)]
     producer: ProducerKind,
 }
 
 #[derive(Args)]
 struct RunArgs {
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
-    /// one entry only.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse_name)]
-    kernel: Option<String>,
     /// What to show.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
     scene: Scene,
     /// Vertices across and along; of --scene texture, texels.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse_grid, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse_grid, allow_hyphen_values = true, help_heading = WHAT)]
     grid: Grid,
-    /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency. The hand-offs binary, cpu-sync and
-    /// host-copy have one [default: 3].
-    #[arg(long, value_name = "1..=32", value_parser = parse_ring, allow_hyphen_values = true)]
-    ring: Option<Ring>,
-    /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long [default: 1].
-    #[arg(long, value_name = "1..=RING", value_parser = parse_batch, allow_hyphen_values = true)]
-    batch: Option<u32>,
+    /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
+    /// one entry only.
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse_name, help_heading = WHAT)]
+    kernel: Option<String>,
+    /// Seconds of the field for each second; 0 stands still.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed, allow_hyphen_values = true, help_heading = WHAT)]
+    speed: f64,
+    /// The colours.
+    #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
+    colormap: ColorMap,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it [default:
     /// timeline].
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = HOW)]
     handoff: Option<Handoff>,
     #[command(flatten)]
     consent: Consent,
+    /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency. The hand-offs binary, cpu-sync and
+    /// host-copy have one [default: 3].
+    #[arg(long, value_name = "1..=32", value_parser = parse_ring, allow_hyphen_values = true, help_heading = HOW)]
+    ring: Option<Ring>,
+    /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long [default: 1].
+    #[arg(long, value_name = "1..=RING", value_parser = parse_batch, allow_hyphen_values = true, help_heading = HOW)]
+    batch: Option<u32>,
     /// Draw without a window.
-    #[arg(long)]
+    #[arg(long, help_heading = HOW)]
     headless: bool,
     /// Stop after so many frames [headless: 120, or 1000 to verify, or 20 on a software device; in a
     /// window: none].
-    #[arg(long, value_name = "N", value_parser = Whole(1, u64::MAX), allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = Whole(1, u64::MAX), allow_hyphen_values = true, help_heading = HOW)]
     frames: Option<u64>,
+    /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
+    #[arg(long, value_enum, help_heading = HOW)]
+    present: Option<PresentMode>,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long, help_heading = HOW)]
+    spin: bool,
     /// The picture's size, or the window's at first.
-    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse_size, allow_hyphen_values = true)]
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse_size, allow_hyphen_values = true, help_heading = OUTPUT)]
     size: vk::Extent2D,
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
     samples: Samples,
     /// Write the last frame here; needs --headless.
-    #[arg(long, value_name = "FILE.png")]
+    #[arg(long, value_name = "FILE.png", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
     /// .svg gives a picture of a few frames instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg")]
+    #[arg(long, value_name = "FILE.json|FILE.svg", help_heading = DIAGNOSIS)]
     trace: Option<PathBuf>,
-    /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
-    #[arg(long, value_enum)]
-    present: Option<PresentMode>,
-    /// The colours.
-    #[arg(long, value_enum, default_value_t)]
-    colormap: ColorMap,
-    /// Seconds of the field for each second; 0 stands still.
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed, allow_hyphen_values = true)]
-    speed: f64,
-    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long)]
-    spin: bool,
-    /// Give up when no frame was finished for so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout, allow_hyphen_values = true)]
-    timeout: Duration,
     /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
     /// on in debug builds where it is installed, else off].
-    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", help_heading = DIAGNOSIS)]
     validation: Option<OnOff>,
+    /// Give up when no frame was finished for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout, allow_hyphen_values = true, help_heading = DIAGNOSIS)]
+    timeout: Duration,
 }
 
 #[derive(Args)]
 struct Consent {
     /// Let a kernel of --kernel, or one that a client of `serve` sends, run inside Vulkan's command buffer (inline). If it
     /// faults there, nothing draws on this GPU any more, in any process: so without this it is refused.
-    #[arg(long)]
+    #[arg(long, help_heading = HOW)]
     risk_the_gpu: bool,
 }
 

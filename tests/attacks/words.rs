@@ -68,6 +68,7 @@ fn every_option_refuses_nonsense_in_words() {
         let raw = ["invalid digit", "number too large", "invalid float", "cannot parse", "panicked"];
         let numeric = [
             "N",
+            "FD",
             "MS",
             "HZ",
             "SECONDS",
@@ -241,4 +242,33 @@ fn the_list_of_devices_fits_the_terminal() {
         piped.lines().next().unwrap().contains("device") && piped.lines().next().unwrap().contains("verdict"),
         "{piped}"
     );
+}
+
+/// The help of every command has its options in groups, in one order, and examples that the program takes.
+#[test]
+fn the_help_is_grouped_and_its_examples_are_right() {
+    let groups = ["What is shown:", "How it is done:", "What comes out:", "Diagnosis:", "Comparison:"];
+    for command in COMMANDS {
+        let help = stdout(&run(&[command, &["--help"]].concat()));
+        let found: Vec<_> = help.lines().filter(|line| groups.contains(line)).collect();
+        let ordered: Vec<_> = groups.into_iter().filter(|group| found.contains(group)).collect();
+        assert!(found == ordered && found.len() >= 2, "{command:?}: {found:?}");
+        // Only what clap itself adds is in no group.
+        let loose = help.split_once("\nOptions:\n").map_or("", |(_, rest)| rest);
+        let loose = groups.iter().fold(loose, |loose, group| loose.split(group).next().unwrap_or_default());
+        assert!(!loose.lines().any(|line| line.trim_start().starts_with("--")), "{command:?}: {loose}");
+        let Some((_, examples)) = help.split_once("Examples:\n") else {
+            // What has one use is example enough.
+            assert_eq!(command.first(), Some(&"bench"), "{command:?} has no examples");
+            continue;
+        };
+        assert!(help.contains("Exit codes: 0 done, 1 failed, 2 wrong usage."), "{help}");
+        for line in examples.lines().take_while(|line| !line.is_empty()) {
+            let line = line.trim_start().split("  ").next().unwrap();
+            let mut words: Vec<_> = line.split(' ').skip(1).collect();
+            words.push("--help");
+            let output = run(&words);
+            assert!(output.status.success(), "{line}: {}", stderr(&output));
+        }
+    }
 }
