@@ -189,7 +189,9 @@ pub mod client {
             descriptors.get_mut(index as usize).and_then(Option::take).context("a descriptor is missing")
         };
         let slots = welcome.slots.iter().map(|slot| {
-            Ok(MappedMemory::import(&context, take(slot.fd)?, slot.allocation_bytes, slot.bytes)?)
+            let fd = take(slot.fd)?;
+            // SAFETY: the renderer says what it allocated, and that each slot is an allocation of its own (docs/protocol.md).
+            Ok(unsafe { MappedMemory::import(&context, fd, slot.allocation_bytes, slot.bytes) }?)
         });
         let slots = slots.collect::<Result<Vec<_>>>()?;
         let mut timeline = |index: Option<u32>| -> Result<_> {

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A Vulkan call answered with an error code.
-    #[error("{call} failed on {device}: {}{}", words(*.result), vulkan_hint(*.result))]
+    #[error("{}{}", self.answer(), vulkan_hint(*.result))]
     Vulkan {
         /// The Vulkan command.
         call: &'static str,
@@ -33,7 +33,7 @@ pub enum Error {
     },
 
     /// The ring does not fit into the device's memory.
-    #[error("no memory on {device} for {asked}: {}{}; {source}", free_words(*.free), .advice)]
+    #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
     NoRoom {
         /// The device's name.
         device: String,
@@ -48,7 +48,7 @@ pub enum Error {
     },
 
     /// A CUDA driver call answered with an error code.
-    #[error("{call} failed on {device}: {text} ({name}, {code}){}", cuda_hint(.call, *.code))]
+    #[error("{}{}", self.answer(), cuda_hint(.call, *.code))]
     Cuda {
         /// The driver API function.
         call: &'static str,
@@ -83,7 +83,7 @@ pub enum Error {
     },
 
     /// The allocator that serves depth, uniforms, staging and read-back could not serve.
-    #[error("no memory for {what} ({bytes} bytes) on {device}: {source}")]
+    #[error("{}{}", self.answer(), allocation_hint(.what))]
     Allocation {
         /// What the memory was for.
         what: &'static str,
@@ -165,6 +165,29 @@ impl Error {
         }
     }
 
+    /// What was tried and what the driver answered, without what to do.
+    fn answer(&self) -> String {
+        match self {
+            Error::Vulkan { call, device, result } => {
+                format!("{call} failed on {device}: {}", words(*result))
+            }
+            Error::Cuda { call, device, code, name, text } => {
+                format!("{call} failed on {device}: {text} ({name}, {code})")
+            }
+            Error::Allocation { what, bytes, device, source } => {
+                let answer = match source {
+                    // The allocator's word for this answer alone.
+                    gpu_allocator::AllocationError::OutOfMemory => {
+                        format!("vkAllocateMemory: {}", words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
+                    }
+                    other => other.to_string(),
+                };
+                format!("no memory for {what} ({bytes} bytes) on {device}: {answer}")
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// The program's exit code for this error: 2 for a request that is wrong anywhere, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -188,12 +211,52 @@ fn free_words(free: Option<u64>) -> String {
     free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
 }
 
-fn vulkan_hint(result: vk::Result) -> &'static str {
-    match result {
-        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY => {
-            "; ask for a smaller --grid or --ring, or close what else uses this GPU"
+/// What to ask for less of, by what the memory was for.
+fn allocation_hint(what: &str) -> &'static str {
+    match what {
+        "the picture" | "multisampled colour" | "depth" => {
+            "; ask for a smaller --size or --samples 1, or close what else uses this GPU"
         }
-        vk::Result::ERROR_OUT_OF_HOST_MEMORY => "; close other programs, or ask for a smaller --grid",
+        "picture read-back" => "; ask for a smaller --size, or close other programs",
+        _ => LESS,
+    }
+}
+
+/// Where nothing says which of them the memory was for.
+const LESS: &str = "; ask for less (--size and --samples make the picture, --grid and --ring the field), or close what else \
+                    uses this GPU";
+
+fn vulkan_hint(result: vk::Result) -> String {
+    let drivers = match result {
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER | vk::Result::ERROR_INITIALIZATION_FAILED => driver_variables(),
+        _ => String::new(),
+    };
+    vulkan_advice(result).to_owned() + &drivers
+}
+
+/// What the environment tells the Vulkan loader about which drivers to use: more often forgotten than meant.
+pub(crate) fn driver_variables() -> String {
+    let names = [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+        "VK_LOADER_DRIVERS_SELECT",
+        "VK_LOADER_DRIVERS_DISABLE",
+    ];
+    let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let set: Vec<_> =
+        names.iter().filter_map(|name| Some(format!("{name}={}", value(name)?.display()))).collect();
+    match set.is_empty() {
+        true => String::new(),
+        false => {
+            format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
+        }
+    }
+}
+
+fn vulkan_advice(result: vk::Result) -> &'static str {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS,
         vk::Result::ERROR_DEVICE_LOST => {
             "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation"
         }

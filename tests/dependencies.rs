@@ -34,12 +34,8 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
 fn packages() -> Option<Vec<Value>> {
     metadata(&["--all-features"]).unwrap_or_else(|words| {
         common::skip_without_tools(&format!("the packages of optional features, for `cargo fetch`: {words}"));
-        default_packages()
+        metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
     })
-}
-
-fn default_packages() -> Option<Vec<Value>> {
-    metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
 }
 
 fn name(package: &Value) -> String {
@@ -82,14 +78,4 @@ fn no_dependency_needs_a_newer_rust() {
     let newer: Vec<_> =
         newer.map(|package| format!("{}: {}", name(package), package["rust_version"])).collect();
     assert!(newer.is_empty(), "they need a newer Rust than {ours:?}:\n{}", newer.join("\n"));
-}
-
-/// What cannot be linked without a vendor's library is in nobody's way who does not ask for it.
-#[test]
-fn arrayfire_is_only_there_when_asked_for() {
-    let named = |packages: &[Value]| packages.iter().any(|package| package["name"] == "arrayfire");
-    let Some(packages) = default_packages() else { return };
-    assert!(!named(&packages), "arrayfire is a dependency by default");
-    let Ok(Some(packages)) = metadata(&["--all-features"]) else { return };
-    assert!(named(&packages), "the feature arrayfire does not bring it");
 }

@@ -83,7 +83,7 @@ fn a_kernel_needs_cuda() {
     let output = with_libraries(folder.path()).args(SMALL).args(["--kernel", kernel]).output().unwrap();
     assert_fails(&output, 1, &["--kernel needs the CUDA producer", "libcuda"]);
     let output = run(&[SMALL.as_slice(), &["--producer=host", "--kernel", kernel]].concat());
-    assert_fails(&output, 1, &["--kernel needs the CUDA producer"]);
+    assert_fails(&output, 2, &["--kernel is for the CUDA producer", "--producer host"]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn nonsense_on_the_command_line() {
         ("--size=12", "two whole numbers"),
         ("--ring=0", "1 to 32"),
         ("--ring=33", "1 to 32"),
-        ("--frames=0", "0 is not in"),
+        ("--frames=0", "`0` is not a whole number from 1 on"),
         ("--speed=nan", "number between"),
         ("--producer=magic", "possible values"),
         ("--colormap=jet", "possible values"),

@@ -7,8 +7,9 @@ mod common;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ash::vk;
-use wavefield::interop::ExportedBuffer;
 use wavefield::interop::handle::{ExportType, Form, Matching, Member, MemoryHandle};
+use wavefield::interop::image::picture;
+use wavefield::interop::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest};
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
 
 /// A device that exports buffers; `None` (a skip) where there is none.
@@ -64,4 +65,30 @@ fn a_device_without_interop_exports_nothing() {
     let refused = ExportedBuffer::new(&plain, 4096, vk::BufferUsageFlags::STORAGE_BUFFER);
     let text = refused.err().expect("not exportable").to_string();
     assert!(text.contains("made without `interop`"), "{text}");
+}
+
+/// Vulkan has neither buffers of 0 bytes nor any without a use; a driver that is asked for one may do anything.
+#[test]
+fn a_buffer_that_is_none_never_reaches_the_driver() {
+    let instance =
+        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let Some(device) = exporting_device(&instance) else { return };
+    let storage = vk::BufferUsageFlags::STORAGE_BUFFER;
+    let none = vk::BufferUsageFlags::empty();
+    for (refused, words) in [
+        (ExportedBuffer::new(&device, 0, storage).err(), "0 bytes"),
+        (ExportedBuffer::new(&device, 4096, none).err(), "needs a usage"),
+        (ExportedAllocation::new(&device, &[4096], none).err(), "needs a usage"),
+    ] {
+        let text = refused.expect("no such buffer").to_string();
+        assert!(text.contains(words), "{text}");
+    }
+    let request = ImageRequest {
+        usage: vk::ImageUsageFlags::empty(),
+        ..picture(vk::Format::R8G8B8A8_UNORM, 4, 4, 1).unwrap()
+    };
+    let text = ExportedImage::new(&device, &request).err().expect("no such image").to_string();
+    assert!(text.contains("needs a usage"), "{text}");
+    drop(device);
+    assert_eq!(instance.validation_log().warnings() + instance.validation_log().errors(), 0);
 }

@@ -739,21 +739,9 @@ fn a_client_s_kernel_is_not_put_into_vulkans_command_buffer_without_consent() {
     }
 }
 
-/// Whether a client can have memory `cuda` here; else says that the test is skipped.
-fn cuda_or_skip() -> bool {
-    let renderer = Renderer::start(&[]);
-    match connect(&renderer.arguments(Memory::Cuda)) {
-        Ok(_) => true,
-        Err(error) => {
-            common::skip_without_gpu(&error.to_string());
-            false
-        }
-    }
-}
-
 #[test]
 fn cuda_clients_draw_through_exported_memory() {
-    if !cuda_or_skip() {
+    if !common::has_gpu() {
         return;
     }
     for more in [validated(), &["--trust"], &["--ring=8"], &["--producer=compute"]] {
@@ -979,7 +967,7 @@ fn a_trial_answers_by_its_exit_code() {
 
 #[test]
 fn cuda_clients_that_are_killed_cost_nothing() {
-    if cuda_or_skip() {
+    if common::has_gpu() {
         killed_clients(Memory::Cuda, &["--grid=512x512"]);
         killed_clients(Memory::Cuda, &["--grid=512x512", "--trust"]);
     }
@@ -987,7 +975,7 @@ fn cuda_clients_that_are_killed_cost_nothing() {
 
 #[test]
 fn a_cuda_client_that_stops_leaves_its_last_frame_on_show() {
-    if cuda_or_skip() {
+    if common::has_gpu() {
         stopped_client(Memory::Cuda, 10);
     }
 }

@@ -59,6 +59,12 @@ fn a_trace_can_be_a_picture() {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.starts_with("<svg") && text.ends_with("</svg>\n") && !text.contains("NaN"), "{text}");
     assert!(text.matches("part of the draw").count() >= 4 * 16);
+    // It says what ran, and nothing of CUDA where there was none.
+    for part in ["40x30, compute, ring 3", "Orange: the compute shader.", "compute shader in Vulkan's queue"]
+    {
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
+    assert!(!text.contains("CUDA") && !text.contains("timeline"), "{text}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn what_vulkan_and_the_cpu_paint_arrives_whole() {
 
 #[test]
 fn what_cuda_paints_arrives_whole_by_every_handoff() {
-    if !has_gpu() {
+    if !common::has_gpu() {
         return;
     }
     for handoff in [
@@ -129,21 +129,9 @@ fn what_cuda_paints_arrives_whole_by_every_handoff() {
     }
 }
 
-/// False where CUDA and Vulkan share no device here, which is a skip.
-fn has_gpu() -> bool {
-    let instance = Instance::new(&InstanceDesc::default()).unwrap();
-    match DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Cuda) {
-        Ok(_) => true,
-        Err(error) => {
-            common::skip_without_gpu(&error.to_string());
-            false
-        }
-    }
-}
-
 #[test]
 fn what_cuda_fills_arrives_whole_by_every_handoff() {
-    if !has_gpu() {
+    if !common::has_gpu() {
         return;
     }
     for handoff in [
@@ -165,7 +153,7 @@ fn what_cuda_fills_arrives_whole_by_every_handoff() {
 /// A kernel without a reference: its stamps alone are looked at.
 #[test]
 fn a_users_kernel_is_stamped_too() {
-    if !has_gpu() {
+    if !common::has_gpu() {
         return;
     }
     let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
@@ -206,7 +194,7 @@ const TRIES: [Shape; 4] =
 
 #[test]
 fn a_draw_that_does_not_wait_for_cuda_is_caught() {
-    if has_gpu() {
+    if common::has_gpu() {
         for scene in [Scene::Field, Scene::Texture] {
             let wrong = broken(scene, Broken::Ready);
             assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
@@ -216,7 +204,7 @@ fn a_draw_that_does_not_wait_for_cuda_is_caught() {
 
 #[test]
 fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
-    if has_gpu() {
+    if common::has_gpu() {
         for scene in [Scene::Field, Scene::Texture] {
             let wrong = broken(scene, Broken::Free);
             assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
@@ -227,7 +215,7 @@ fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
 /// Whether it shows is the hardware's affair; it must run and end.
 #[test]
 fn without_ownership_transfers_it_ends_well() {
-    if has_gpu() {
+    if common::has_gpu() {
         broken(Scene::Field, Broken::Barrier);
         broken(Scene::Texture, Broken::Barrier);
     }
@@ -529,7 +517,7 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
 /// What was left out is named, and whether it was caught.
 #[test]
 fn the_command_says_what_a_broken_run_found() {
-    if !has_gpu() {
+    if !common::has_gpu() {
         return;
     }
     let base = ["verify", "--frames=300", "--grid=1024x1024", "--ring=1", "--validation=off", "--scene"];

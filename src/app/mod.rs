@@ -47,10 +47,10 @@ pub(crate) use windowed::{Guest, run_with};
 /// Who is to fill the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProducerKind {
-    /// CUDA where it is to be had, else a Vulkan compute shader; says why.
+    /// CUDA if available, otherwise a Vulkan compute shader; prints the reason.
     #[default]
     Auto,
-    /// A CUDA kernel; an error where it is not to be had.
+    /// A CUDA kernel; an error if CUDA is not available.
     Cuda,
     /// A Vulkan compute shader.
     Compute,

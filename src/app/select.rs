@@ -109,7 +109,7 @@ impl DeviceTable {
     /// No device matches, several do, or none that matches can do what is asked: with every reason.
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
-        let (index, fallback) = choose(&facts, wish, producer)?;
+        let (index, fallback) = choose(&facts, wish, producer).map_err(with_variables)?;
         let row = &self.rows[index];
         let adapter = row.adapter.clone();
         let adapter =
@@ -122,26 +122,31 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, fallback })
     }
 
-    /// The table, with the device that `choose` would take marked.
-    pub fn describe(&self, wish: Option<&str>, producer: ProducerKind) -> String {
+    /// The table, with the device that `choose` would take marked. Where that is wider than `width`, a block for each device.
+    pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
-        let chosen = choose(&facts, wish, producer).map(|(index, _)| index);
-        let mut table =
-            vec![["", "#", "device", "APIs", "UUID", "driver", "exports", "verdict"].map(String::from)];
+        let chosen = choose(&facts, wish, producer).map_err(with_variables).map(|(index, _)| index);
+        let mut table = vec![HEADINGS.map(String::from)];
         for (index, row) in self.rows.iter().enumerate() {
             table.push(row.cells(index, chosen.as_ref().is_ok_and(|&chosen| chosen == index)));
         }
         let mut text = columns(&table);
+        if let Some(width) = width.filter(|&width| text.lines().any(|line| line.chars().count() > width)) {
+            text = blocks(&table, width);
+        }
         let cuda = match &self.driver {
             Ok(driver) => format!("CUDA {} driver", driver.version()),
             Err(error) => format!("no CUDA: {error}"),
         };
-        text.push_str(&format!("\n{cuda}\n"));
-        match chosen {
-            Ok(_) => text.push_str(
-                "> marks the device that would be used; --device takes #, part of a name, or a UUID",
-            ),
-            Err(error) => text.push_str(&format!("none would be used: {error}")),
+        let which = match chosen {
+            Ok(_) => {
+                "> marks the device that would be used; --device takes #, part of a name, or a UUID".into()
+            }
+            Err(error) => format!("none would be used: {error}"),
+        };
+        for line in [cuda, which] {
+            text.push('\n');
+            text.push_str(&wrap(&line, width.unwrap_or(usize::MAX), 0));
         }
         text
     }
@@ -192,6 +197,43 @@ impl Row {
     }
 }
 
+const HEADINGS: [&str; 8] = ["", "#", "device", "APIs", "UUID", "driver", "exports", "verdict"];
+
+/// Each device below the one before: its mark, number and name, then a line for each of the rest, broken at `width`.
+fn blocks(table: &[[String; 8]], width: usize) -> String {
+    let block = |row: &[String; 8]| {
+        let mut lines = vec![wrap(&format!("{:1} {:>2}  {}", row[0], row[1], row[2]), width, 6)];
+        let rest = HEADINGS.iter().zip(row).skip(3);
+        lines.extend(rest.map(|(name, cell)| wrap(&format!("      {name:8} {cell}"), width, 15)));
+        lines.join("\n")
+    };
+    table.iter().skip(1).map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks a line at its blanks where it is longer than `width`; what follows is indented. A word that is longer stays whole.
+fn wrap(line: &str, width: usize, indent: usize) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    // With the blanks before each word, which only the first of a line keeps.
+    let mut from = 0;
+    while from < line.len() {
+        let blanks = line[from..].find(|c| c != ' ').unwrap_or(line.len() - from);
+        let word = line[from + blanks..].split(' ').next().unwrap_or_default();
+        let length = blanks + word.chars().count();
+        if column > indent && column + length > width {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+            text.push_str(word);
+            column += length - blanks;
+        } else {
+            text.push_str(&line[from..from + blanks + word.len()]);
+            column += length;
+        }
+        from += blanks + word.len();
+    }
+    text
+}
+
 /// Left-aligned columns, two spaces apart; the last one is as long as it likes.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -207,6 +249,11 @@ fn columns(table: &[[String; 8]]) -> String {
         })
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// A device may be missing because the loader was told to leave its driver out.
+fn with_variables(error: Error) -> Error {
+    Error::Unsupported(error.to_string() + &crate::error::driver_variables())
 }
 
 /// The row to use, and why `auto` does without CUDA.
@@ -317,6 +364,36 @@ mod tests {
             row("NVIDIA A", 3, Kind::DISCRETE_GPU),
             row("NVIDIA B", 4, Kind::DISCRETE_GPU),
         ]
+    }
+
+    #[test]
+    fn what_is_wider_than_the_terminal_becomes_blocks() {
+        let row = |cells: [&str; 8]| cells.map(String::from);
+        let table = [
+            row(HEADINGS),
+            row([
+                ">",
+                "0",
+                "a GPU",
+                "Vulkan 1.3",
+                "0011-22",
+                "580.1",
+                "buffer, timeline",
+                "shares with CUDA in every respect",
+            ]),
+        ];
+        let text = blocks(&table, 36);
+        let wanted = "\
+>  0  a GPU
+      APIs     Vulkan 1.3
+      UUID     0011-22
+      driver   580.1
+      exports  buffer, timeline
+      verdict  shares with CUDA in
+               every respect";
+        assert_eq!(text, wanted);
+        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrap("incomprehensibilities, say", 8, 2), "incomprehensibilities,\n  say");
     }
 
     #[test]

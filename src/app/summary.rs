@@ -66,8 +66,10 @@ pub struct Summary {
     pub skipped: u64,
     /// The times between them.
     pub times: FrameTimes,
-    /// How often the CPU had to wait for the GPU.
-    pub blocking_waits: u64,
+    /// How often the CPU was as far ahead as it may be, and waited for a frame to be drawn.
+    pub pacing_waits: u64,
+    /// How often the hand-off made the CPU wait: never, where the GPU does.
+    pub handoff_waits: u64,
     /// Slots in the ring.
     pub ring: usize,
     /// What was shown.
@@ -137,7 +139,8 @@ impl fmt::Display for Summary {
             self.ring
         )?;
         writeln!(f, "device        {}", self.device)?;
-        write!(f, "CPU waits     {} blocking", self.blocking_waits)?;
+        writeln!(f, "hand-off      {} waits of the CPU", self.handoff_waits)?;
+        write!(f, "pacing        {} waits of the CPU, a ring ahead", self.pacing_waits)?;
         if let Some(warnings) = self.validation {
             write!(f, "\nvalidation    no errors, {warnings} warnings")?;
         }

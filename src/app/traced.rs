@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use crate::interop::Ring;
 use crate::report::{Failures, command_line};
 use crate::trace::{CpuSpans, Lane, write_trace};
+use crate::wave::Grid;
 use crate::{Error, Result, whole_file};
 
 /// Frames that a trace has at most: enough to see the pattern, few enough for a viewer.
@@ -16,7 +18,7 @@ const CPU_SPANS: usize = 10 * FRAMES;
 /// A trace that was asked for: from before the first call to either API until the file is written.
 pub(super) struct Traced {
     path: PathBuf,
-    name: String,
+    grid: Grid,
     cpu: CpuSpans,
 }
 
@@ -32,16 +34,7 @@ impl Traced {
         if !cpu.install() {
             return Err(Error::Unsupported("a process can be traced once only".into()));
         }
-        let (grid, ring) = (config.grid, config.ring);
-        let name = format!(
-            "{}x{}, {}, ring {}, batch {}",
-            grid.cols,
-            grid.rows,
-            config.handoff.name(),
-            ring.depth(),
-            ring.batch()
-        );
-        Ok(Some(Self { path: path.clone(), name, cpu }))
+        Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
     }
 
     /// The GPU too.
@@ -51,7 +44,12 @@ impl Traced {
 
     /// Writes the file, whatever has failed before.
     pub(super) fn end(self, engine: &mut Engine, failures: &mut Failures) {
-        let Some(track) = engine.end_trace(self.name, failures) else { return };
+        let (Grid { cols, rows }, producer) = (self.grid, engine.producer());
+        let batch = producer.ring().map_or(1, Ring::batch);
+        // By what ran, which may be another producer or hand-off than what was asked for.
+        let name =
+            format!("{cols}x{rows}, {}, ring {}, batch {batch}", producer.name(), producer.slot_count());
+        let Some(track) = engine.end_trace(name, failures) else { return };
         let lane = Lane { cpu: self.cpu.take(), track };
         if failures.catch(write_trace(&self.path, &command_line(), &[lane])).is_some() {
             crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());

@@ -87,9 +87,19 @@ impl Strategy {
         !matches!(self, Self::RenderOnly | Self::RenderShared)
     }
 
+    /// Whether CUDA fills what it measures.
+    pub fn uses_cuda(self) -> bool {
+        self.producer() == ProducerKind::Cuda
+    }
+
     /// Whether the ring's depth means anything to it.
-    fn has_ring(self) -> bool {
+    pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy)
+    }
+
+    /// Whether the ring's batch means anything to it.
+    pub fn has_batch(self) -> bool {
+        self == Self::Timeline
     }
 }
 
@@ -116,7 +126,7 @@ impl CellPlan {
         Config {
             producer: self.strategy.producer(),
             // Only CUDA can run it.
-            kernel: base.kernel.clone().filter(|_| self.strategy.producer() == ProducerKind::Cuda),
+            kernel: base.kernel.clone().filter(|_| self.strategy.uses_cuda()),
             handoff: self.strategy.handoff(),
             ring: self.ring,
             grid: self.grid,
@@ -141,7 +151,7 @@ pub fn plan(strategies: &[Strategy], grids: &[Grid], rings: &[u32], batches: &[u
                 cells.extend(ring.map(|ring| CellPlan { strategy, ring, grid }));
                 continue;
             }
-            let batches = if strategy == Strategy::Timeline { batches } else { &[1] };
+            let batches = if strategy.has_batch() { batches } else { &[1] };
             for &depth in rings {
                 let fitting = batches.iter().filter_map(|&batch| Ring::new(depth)?.with_batch(batch));
                 cells.extend(fitting.map(|ring| CellPlan { strategy, ring, grid }));

@@ -15,74 +15,79 @@ use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
 
+const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
+  wavefield bench --json new.json --report new.html       everything, and a page of charts
+  wavefield bench --strategies timeline,inline --rings 3  these cells only
+  wavefield bench --compare old.json new.json --fail-above 1.1";
+
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = super::help_end(EXAMPLES))]
 pub struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    /// What to show: vertices are handed over in buffers, textures in images.
+    #[arg(long, value_enum, default_value_t, help_heading = super::WHAT)]
+    scene: Scene,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = super::parse_name, help_heading = super::WHAT)]
     kernel: Option<String>,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    device: Option<String>,
+    /// Fewer cells and shorter rounds: under 30 seconds.
+    #[arg(long, help_heading = super::HOW)]
+    quick: bool,
     #[command(flatten)]
     consent: super::Consent,
-    /// Fewer cells and shorter rounds: under 30 seconds.
-    #[arg(long)]
-    quick: bool,
-    /// What to show: vertices are handed over in buffers, textures in images.
-    #[arg(long, value_enum, default_value_t)]
-    scene: Scene,
     /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = super::HOW)]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
     /// two].
-    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid)]
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::HOW)]
     grids: Vec<Grid>,
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
-    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse_depth)]
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
     rings: Vec<u32>,
     /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
-    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse_depth)]
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
     batches: Vec<u32>,
     /// How often each cell is measured [default: 7; quick: 3].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
+    rounds: Option<u64>,
     /// Milliseconds for each cell in each round [default: 300; quick: 80].
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    #[arg(long, value_name = "MS", value_parser = super::Whole(1, 600_000), allow_hyphen_values = true, help_heading = super::HOW)]
     round_ms: Option<u64>,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long, help_heading = super::HOW)]
+    spin: bool,
     /// The picture's size.
-    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size)]
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size, allow_hyphen_values = true, help_heading = super::OUTPUT)]
     size: vk::Extent2D,
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = super::OUTPUT)]
     samples: Samples,
-    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long)]
-    spin: bool,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// Write one line a cell, as CSV.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     csv: Option<PathBuf>,
     /// Write a page with charts that needs no network.
-    #[arg(long, value_name = "FILE.html", value_parser = super::named(&["html", "htm"]))]
+    #[arg(long, value_name = "FILE.html", value_parser = super::named(&["html", "htm"]), help_heading = super::OUTPUT)]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
     /// with .svg gives a picture instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]))]
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]), help_heading = super::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "Comparison")]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "Comparison")]
     fail_above: Option<f64>,
     /// With --compare: compare different hardware all the same.
-    #[arg(long)]
+    #[arg(long, help_heading = "Comparison")]
     force: bool,
 }
 
@@ -97,38 +102,38 @@ enum BenchCommand {
 #[derive(Args)]
 struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
     device: Option<String>,
     /// Try another priority for CUDA's stream.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, help_heading = super::HOW)]
     stream_priority: Priority,
     /// Try a Vulkan queue that only computes.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     compute_queue: bool,
     /// Try CUDA's half as a CUDA graph.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     graph: bool,
     /// Ping-pongs.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = super::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = super::HOW)]
+    rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct StartupArgs {
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
     /// Vertices across and along.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::WHAT)]
     grid: Grid,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    device: Option<String>,
     /// Starts, after a first one that finds no compiled PTX.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    #[arg(long, value_name = "N", default_value = "10", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
+    rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// Be one of the starts.
     #[arg(long, hide = true)]
@@ -145,7 +150,7 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
     let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
     child.extend(args.device.iter().map(|device| format!("--device={device}")));
     child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
-    let found = bench::measure_startup(args.rounds, &child, command_line(), &config, stop)?;
+    let found = bench::measure_startup(args.rounds as u32, &child, command_line(), &config, stop)?;
     say!("{found}");
     if let Some(path) = &args.json {
         bench::write_startup(path, &found)?;
@@ -181,6 +186,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.force || args.fail_above.is_some() {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
+    args.check()?;
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
@@ -252,6 +258,31 @@ fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> R
 }
 
 impl BenchArgs {
+    /// Wrong usage where an option would have no effect on any strategy.
+    fn check(&self) -> Result<()> {
+        let strategies = self.strategies();
+        let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
+        let ignored = [
+            (self.kernel.is_some() && none(Strategy::uses_cuda), "--kernel: none of --strategies uses CUDA"),
+            (
+                !self.rings.is_empty() && none(Strategy::has_ring),
+                "--rings: none of --strategies has a ring to choose",
+            ),
+            (
+                !self.batches.is_empty() && none(Strategy::has_batch),
+                "--batches: only the strategy timeline has them",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, why)) => Err(Error::Usage(format!("nothing to measure with {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn strategies(&self) -> Vec<Strategy> {
+        if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() }
+    }
+
     /// Those that were asked for, or what this device draws in reasonable time.
     fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
         if !self.grids.is_empty() {
@@ -282,15 +313,14 @@ impl BenchArgs {
             ([], false) => full.to_vec(),
             _ => given.to_vec(),
         };
-        let mut strategies =
-            if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() };
+        let mut strategies = self.strategies();
         // Asked for by name it was refused.
         strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {
             cells: bench::plan(&strategies, grids, &rings, &batches),
-            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }),
+            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }) as u32,
             warmup_frames: if self.quick { 8 } else { 32 },
             round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
             size: self.size,
@@ -307,6 +337,9 @@ pub(super) fn progress_bar(what: &str) -> ProgressBar {
     bar
 }
 
-fn parse_depth(text: &str) -> Result<u32, String> {
-    super::parse_ring(text).map(|ring| ring.depth() as u32)
+fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err(format!("`{text}` is not a number above 0")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use wavefield::app::{DeviceTable, Stop};
+use wavefield::app::{DeviceTable, ProducerKind, Stop};
 use wavefield::formats::{self, Table};
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
@@ -12,33 +12,46 @@ use wavefield::{Error, Result, check_outputs, note, say};
 use super::DeviceArgs;
 use super::bench::progress_bar;
 
+const EXAMPLES: &str =
+    "  wavefield devices                              what there is, and which one would be used
+  wavefield devices --formats --check            what it shares with CUDA, each of them tried";
+
 #[derive(Args)]
+#[command(after_help = super::help_end(EXAMPLES))]
 pub struct DevicesArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
-    #[arg(long)]
+    #[arg(long, help_heading = super::HOW)]
     formats: bool,
     /// Take each of them through CUDA and back, level by level; needs CUDA.
-    #[arg(long, requires = "formats")]
+    #[arg(long, requires = "formats", help_heading = super::HOW)]
     check: bool,
     /// Write what was found, as JSON (docs/formats-schema.md).
-    #[arg(long, value_name = "FILE", requires = "formats")]
+    #[arg(long, value_name = "FILE", requires = "formats", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
     /// With --check: the Khronos validation layer with synchronization validation; any error ends it with exit code 1.
-    #[arg(long, requires = "check")]
+    #[arg(long, requires = "check", help_heading = super::DIAGNOSIS)]
     validation: bool,
 }
 
 pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     check_outputs(&args.json)?;
+    let producer = args.device.producer;
+    if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
+        return Err(Error::Usage(
+            "--check goes through CUDA, and --producer asks for another: leave it out".into(),
+        ));
+    }
     let validation = if args.validation { Validation::Required } else { Validation::Off };
     let instance = Instance::new(&InstanceDesc { validation, display: None })?;
     let log = instance.validation_log().clone();
     let table = DeviceTable::query(&instance, None)?;
-    let (wish, producer) = (args.device.device.as_deref(), args.device.producer);
+    let wish = args.device.device.as_deref();
     if !args.formats {
-        say!("{}", table.describe(wish, producer));
+        // A pipe or file has the table, however wide it is.
+        let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+        say!("{}", table.describe(wish, producer, width));
         return Ok(());
     }
     let choice = table.choose(wish, producer)?;

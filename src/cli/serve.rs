@@ -11,37 +11,43 @@ use wavefield::app::Stop;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, check_outputs, note, say};
 
+const EXAMPLES: &str = "  wavefield serve                                a window for one client at a time
+  wavefield serve --headless --socket /tmp/w.sock
+  wavefield serve --verify --json clients.json   checks every frame, and writes what each client cost";
+
 #[derive(Args)]
+#[command(after_help = super::help_end(EXAMPLES))]
 pub struct ServeArgs {
     #[command(flatten)]
     run: super::RunArgs,
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = super::HOW)]
     socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
     /// the socket's folder is removed too, if it is empty then.
-    #[arg(long, value_name = "FD")]
-    until_closed: Option<RawFd>,
-    /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
-    /// stops then stops the picture.
-    #[arg(long)]
-    trust: bool,
-    /// Check every vertex of every frame: w must carry the frame's number, as docs/protocol.md says. Ends with exit code 1
-    /// if any does not.
-    #[arg(long)]
-    verify: bool,
+    #[arg(long, value_name = "FD", value_parser = super::Whole(0, i32::MAX as u64), help_heading = super::HOW)]
+    until_closed: Option<u64>,
     /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
-    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace)]
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = super::HOW)]
     pace: f64,
     /// Write what was measured of each client, as JSON.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
     json: Option<PathBuf>,
+    /// Check every vertex of every frame: w must carry the frame's number, as docs/protocol.md says. Ends with exit code 1
+    /// if any does not.
+    #[arg(long, help_heading = super::DIAGNOSIS)]
+    verify: bool,
+    /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
+    /// stops then stops the picture.
+    #[arg(long, help_heading = super::DIAGNOSIS)]
+    trust: bool,
 }
 
 /// Runs until it is ended, or `--frames` are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
-        let parent = inherited(number).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
+        let parent =
+            inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
         // Waits for the GPU end by --timeout; what else takes long is a driver that does not come back.
         end_when_closed(parent, stop, args.run.timeout + Duration::from_secs(10))?;
     }
@@ -55,7 +61,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         try_with: Some("/proc/self/exe".into()),
     };
     let headless = args.run.headless;
-    let mut config = args.run.config()?;
+    let mut config = args.run.config(headless)?;
     config.verify = args.verify;
     if config.trace.is_some() {
         return Err(Error::Usage(

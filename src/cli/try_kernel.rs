@@ -24,16 +24,16 @@ pub struct TryKernelArgs {
     #[arg(long, value_name = "COLSxROWS", value_parser = super::parse_grid)]
     grid: Grid,
     /// The `.entry` to run.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = super::parse_name)]
     entry: String,
     /// End as soon as this process, which must be the parent, has ended.
-    #[arg(long, value_name = "PID")]
-    parent: Option<u32>,
+    #[arg(long, value_name = "PID", value_parser = super::Whole(1, i32::MAX as u64))]
+    parent: Option<u64>,
 }
 
 pub fn execute(args: TryKernelArgs) -> Result<()> {
     if let Some(parent) = args.parent {
-        wavefield::serve::end_with_parent(parent)?;
+        wavefield::serve::end_with_parent(parent as u32)?;
     }
     let mut ptx = Vec::new();
     let read = std::io::stdin().take(MAX_PTX + 1).read_to_end(&mut ptx);

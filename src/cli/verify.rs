@@ -12,24 +12,31 @@ use wavefield::{Error, Result, check_outputs, note, say};
 
 use super::{RunArgs, connect};
 
+const EXAMPLES: &str =
+    "  wavefield verify                               headless, every vertex of every frame
+  wavefield verify --scene texture --json found.json
+  wavefield verify --break ready --ring 1        one of the waits left out: now it must find some";
+
 #[derive(Args)]
+#[command(after_help = super::help_end(EXAMPLES))]
 pub struct VerifyArgs {
-    /// Draw in a window; without this it draws headless.
-    #[arg(long, conflicts_with = "headless")]
-    window: bool,
-    /// Leave a part of the hand-off out, to show that the check finds it: then it succeeds if it does. For CUDA with
-    /// --handoff timeline.
-    #[arg(long = "break", value_enum, value_name = "PART")]
-    broken: Option<Broken>,
-    /// Write what was found, as JSON (docs/reliability.md).
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(flatten)]
     run: RunArgs,
+    /// Draw in a window; without this it draws headless.
+    #[arg(long, conflicts_with = "headless", help_heading = super::HOW)]
+    window: bool,
+    /// Write what was found, as JSON (docs/reliability.md).
+    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    json: Option<PathBuf>,
+    /// Leave a part of the hand-off out, to show that the check finds it: then it succeeds if it does. For CUDA with
+    /// --handoff timeline.
+    #[arg(long = "break", value_enum, value_name = "PART", help_heading = super::DIAGNOSIS)]
+    broken: Option<Broken>,
 }
 
 pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
-    let mut config = args.run.config()?;
+    args.run.check_ring()?;
+    let mut config = args.run.config(!args.window)?;
     config.verify = true;
     config.broken = args.broken;
     if let Some(broken) = args.broken {

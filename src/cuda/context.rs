@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use super::api::{self, Code};
 use super::driver::{check, require};
 use super::{DeviceInfo, Driver};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A device's primary context: the one that CUDA's runtime, CuPy, Numba and PyTorch share in a process. Retained while
 /// this lives.
@@ -62,6 +62,20 @@ impl Context {
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// For calls that take objects of one context only: what they do with another's is undefined.
+    ///
+    /// # Errors
+    /// `other` is not this context.
+    pub(crate) fn require_same(&self, other: &Self, call: &str) -> Result<()> {
+        if self.raw == other.raw {
+            return Ok(());
+        }
+        Err(Error::Rule(format!(
+            "{call} takes objects of one CUDA context, and was given one of {} and one of {}",
+            self.info.name, other.info.name
+        )))
     }
 
     /// Whether a kernel has faulted in it, as far as any call has shown: then every call from now on fails, and nothing more
@@ -230,9 +244,13 @@ impl Event {
     }
 
     /// Marks the end of what is enqueued on `stream` so far.
+    ///
+    /// # Errors
+    /// A stream of another context, before CUDA is asked.
     pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.require_same(&stream.context, "cuEventRecord")?;
         self.context.bind()?;
-        // SAFETY: event and stream are alive and of one context.
+        // SAFETY: event and stream are alive and of one context, checked above.
         self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })
     }
 
@@ -247,10 +265,14 @@ impl Event {
     }
 
     /// Milliseconds from `self` to `end`, both recorded; `None` while one of them is not reached.
+    ///
+    /// # Errors
+    /// An event of another context, before CUDA is asked.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
+        self.context.require_same(&end.context, "cuEventElapsedTime")?;
         self.context.bind()?;
         let mut milliseconds = 0.0;
-        // SAFETY: both events are alive and of one context.
+        // SAFETY: both events are alive and of one context, checked above.
         match unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) } {
             Code::NOT_READY => Ok(None),
             code => self.context.check("cuEventElapsedTime", code).map(|()| Some(milliseconds)),
@@ -262,5 +284,52 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: created above.
         self.context.cleanup("cuEventDestroy", || unsafe { api::cuEventDestroy(self.raw) });
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::mem::ManuallyDrop;
+
+    use super::*;
+    use crate::cuda::DeviceMemory;
+
+    /// A context and a stream with nothing behind them, for what must be refused before CUDA is asked. They are never
+    /// dropped, because that would ask it.
+    pub(crate) fn unreal(number: u8) -> ManuallyDrop<(Arc<Context>, Stream)> {
+        let info = DeviceInfo {
+            ordinal: number.into(),
+            name: format!("device {number}"),
+            uuid: crate::interop::DeviceUuid([number; 16]),
+            luid: None,
+            compute_capability: (9, 0),
+            timeline_interop: true,
+        };
+        let raw = std::ptr::without_provenance_mut(usize::from(number));
+        let context = Arc::new(Context { raw, device: 0, info, faulted: Arc::default() });
+        let stream = Stream { raw: std::ptr::null_mut(), context: context.clone() };
+        ManuallyDrop::new((context, stream))
+    }
+
+    #[test]
+    fn objects_of_two_contexts_are_not_mixed() {
+        let [ours, theirs] = [1, 2].map(unreal);
+        let event = |context: &Arc<Context>| {
+            ManuallyDrop::new(Event { raw: std::ptr::null_mut(), context: context.clone() })
+        };
+        let memory = ManuallyDrop::new(DeviceMemory::unreal(&ours.0));
+        for (call, answer) in [
+            ("cuEventRecord", event(&ours.0).record(&theirs.1)),
+            ("cuEventElapsedTime", event(&ours.0).elapsed_ms(&event(&theirs.0)).map(drop)),
+            ("cuMemcpyHtoDAsync", memory.write(&theirs.1, &[0])),
+            ("cuMemcpyDtoHAsync", memory.read(&theirs.1, &mut [0])),
+        ] {
+            let text = answer.unwrap_err().to_string();
+            let wanted = format!(
+                "{call} takes objects of one CUDA context, and was given one of device 1 and one of device 2"
+            );
+            assert_eq!(text, wanted);
+        }
+        assert!(ours.0.require_same(&ours.1.context, "cuEventRecord").is_ok());
     }
 }

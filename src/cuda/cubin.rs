@@ -1,6 +1,16 @@
 //! PTX to machine code for one GPU, by the driver's own linker: no toolkit is needed.
+//!
+//! Drivers read machine code as far as it says of itself, and know no length. So only what the linker made is a [`Cubin`]:
+//!
+//! ```compile_fail,E0423
+//! use wavefield::cuda::cubin::Cubin;
+//! fn forged(bytes: &[u8]) -> Cubin {
+//!     Cubin(bytes.into())
+//! }
+//! ```
 
 use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 
@@ -8,11 +18,22 @@ use super::api;
 use super::{Context, KernelSource};
 use crate::{Error, Result};
 
+/// Machine code of one kernel for one GPU, as the linker made it.
+#[derive(Clone, Debug)]
+pub struct Cubin(Arc<[u8]>);
+
+impl Cubin {
+    /// The ELF file that it is.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Links the PTX into a cubin for the context's device.
 ///
 /// # Errors
 /// The linker's log where it refuses.
-pub fn link(context: &Context, source: &KernelSource) -> Result<Vec<u8>> {
+pub fn link(context: &Context, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
     let ptx = CString::new(source.ptx.as_str())
@@ -53,7 +74,7 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Vec<u8>> {
         return Err(problem(format!("{error}\n{}", log.trim_end_matches('\0').trim()).trim().to_owned()));
     }
     // SAFETY: the linker gives `size` bytes, which live until it is destroyed.
-    Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.to_vec())
+    Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
 }
 
 struct Linker<'a> {

@@ -135,6 +135,11 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
     let (mut bytes, mut node_mask) = ([0 as c_char; 8], 0);
     // SAFETY: writes 8 bytes and one integer.
     let code = unsafe { api::cuDeviceGetLuid(bytes.as_mut_ptr(), &mut node_mask, device) };
+    luid_of(code, bytes, node_mask)
+}
+
+/// What the driver wrote, if it says that it did.
+fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
@@ -187,6 +192,17 @@ mod tests {
     fn versions_read_as_nvidia_writes_them() {
         assert_eq!(version_words(11_020), "11.2");
         assert_eq!(version_words(13_000), "13.0");
+    }
+
+    /// Where there are no LUIDs drivers say so in their own ways, and what they wrote is nothing: the UUID does.
+    #[test]
+    fn a_refused_luid_is_none() {
+        let bytes = [1, 2, 3, 4, 5, 6, 7, -1];
+        for code in [1, 2, 3, 100, 101, 201, 304, 801, 999, 12_345] {
+            assert_eq!(luid_of(Code(code), bytes, 1), None, "{code}");
+        }
+        let luid = Luid { bytes: [1, 2, 3, 4, 5, 6, 7, 255], node_mask: 1 };
+        assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
     }
 
     /// On a machine with no driver this must be an error and not cudarc's panic; with one it must load.

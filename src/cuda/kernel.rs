@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUjit_option};
 
 use super::api;
+use super::cubin::Cubin;
 use super::ptx::{self, Code, Signature};
 use super::{Context, Stream, is_sticky};
 use crate::{Error, Result, plain_file};
@@ -24,7 +25,7 @@ pub struct KernelSource {
     /// The `.entry` to run.
     pub entry: String,
     /// Machine code that [`super::cubin::link`] made of it for this very GPU, to spare the compiler.
-    pub cubin: Option<Arc<[u8]>>,
+    pub cubin: Option<Cubin>,
 }
 
 impl KernelSource {
@@ -171,8 +172,8 @@ impl Kernel {
             CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
 
         // Either is recognised by how it begins.
-        let image =
-            source.cubin.as_deref().map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.as_ptr().cast());
+        let image = source.cubin.as_ref();
+        let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
 
         let mut log = vec![0u8; 16 * 1024];
         let mut options =
@@ -247,7 +248,7 @@ impl Kernel {
     /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`.
     ///
     /// # Safety
-    /// The kernel has that signature, and `vertices` is memory of this context with 16 bytes for each of
+    /// The kernel has that signature, `stream` is of its context, and `vertices` is memory of it with 16 bytes for each of
     /// `cols * rows` vertices, which nobody else touches until the stream has passed this point.
     pub unsafe fn launch(
         &self,
@@ -288,8 +289,8 @@ impl Kernel {
     /// Enqueues the kernel with a one-dimensional launch of any signature.
     ///
     /// # Safety
-    /// `arguments` points to one value for each of the kernel's parameters, of its type; what the kernel then touches is
-    /// its own to touch.
+    /// `stream` is of the kernel's context; `arguments` points to one value for each of the kernel's parameters, of its type;
+    /// what the kernel then touches is its own to touch.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,

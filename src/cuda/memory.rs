@@ -19,6 +19,12 @@ pub struct DeviceMemory {
 unsafe impl Send for DeviceMemory {}
 
 impl DeviceMemory {
+    /// With nothing behind it: see [`super::context::tests`].
+    #[cfg(test)]
+    pub(super) fn unreal(context: &Arc<Context>) -> Self {
+        Self { pointer: 0, size: 1, context: context.clone() }
+    }
+
     /// Allocates `size` bytes; not 0.
     pub fn new(context: &Arc<Context>, size: u64) -> Result<Self> {
         context.bind()?;
@@ -36,7 +42,7 @@ impl DeviceMemory {
     /// Enqueues a copy of all of it to `target`.
     ///
     /// # Safety
-    /// `target` is memory of this context of at least the same size, which nobody else touches until the stream has
+    /// `stream` is of this context; `target` is memory of it of at least the same size, which nobody else touches until the stream has
     /// passed this point.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
@@ -48,7 +54,7 @@ impl DeviceMemory {
     /// Enqueues a copy that fills all of it from `source`.
     ///
     /// # Safety
-    /// `source` is memory of this context of at least the same size, which nobody else writes until the stream has passed
+    /// `stream` is of this context; `source` is memory of it of at least the same size, which nobody else writes until the stream has passed
     /// this point.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
@@ -58,7 +64,11 @@ impl DeviceMemory {
     }
 
     /// Copies `bytes` (or as many as fit) from the host to the beginning of it, and waits for the stream.
+    ///
+    /// # Errors
+    /// A stream of another context, before CUDA is asked.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
+        self.context.require_same(stream.context(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
@@ -68,7 +78,11 @@ impl DeviceMemory {
     }
 
     /// Copies the first `bytes.len()` bytes (or all of it, if that is less) to the host, and waits for the stream.
+    ///
+    /// # Errors
+    /// A stream of another context, before CUDA is asked.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        self.context.require_same(stream.context(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.

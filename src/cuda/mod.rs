@@ -16,6 +16,8 @@ mod ptx;
 
 pub use array::{Array, Surface, Texture, TextureDesc};
 pub(crate) use context::is_sticky;
+#[cfg(test)]
+pub(crate) use context::tests;
 pub use context::{Context, Event, Priority, Stream};
 pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::blocks;

@@ -83,13 +83,13 @@ impl Module {
             InlineSupport::BinaryImport => {
                 let cubin = match &source.cubin {
                     Some(cubin) => cubin.clone(),
-                    None => cubin::link(context, source)?.into(),
+                    None => cubin::link(context, source)?,
                 };
                 let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
                 let block = Kernel::load(context, &linked)?.block();
                 let ext = nvx::binary_import::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
-                (Self::load_nvx(device, ext, &cubin, &entry)?, block)
+                (Self::load_nvx(device, ext, cubin.bytes(), &entry)?, block)
             }
         };
         Ok(Self { loaded, block, device: device.clone() })

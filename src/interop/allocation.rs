@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ash::vk;
 use cudarc::driver::sys;
 
+use super::device::require_same_device;
 use super::exportable;
 use super::handle::{self, ExportType, MemoryExport};
 use super::layout::{self, Needs, Range};
@@ -189,7 +190,11 @@ pub struct ImportedAllocation {
 
 impl ImportedAllocation {
     /// Imports the whole allocation. `context` must be the same GPU as the exporter's device: see [`super::find_twin`].
+    ///
+    /// # Errors
+    /// Different GPUs, and what either driver answers.
     pub fn new(context: &Arc<Context>, exported: &Arc<ExportedAllocation>) -> Result<Arc<Self>> {
+        require_same_device(&exported.device, context)?;
         let handle = handle::export_memory(&exported.device, exported.memory, exported.kind)?;
         let imported = ImportedMemory::new(context, handle, exported.size, false)?;
         Ok(Arc::new(Self { imported, mapped: Mutex::default(), exported: exported.clone() }))

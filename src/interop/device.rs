@@ -11,8 +11,9 @@
 use std::fmt;
 
 use super::handle::ExportType;
+use crate::Error;
 use crate::cuda;
-use crate::vulkan::AdapterInfo;
+use crate::vulkan::{AdapterInfo, Device};
 
 /// The 16 bytes by which both APIs know a device.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -100,6 +101,21 @@ pub fn same_device(vulkan: &AdapterInfo, cuda: &cuda::DeviceInfo) -> bool {
         (Some(vulkan), Some(cuda)) => vulkan == cuda,
         _ => vulkan.uuid == cuda.uuid,
     }
+}
+
+/// For what one exports and the other imports: CUDA must not be given another GPU's handles.
+///
+/// # Errors
+/// They are different hardware.
+pub(super) fn require_same_device(device: &Device, context: &cuda::Context) -> Result<(), Error> {
+    let (vulkan, cuda) = (device.info(), context.info());
+    if same_device(vulkan, cuda) {
+        return Ok(());
+    }
+    Err(Error::Rule(format!(
+        "{} ({}) of Vulkan is not {} ({}) of CUDA, so they share nothing: find_twin finds the one that is",
+        vulkan.name, vulkan.uuid, cuda.name, cuda.uuid
+    )))
 }
 
 /// The CUDA device that is the same hardware as `vulkan`, if the two can share memory and semaphores.

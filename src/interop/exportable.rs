@@ -76,6 +76,9 @@ fn image_as(
     usage: vk::ImageUsageFlags,
     handle: ExportType,
 ) -> Result<ImageSupport, String> {
+    if usage.is_empty() {
+        return Err("an image needs a usage".into());
+    }
     let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
     let info = vk::PhysicalDeviceImageFormatInfo2::default()
         .format(format)
@@ -144,6 +147,9 @@ pub fn buffer(
     usage: vk::BufferUsageFlags,
     handle: ExportType,
 ) -> Result<BufferSupport, String> {
+    if usage.is_empty() {
+        return Err("a buffer needs a usage".into());
+    }
     let features = buffer_features(adapter.instance().raw(), adapter.raw(), usage, handle);
     match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
         true => Ok(BufferSupport {

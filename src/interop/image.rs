@@ -43,6 +43,7 @@ use std::sync::Arc;
 use ash::vk;
 use cudarc::driver::sys;
 
+use super::device::require_same_device;
 use super::exportable;
 use super::format::ArrayFormat;
 use super::handle::{self, ExportType, MemoryExport};
@@ -200,8 +201,9 @@ impl MappedImage {
     /// device: see [`super::find_twin`].
     ///
     /// # Errors
-    /// 304 (`OPERATING_SYSTEM`) under WSL2; whatever CUDA's driver says of an array that it does not have.
+    /// Different GPUs; 304 (`OPERATING_SYSTEM`) under WSL2; whatever CUDA's driver says of an array that it does not have.
     pub fn import(context: &Arc<Context>, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
+        require_same_device(&exported.device, context)?;
         let handle = handle::export_memory(&exported.device, exported.memory, exported.kind)?;
         let imported = ImportedMemory::new(context, handle, exported.allocation_size, true)?;
         let ImageRequest { shape, usage, surface, .. } = exported.request;

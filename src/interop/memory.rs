@@ -9,12 +9,24 @@
 //! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, not the buffer's size.
 //! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!   The field order of the types below is that order.
+//!
+//! Neither driver can tell whether a descriptor's sizes are right. [`SharedBuffer`] has both sides and knows them. Who has a
+//! descriptor only, from another process say, promises them:
+//!
+//! ```compile_fail,E0133
+//! use std::sync::Arc;
+//! use wavefield::{Result, cuda::Context, interop::MappedMemory, interop::handle::MemoryHandle};
+//! fn unpromised(context: &Arc<Context>, handle: MemoryHandle) -> Result<MappedMemory> {
+//!     MappedMemory::import(context, handle, 4096, 1 << 30)
+//! }
+//! ```
 
 use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
 
+use super::device::require_same_device;
 use super::exportable;
 use super::handle::{self, ExportType, MemoryExport, MemoryHandle};
 use crate::cuda::{Context, api};
@@ -36,8 +48,11 @@ impl ExportedBuffer {
     /// ([`Exports::buffer`](crate::vulkan::Exports::buffer)).
     ///
     /// # Errors
-    /// Out of memory, a device that was made without `interop`, or one that exports no buffers of this usage.
+    /// A size of 0, out of memory, a device that was made without `interop`, or one that exports no buffers of this usage.
     pub fn new(device: &Device, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        if size == 0 {
+            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+        }
         let export = MemoryExport::new(device)?;
         let kind = export.kind();
         exportable::buffer(device.adapter(), usage, kind).map_err(Error::Unsupported)?;
@@ -158,9 +173,13 @@ pub struct MappedMemory {
 impl MappedMemory {
     /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes.
     ///
+    /// # Safety
+    /// `handle` stands for an allocation of `context`'s GPU, which its exporter made for one buffer
+    /// (`VkMemoryDedicatedAllocateInfo`) and of exactly `allocation_size` bytes; `size` is not more.
+    ///
     /// # Errors
     /// A handle of another system; 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
-    pub fn import(
+    pub unsafe fn import(
         context: &Arc<Context>,
         handle: impl Into<MemoryHandle>,
         allocation_size: u64,
@@ -169,7 +188,7 @@ impl MappedMemory {
         let imported = ImportedMemory::new(context, handle.into(), allocation_size, true)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
-        // SAFETY: the range lies in the imported allocation, because a buffer is never larger than its memory.
+        // SAFETY: the range lies in the imported allocation (the caller's promise).
         context.check("cuExternalMemoryGetMappedBuffer", unsafe {
             api::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
         })?;
@@ -205,6 +224,9 @@ pub struct SharedBuffer {
 
 impl SharedBuffer {
     /// Allocates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
+    ///
+    /// # Errors
+    /// Different GPUs, and those of [`ExportedBuffer::new`] and [`MappedMemory::import`].
     pub fn new(
         device: &Device,
         context: &Arc<Context>,
@@ -212,8 +234,11 @@ impl SharedBuffer {
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
         let _span = tracing::trace_span!("memory").entered();
+        require_same_device(device, context)?;
         let exported = ExportedBuffer::new(device, size, usage)?;
-        let mapped = MappedMemory::import(context, exported.export()?, exported.allocation_size(), size)?;
+        let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
+        // SAFETY: the allocation is the exported buffer's own, which is never larger than its memory.
+        let mapped = unsafe { MappedMemory::import(context, handle, allocation_size, size) }?;
         Ok(Self { mapped, exported })
     }
 

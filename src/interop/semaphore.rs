@@ -44,6 +44,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ash::vk;
 use cudarc::driver::sys;
 
+use super::device::require_same_device;
 use super::handle::{
     self, ExportType, Operand, SemaphoreExport, SemaphoreHandle, SemaphoreKind, Signal, Wait,
 };
@@ -148,13 +149,13 @@ impl ImportedSemaphore {
     /// Makes work that is enqueued on `stream` from now on wait, on the GPU.
     ///
     /// # Errors
-    /// A wait that is not for this kind of semaphore, before CUDA is asked.
+    /// A wait that is not for this kind of semaphore, or a stream of another context, before CUDA is asked.
     pub fn wait(&self, stream: &Stream, wait: Wait) -> Result<()> {
         self.operand.check(wait.operand(), "wait for", self.name)?;
-        let params = wait.params();
-        let context = stream.context();
+        let (params, context) = (wait.params(), &self.context);
+        context.require_same(stream.context(), "cuWaitExternalSemaphoresAsync")?;
         context.bind()?;
-        // SAFETY: semaphore and stream are alive and of one device's primary context; the counts match the arrays.
+        // SAFETY: semaphore and stream are alive and of one context, checked above; the counts match the arrays.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         context.check("cuWaitExternalSemaphoresAsync", code)
     }
@@ -165,8 +166,8 @@ impl ImportedSemaphore {
     /// As [`ImportedSemaphore::wait`].
     pub fn signal(&self, stream: &Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
-        let params = signal.params();
-        let context = stream.context();
+        let (params, context) = (signal.params(), &self.context);
+        context.require_same(stream.context(), "cuSignalExternalSemaphoresAsync")?;
         context.bind()?;
         // SAFETY: as in `wait`.
         let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
@@ -196,8 +197,9 @@ impl SharedTimeline {
     /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
     ///
     /// # Errors
-    /// A device that cannot export timelines, and what either driver answers.
+    /// Different GPUs, a device that cannot export timelines, and what either driver answers.
     pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        require_same_device(device, context)?;
         let exported = Exported::new(device, SemaphoreKind::Timeline)?;
         let imported = ImportedSemaphore::import(context, exported.export()?)?;
         Ok(Self { imported, exported, promised: Rising::default() })
@@ -374,8 +376,9 @@ impl SharedBinary {
     /// Creates in Vulkan, imports into CUDA. `device` and `context` must be the same GPU: see [`super::find_twin`].
     ///
     /// # Errors
-    /// A device that cannot export binary semaphores, and what either driver answers.
+    /// Different GPUs, a device that cannot export binary semaphores, and what either driver answers.
     pub fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
+        require_same_device(device, context)?;
         let exported = Exported::new(device, SemaphoreKind::Binary)?;
         let imported = ImportedSemaphore::import(context, exported.export()?)?;
         Ok(Self(Arc::new(Binary { imported, exported, pending: Pending::default() })))
@@ -458,7 +461,10 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::ManuallyDrop;
+
     use super::*;
+    use crate::cuda::tests::unreal;
 
     #[test]
     fn a_timelines_values_strictly_increase() {
@@ -474,6 +480,24 @@ mod tests {
         }
         assert_eq!(rising.last(), 5);
         assert!(rising.rise(6).is_ok() && rising.rise(u64::MAX).is_ok());
+    }
+
+    #[test]
+    fn a_stream_of_another_context_never_reaches_the_driver() {
+        let [ours, theirs] = [1, 2].map(unreal);
+        let semaphore = ManuallyDrop::new(ImportedSemaphore {
+            raw: std::ptr::null_mut(),
+            name: "TIMELINE_SEMAPHORE_FD",
+            operand: Operand::Value,
+            context: ours.0.clone(),
+        });
+        for (call, answer) in [
+            ("cuWaitExternalSemaphoresAsync", semaphore.wait(&theirs.1, Wait::Value(1))),
+            ("cuSignalExternalSemaphoresAsync", semaphore.signal(&theirs.1, Signal::Value(1))),
+        ] {
+            let text = answer.unwrap_err().to_string();
+            assert!(text.contains(call) && text.contains("one CUDA context"), "{text}");
+        }
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Kernels {
                 Some(context) => context,
                 None => Context::new(cuda.0, &cuda.1)?,
             };
-            source.cubin = Some(cubin::link(&context, &source)?.into());
+            source.cubin = Some(cubin::link(&context, &source)?);
             Ok((source, context))
         };
         let spawned = Builder::new().name("kernel compiler".into()).spawn(job);

@@ -11,13 +11,12 @@ use crate::{Result, whole_file};
 
 /// Frames that are shown of each run.
 const SHOWN: usize = 4;
-/// Pixels: the drawing's width, the names at its left, the room at its right, a run's name, one row, and what a run takes.
+/// Pixels: the drawing's width, the names at its left, the room at its right, a run's name, one row.
 const WIDTH: f64 = 1180.0;
 const NAMES: f64 = 92.0;
 const RIGHT: f64 = 12.0;
 const HEAD: f64 = 24.0;
 const ROW: f64 = 22.0;
-const RUN: f64 = HEAD + 2.0 * ROW + 20.0;
 
 /// Writes an SVG, whole or not at all. All runs have one scale.
 ///
@@ -54,16 +53,22 @@ fn drawing(lanes: &[Lane]) -> Markup {
         let same = windows.iter().zip(&usual).filter(|(other, _)| other.track.grid == track.grid);
         shortest(same.map(|(_, usual)| usual))
     };
-    let top = |run: usize| 8.0 + run as f64 * RUN;
+    let mut top = 8.0;
+    let mut tops = Vec::with_capacity(windows.len());
+    for window in &windows {
+        tops.push(top);
+        top += HEAD + if window.track.uses_cuda() { 2.0 * ROW } else { ROW } + 20.0;
+    }
     html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {}", top(windows.len()) + 48.0))
+        svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {WIDTH} {}", top + 48.0))
             font-family="system-ui, sans-serif" font-size="12" {
             style { (PreEscaped(STYLE)) }
             rect.paper width="100%" height="100%" {}
-            @for (index, window) in windows.iter().enumerate() {
-                (run(window, &alike(window.track), scale, top(index)))
+            @for (window, top) in windows.iter().zip(tops) {
+                (run(window, &alike(window.track), scale, top))
             }
-            (axis(longest, scale, top(windows.len())))
+            (axis(longest, scale, top))
+            text.soft x="8" y=(top + 40.0) { (legend(lanes)) }
         }
     }
 }
@@ -74,7 +79,9 @@ const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.soft{fill:#777}.draw{fill:
 
 /// One run: its name, a row for CUDA, a row for Vulkan.
 fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
-    let rows = [top + HEAD, top + HEAD + ROW];
+    // Without CUDA there is no row for it.
+    let vulkan = if window.track.uses_cuda() { top + HEAD + ROW } else { top + HEAD };
+    let rows = [top + HEAD, vulkan];
     let bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
         let (begin, end) = (begin.max(window.from), end.min(window.to));
         // A kernel of 3 µs should still be seen among draws of milliseconds.
@@ -93,7 +100,7 @@ fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
         let class = if frame % 2 == 0 { "even" } else { "draw" };
         html! {
             @if window.track.in_queue {
-                (bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, kernel in Vulkan's queue")))
+                (bar(rows[1], "kernel", (begin, draw), &format!("frame {frame}, {} in Vulkan's queue", window.track.kernel().unwrap_or_default())))
             }
             @for part in at_work(spans, usual) {
                 (bar(rows[1], class, part, &format!("frame {frame}, part of the draw")))
@@ -106,7 +113,7 @@ fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
     };
     html! {
         text.ink x="8" y=(top + 14.0) font-weight="600" { (window.track.name) }
-        @for (row, name) in rows.iter().zip(["CUDA", "Vulkan"]) {
+        @for (row, name) in rows.iter().zip(["CUDA", "Vulkan"]).skip(usize::from(!window.track.uses_cuda())) {
             text.soft x="8" y=(row + 14.0) { (name) }
             rect.row x=(NAMES) y=(row + 2.0) width=(places((window.to - window.from) * scale)) height=(ROW - 4.0) {}
         }
@@ -166,6 +173,23 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
 /// A part that is so many nanoseconds longer than usual had to wait.
 const SWITCH: f64 = 60_000.0;
 
+/// What the colours are, of what these runs have.
+fn legend(lanes: &[Lane]) -> String {
+    let tracks = || lanes.iter().map(|lane| &lane.track);
+    let mut kernels: Vec<_> = tracks().filter_map(Track::kernel).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let orange = match kernels.is_empty() {
+        true => String::new(),
+        false => format!("Orange: the {}. ", kernels.join(" or the ")),
+    };
+    let gaps = match tracks().any(Track::uses_cuda) {
+        true => "; a gap within it is where the GPU was switching to CUDA and back",
+        false => "",
+    };
+    format!("{orange}Blue: the draw, in parts{gaps}.")
+}
+
 fn axis(longest: f64, scale: f64, top: f64) -> Markup {
     let step = round_step(longest / 10.0);
     let ticks = (0..=(longest / step) as u32).map(|tick| f64::from(tick) * step);
@@ -174,9 +198,6 @@ fn axis(longest: f64, scale: f64, top: f64) -> Markup {
             @let x = places(NAMES + tick * scale);
             line.line x1=(x) x2=(x) y1=(top) y2=(top + 5.0) {}
             text.soft x=(x) y=(top + 18.0) text-anchor="middle" { ((tick * 1e-4).round() / 100.0) " ms" }
-        }
-        text.soft x="8" y=(top + 40.0) {
-            "Orange: the CUDA kernel. Blue: the draw, in parts; a gap within it is where the GPU was switching to CUDA and back."
         }
     }
 }

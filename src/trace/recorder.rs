@@ -145,6 +145,20 @@ pub struct Track {
 }
 
 impl Track {
+    /// Whether CUDA fills the field, be it by a stream of its own or in Vulkan's command buffer.
+    pub fn uses_cuda(&self) -> bool {
+        self.producer.starts_with("cuda")
+    }
+
+    /// What the producer runs on the GPU, for people; `None` where that is nothing.
+    pub fn kernel(&self) -> Option<&'static str> {
+        match (self.uses_cuda(), self.in_queue) {
+            (true, _) => Some("CUDA kernel"),
+            (false, true) => Some("compute shader"),
+            (false, false) => None,
+        }
+    }
+
     /// The largest amount, in nanoseconds, by which a frame's kernel seems to end after its draw, or to begin before the slot
     /// that it waits for was free: neither can be, so it is how far the two clocks are apart at least. 0 if none.
     pub fn clock_violation_ns(&self) -> f64 {

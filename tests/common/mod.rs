@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use wavefield::app::{read_png, write_png};
+use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
+use wavefield::vulkan::{Instance, InstanceDesc};
 
 /// Says that a test did not run, and why.
 pub fn skip(reason: &str) {
@@ -23,6 +24,14 @@ fn skip_unless_required(variable: &str, reason: &str) {
 /// For tests that need CUDA and Vulkan on one GPU.
 pub fn skip_without_gpu(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
+}
+
+/// False where CUDA and Vulkan share no device here, which is a skip. Where they do, every error is a failure.
+pub fn has_gpu() -> bool {
+    let instance =
+        Instance::new(&InstanceDesc::default()).expect("a Vulkan driver, for a software device at least");
+    let table = DeviceTable::query(&instance, None).expect("Vulkan lists its devices");
+    table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
 }
 
 /// For tests that need a program or layer which `scripts/test.sh` installs.

@@ -193,7 +193,8 @@ impl NvSciFence {
     /// Takes the pointer; `None` for null.
     ///
     /// # Safety
-    /// It is an initialised `NvSciSyncFence`, which nobody else touches until the call that is given it has returned.
+    /// It is an initialised `NvSciSyncFence`, which lives for as long as any copy of this value is used, and which nobody else
+    /// touches during a call that is given one.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }

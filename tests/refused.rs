@@ -1,0 +1,106 @@
+//! What must not compile: the examples marked `compile_fail` in the documentation. A doc test passes whatever the compiler
+//! dislikes, a forgotten import too. Here each must have one error, and that for its own reason.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Module and number of each example there, and what the compiler is to say.
+const REASONS: [(&str, usize, &str, &str); 11] = [
+    ("cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
+    (
+        "interop/allocation.rs",
+        1,
+        "",
+        "cannot construct `MappedBuffer` with struct literal syntax due to private fields",
+    ),
+    ("interop/allocation.rs", 2, "E0616", "field `imported` of struct `MappedBuffer` is private"),
+    ("interop/handle/mod.rs", 1, "E0382", "use of moved value: `handle`"),
+    ("interop/handle/mod.rs", 2, "E0308", "expected `NtHandle`, found `KmtHandle`"),
+    ("interop/image.rs", 1, "E0308", "expected `&Arc<ExportedImage>`, found `&MemoryHandle`"),
+    ("interop/image.rs", 2, "E0061", "this function takes 2 arguments but 3 arguments were supplied"),
+    ("interop/image.rs", 3, "E0616", "field `exported` of struct `MappedImage` is private"),
+    ("interop/memory.rs", 1, "E0133", "call to unsafe function `MappedMemory::import` is unsafe"),
+    ("interop/semaphore.rs", 1, "E0382", "use of moved value: `signal`"),
+    ("interop/semaphore.rs", 2, "E0599", "no method named `cuda_wait` found for struct `SignalToSubmit`"),
+];
+
+/// The source files below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect();
+    files.sort();
+    files
+}
+
+/// The examples of a file that must not compile: the error code that each names, and its program.
+fn examples(text: &str) -> Vec<(String, String)> {
+    let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let mut comment = || lines.next().map(|line| line.get(1..).unwrap_or_default().trim_start_matches(' '));
+    let mut examples = Vec::new();
+    while let Some(line) = comment() {
+        if let Some(code) = line.strip_prefix("```compile_fail") {
+            let program: Vec<_> =
+                std::iter::from_fn(&mut comment).take_while(|line| *line != "```").collect();
+            let program = program.iter().map(|line| line.strip_prefix("# ").unwrap_or(line));
+            let program: String = program.map(|line| format!("{line}\n")).collect();
+            examples.push((code.trim_start_matches(',').to_owned(), program + "fn main() {}\n"));
+        }
+    }
+    examples
+}
+
+/// The compiler's errors: their codes, and all that it says of them.
+fn errors(program: &str) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("refused.rs");
+    fs::write(&file, program).unwrap();
+    let test = std::env::current_exe().unwrap();
+    let libraries = test.parent().unwrap();
+    // The newest is the one that this test was just linked with, or one of the same source.
+    let crates = |name: &str| {
+        let found = sources(libraries).into_iter().filter(|path| {
+            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+            file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
+        });
+        let path = found.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap());
+        format!("--extern={name}={}", path.expect("it was built for this test").display())
+    };
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    rustc.args(["--edition=2024", "--emit=metadata", "--error-format=json"]).arg("-L").arg(libraries);
+    rustc.args(["wavefield", "ash"].map(crates)).arg("--out-dir").arg(folder.path()).arg(&file);
+    let output = rustc.output().expect("where cargo is there is rustc");
+    assert!(!output.status.success(), "it compiles:\n{program}");
+    let messages = String::from_utf8(output.stderr).unwrap();
+    let messages = messages.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let errors = messages
+        .filter(|message| message["level"] == "error" && !message["spans"].as_array().unwrap().is_empty());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    errors.map(|error| (text(&error["code"]["code"]), text(&error["rendered"]))).collect()
+}
+
+#[test]
+fn what_must_not_compile_is_refused_for_its_reason() {
+    if std::env::var_os("CARGO").is_none() {
+        return common::skip("not run by cargo");
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut reasons = REASONS.iter();
+    for path in sources(&source) {
+        for (index, (named, program)) in examples(&fs::read_to_string(&path).unwrap()).iter().enumerate() {
+            let path = path.strip_prefix(&source).unwrap().display().to_string();
+            let Some(&(file, number, code, words)) = reasons.next() else { panic!("{path} has one more") };
+            assert_eq!((path.as_str(), index + 1, named.as_str()), (file, number, code));
+            let errors = errors(program);
+            let [(found, said)] = errors.as_slice() else { panic!("{file}, {number}: {errors:#?}") };
+            assert_eq!(found, code, "{file}, {number}: {said}");
+            assert!(said.contains(words), "{file}, {number}: `{words}` is missing in: {said}");
+        }
+    }
+    assert_eq!(reasons.next(), None, "this example is not there any more");
+}
