@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, RISK, Scene, Stop};
+use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::Priority;
+use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::AdapterInfo;
@@ -75,6 +76,9 @@ pub struct BenchArgs {
     /// with .svg gives a picture instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]))]
     trace: Option<PathBuf>,
+    /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
+    from: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
     #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"])]
     compare: Option<Vec<PathBuf>>,
@@ -181,6 +185,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.force || args.fail_above.is_some() {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
+    if let Some(path) = &args.from {
+        return show(&bench::read_json(path)?, &args);
+    }
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
@@ -201,14 +208,11 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     let choice = bench::choose(&config)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
-    let bar = progress_bar("measuring");
+    let bar = Progress::new("measuring");
     let mut failures = Failures::default();
-    let count = &mut |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
+    let count = &mut |done: usize, total: usize| bar.at(done as u64, total as u64);
     let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
-    bar.finish_and_clear();
+    drop(bar);
     let report = report?;
     let failed = failures.first().is_some();
     if failed && report.cells.is_empty() {
@@ -237,6 +241,23 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         let words = "stopped before the last round: what was measured so far is shown, marked incomplete";
         failures.add(Error::Stopped(words.into()));
     }
+    failures.outcome()
+}
+
+/// Everything that is made from a record alone.
+fn show(report: &Report, args: &BenchArgs) -> Result<()> {
+    check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+    say!("{}", Table(report));
+    let mut failures = Failures::default();
+    let mut write = |path: &Option<PathBuf>, write: &dyn Fn(&Path, &Report) -> Result<()>| {
+        if let Some(path) = path
+            && failures.catch(write(path, report)).is_some()
+        {
+            note!("wrote {}", path.display());
+        }
+    };
+    write(&args.csv, &bench::write_csv);
+    write(&args.report, &bench::write_html);
     failures.outcome()
 }
 
@@ -297,14 +318,6 @@ impl BenchArgs {
             command: command_line(),
         }
     }
-}
-
-/// Shown on a terminal only, and on standard error.
-pub(super) fn progress_bar(what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}, {{eta}} left"));
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 fn parse_depth(text: &str) -> Result<u32, String> {
