@@ -26,7 +26,7 @@ impl Machine {
     /// With Rust, a linker, a Vulkan loader and apt-get, but none of what only a window or a test needs, and no sudo.
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
-        for folder in ["", "bin", "root", "root/scripts", "root/target/debug", "tmp"] {
+        for folder in ["", "bin", "root", "root/scripts", "root/target", "root/target/debug", "tmp"] {
             fs::create_dir_all(machine.path(folder)).unwrap();
             fs::set_permissions(machine.path(folder), fs::Permissions::from_mode(0o777)).unwrap();
         }
@@ -115,7 +115,7 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
     assert_packages_once(&text, "xvfb");
     assert!(text.contains("no sudo") && !text.contains("online"), "{text}");
     assert!(machine.log().contains("cargo test --locked"), "{}", machine.log());
-    assert!(!machine.log().contains("apt-get"), "{}", machine.log());
+    assert!(!machine.log().contains("install"), "{}", machine.log());
     // The tools and the Python package; and of the tests one that says so and one that is ignored.
     let last = text.lines().last().unwrap();
     assert!(
