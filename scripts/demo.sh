@@ -11,4 +11,12 @@ tables=(essentials)
 [[ -z ${WAYLAND_DISPLAY:-} ]] || tables+=(wayland_window)
 setup "${tables[@]}"
 
-exec cargo run --release --locked --manifest-path "$root/Cargo.toml" -- "$@"
+first_build release/wavefield 5 '0.6 GB'
+cargo build --release --locked --manifest-path "$root/Cargo.toml"
+run=(cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" --)
+# A software device takes about a second for a frame of the usual field.
+if (($# == 0)) && "${run[@]}" devices | grep -q '^>.*(software)'; then
+    say 'the device draws in software, so the field is small: --grid 256x256'
+    set -- --grid 256x256
+fi
+exec "${run[@]}" "$@"

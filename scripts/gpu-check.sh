@@ -5,7 +5,27 @@
 # target/gpu-check). What may stop drawing on the GPU, for every process, comes last (docs/reliability.md). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
 # with the test binaries (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root" || exit 1
+
+# Without one of these every check would fail, each with an error of its own.
+lacking=()
+[[ -e /dev/nvidiactl ]] || lacking+=('an NVIDIA GPU, /dev/nvidiactl')
+has_program timeout || lacking+=('timeout (Debian: coreutils)')
+if [ -n "${WAVEFIELD_BIN:-}" ] && [ ! -x "$WAVEFIELD_BIN" ]; then
+  lacking+=("the program that WAVEFIELD_BIN names, $WAVEFIELD_BIN")
+fi
+if [ -z "${WAVEFIELD_BIN:-}" ] || [ -z "${TEST_DIR:-}" ]; then
+  has_cargo || lacking+=('cargo (https://rustup.rs), or WAVEFIELD_BIN and TEST_DIR')
+  can_link || lacking+=('a C compiler to link with (Debian: gcc libc6-dev)')
+fi
+if ((${#lacking[@]} > 0)); then
+  say 'this check needs what is not here:'
+  printf '    %s\n' "${lacking[@]}" >&2
+  exit 1
+fi
+
 out=${1:-target/gpu-check}
 mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
@@ -17,6 +37,8 @@ if [ -z "${WAVEFIELD_BIN:-}" ]; then
   WAVEFIELD_BIN=$PWD/target/release/wavefield
 fi
 export WAVEFIELD_BIN
+"$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
+  die 'this check needs a GPU that Vulkan and CUDA share'
 
 # check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
 check() {

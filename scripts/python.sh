@@ -6,6 +6,8 @@
 # first, into an environment of its own.
 #
 # Without python3 3.10 or newer, venv or pip it says `skipped: …`; with WAVEFIELD_REQUIRE_TOOLS=1 that is a failure.
+#
+# Exit codes: 0 clean, 1 errors, 77 skipped for the reason that was said.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$PWD/target/python
@@ -16,11 +18,15 @@ if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
 fi
 
 skip() {
-    echo "skipped: the Python package: $1"
+    echo "python.sh: skipped: $1" >&2
     [[ ${WAVEFIELD_REQUIRE_TOOLS:-} != 1 ]] || exit 1
-    exit 0
+    exit 77
 }
 
+if [[ -n ${WAVEFIELD_BIN:-} && ! -x $WAVEFIELD_BIN ]]; then
+    echo "python.sh: WAVEFIELD_BIN=$WAVEFIELD_BIN is no program; cargo build makes target/debug/wavefield" >&2
+    exit 1
+fi
 python=${PYTHON:-python3}
 command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"

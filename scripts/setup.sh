@@ -115,11 +115,15 @@ has_all() {
     ((${#debian[@]} == 0))
 }
 
-need_rust() {
-    local oldest have
+has_cargo() {
     # A shell that is older than the installation lacks it on its PATH.
     has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
-    has_program cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
+    has_program cargo
+}
+
+need_rust() {
+    local oldest have
+    has_cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
     oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
     read -r _ have _ <<<"$(rustc --version)"
     # An old cargo's own words for this are about editions and lock files.
@@ -153,21 +157,35 @@ apt_get() {
     "${command[@]}" >/dev/null
 }
 
-by_hand() { echo "apt-get update && apt-get install --no-install-recommends ${known[*]}"; }
-
 install_with_apt() {
+    local status=0 by=apt-get
+    ((EUID == 0)) || by=sudo
     ask_apt
     # A release that has no clang-14 will have none the next time either: then apt
     # has nothing to do.
     if ((${#known[@]} > 0)); then
-        ((EUID == 0)) || has_program sudo ||
-            die "missing: ${debian[*]}. There is no sudo here, so run this as root: $(by_hand)"
-        say "installing with apt-get: ${debian[*]}"
-        # One broken source need not matter to us: the installation decides.
-        apt_get update || say 'note: apt-get update failed'
-        ask_apt
-        apt_get install --yes --no-install-recommends "${known[@]}" ||
-            say "apt-get failed. Is this machine online? As root: $(by_hand)"
+        say 'missing here; as root, this installs it:'
+        # A line of its own, to be copied.
+        echo "apt-get update && apt-get install --no-install-recommends ${known[*]}" >&2
+        if ! has_program "$by"; then
+            say 'nothing is installed: you are not root, and there is no sudo'
+        else
+            say "installing it with $by"
+            apt_get update || status=$?
+            # One broken source need not matter to us: the installation decides. apt-get fails with 100, and sudo
+            # with something else.
+            if ((status == 0 || status == 100)); then
+                ((status == 0)) || say 'note: apt-get update failed'
+                status=0
+                ask_apt
+                apt_get install --yes --no-install-recommends "${known[@]}" || status=$?
+            fi
+            case $status in
+                0) ;;
+                100) say 'apt-get failed. Is this machine online?' ;;
+                *) say "nothing is installed: $by failed" ;;
+            esac
+        fi
     fi
     ((${#unknown[@]} == 0)) || say "note: apt has no ${unknown[*]} here"
 }
@@ -207,6 +225,15 @@ setup() {
         say 'nothing to install'
     else
         if has_apt; then install_with_apt; else name_packages; fi
-        has_all essentials || die "cannot go on without ${debian[*]}"
+        has_all essentials || die "cannot go on: without some of that nothing runs"
+        has_all "$@" || say 'going on: only what needs them is left out'
     fi
+}
+
+# first_build FILE MINUTES SPACE: before the build that makes FILE, how long it takes a core and how much disk.
+first_build() {
+    local target=${CARGO_TARGET_DIR:-$root/target} cores
+    [[ ! -e $target/$1 ]] || return 0
+    cores=$(nproc)
+    say "the first build takes about $((($2 + cores - 1) / cores)) min here ($2 min of CPU time on $cores cores) and $3 of disk"
 }

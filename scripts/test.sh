@@ -8,6 +8,8 @@ cd "$root"
 
 passed=
 skipped=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 # skip WHAT WHY
 skip() {
@@ -41,36 +43,67 @@ tools() {
         skip 'what needs a missing tool' "${debian[*]}"
     elif [[ -z ${PTXAS:-} ]] && ! scripts/kernels.sh tools; then
         skip 'what needs a missing tool' 'ptxas, which could not be fetched'
+    # Those of optional features too, for a look at their licences.
+    elif ! cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"; then
+        skip 'what needs a missing tool' 'the crates, which could not be fetched'
     else
         export WAVEFIELD_REQUIRE_TOOLS=${WAVEFIELD_REQUIRE_TOOLS:-1}
     fi
 }
 
-# What a machine cannot have for want of packages is left to the workflow's Windows runner.
-windows() {
-    local status=0
-    say 'Windows'
-    scripts/check-windows.sh || status=$?
+# skippable_step NAME COMMAND...: of a script that says why it is skipped, and then exits with 77.
+skippable_step() {
+    local name=$1 status=0
+    shift
+    say "$name"
+    "$@" || status=$?
     case $status in
-        0) passed+=', Windows' ;;
-        77) skipped+=('Windows: see above') ;;
-        *) die 'FAILED: Windows' ;;
+        0) passed+=", $name" ;;
+        77) skipped+=("$name: see above") ;;
+        *) die "FAILED: $name" ;;
     esac
+}
+
+# kept COMMAND...: keeps what the tests say, to be counted.
+kept() { "$@" 2>&1 | tee -a "$log"; }
+
+# sum WORD: of the numbers before WORD in the results of cargo and pytest.
+sum() {
+    awk -v word="^$1[;,]?\$" '/^test result: |^=+ .* in [0-9.]+s/ {
+        for (at = 2; at <= NF; at++) if ($at ~ word) sum += $(at - 1)
+    } END { print sum + 0 }' "$log"
+}
+
+# The last line. To cargo a test that says `skipped: …` has passed, and one may say it of several parts.
+count() {
+    local said tests
+    # pytest counts its own, and lists them as SKIPPED; the whole Python package is one of the checks.
+    said=$(awk '!/^SKIPPED|^python.sh/ { said += gsub(/skipped: /, "") } END { print said + 0 }' "$log")
+    tests=$((said + $(sum ignored) + $(sum skipped)))
+    if ((${#skipped[@]} + tests == 0)); then
+        say "$(sum passed) tests passed, nothing was skipped"
+    else
+        say "$(sum passed) tests passed; skipped: ${#skipped[@]} of the checks, $tests tests or parts of tests (each says \"skipped: \")"
+    fi
 }
 
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 setup essentials x11_window test_tools
 fetch_swiftshader
+first_build debug/wavefield 12 '4 GB'
 tools
 component_step formatting fmt --all --check
-# With every feature: nothing else looks at the half of an example that needs ArrayFire's libraries to be linked.
-component_step clippy clippy --locked --workspace --all-targets --all-features -- -D warnings
+component_step clippy clippy --locked --workspace --all-targets -- -D warnings
+# The half of an example that cannot be linked without ArrayFire's libraries. Its crates are many and old, so only CI builds them.
+[[ ${CI:-} != true ]] ||
+    component_step 'ArrayFire example' clippy --locked --features arrayfire --example 04_another_library -- -D warnings
 step documentation documentation
-[[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || windows
-step tests cargo test --locked "$@"
+[[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
+step tests kept cargo test --locked "$@"
 # Also against the program that these tests have built.
-step 'Python package' env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
+skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
 
 say "passed: $passed"
 for reason in ${skipped[@]+"${skipped[@]}"}; do say "skipped: $reason"; done
+count

@@ -34,6 +34,7 @@ pub mod handoff;
 pub mod interop;
 mod plain_file;
 pub mod producer;
+pub mod progress;
 pub mod render;
 pub mod report;
 #[cfg(target_os = "linux")]

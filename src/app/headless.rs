@@ -10,6 +10,7 @@ use super::retire;
 use super::traced::Traced;
 use super::{Choice, Config, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png};
 use crate::handoff::Handoff;
+use crate::progress::Progress;
 use crate::render::{Camera, OffscreenTarget, Picture};
 use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
@@ -88,8 +89,10 @@ fn draw_traced(
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(default_frames(run, config.verify));
+    let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
     let mut last = Instant::now();
     for _ in 0..frames {
+        progress.at(times.count(), frames);
         if stop.requested() {
             break;
         }
@@ -100,10 +103,12 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
         }
     }
     let drawn = run.engine.next_frame();
-    for frames in times.count() + 1..=drawn {
-        run.engine.wait_drawn(frames)?;
+    for done in times.count()..drawn {
+        progress.at(done, frames);
+        run.engine.wait_drawn(done + 1)?;
         times.add(lap(&mut last));
     }
+    drop(progress);
     run.engine.finish()?;
     times.finish(last.elapsed());
     if let Some(path) = &config.output {

@@ -36,21 +36,22 @@ impl Kind {
             Kind::Symmetric(size) => (value / size).asinh(),
         }
     }
-
-    fn unbend(self, value: f64) -> f64 {
-        match self {
-            Kind::Linear => value,
-            Kind::Log => value.exp(),
-            Kind::Symmetric(size) => value.sinh() * size,
-        }
-    }
 }
 
 impl Scale {
-    /// Holds all of `values` with some room. Logarithmic where the largest is many times the smallest, or, with 0 or less
-    /// among them, many times the middle one: the small ones would lie on one line else.
+    /// From tick to tick around all of `values`, with 0. Logarithmic, without it, where the largest is many times the
+    /// smallest. With 0 or less among them, logarithmic on both sides of 0 where the largest is many times the middle one:
+    /// the small ones would lie on one line else.
     pub fn covering(values: impl IntoIterator<Item = f64>) -> Scale {
-        let values: Vec<f64> = values.into_iter().collect();
+        Scale::around(values.into_iter().collect(), true)
+    }
+
+    /// The same, but with 0 only where it lies among them: shows what differs between values that are close.
+    pub fn spanning(values: impl IntoIterator<Item = f64>) -> Scale {
+        Scale::around(values.into_iter().collect(), false)
+    }
+
+    fn around(values: Vec<f64>, with_zero: bool) -> Scale {
         let (low, high) = bounds(values.iter().copied());
         let mut sizes: Vec<f64> =
             values.iter().map(|value| value.abs()).filter(|size| size.is_finite()).collect();
@@ -60,18 +61,24 @@ impl Scale {
         let kind = if low > 0.0 && high / low > 8.0 {
             Kind::Log
         } else if low <= 0.0 && largest > 20.0 * middle && largest > 0.0 {
-            Kind::Symmetric(largest * 1e-4)
+            Kind::Symmetric(middle.max(largest * 1e-4))
         } else {
             Kind::Linear
         };
-        // Zero belongs to every scale that has it, and where nothing lies beyond it needs no room there.
-        let has_zero = kind != Kind::Log;
-        let (from, to) = if has_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
-        let (from, to) = (kind.bend(from), kind.bend(to));
-        let room = (to - from) * 0.06;
-        let from = if has_zero && low >= 0.0 { from } else { from - room };
-        let to = if has_zero && high <= 0.0 { to } else { to + room };
-        Scale { low: kind.unbend(from), high: kind.unbend(to), kind }.sound()
+        // A single value spans nothing.
+        let with_zero = kind == Kind::Linear && (with_zero || low == high);
+        let (low, high) = if with_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
+        let scale = Scale { low, high, kind }.sound();
+        // Out to the next ticks, so that nothing lies beyond the last figure of an axis.
+        let ticks = scale.round_values();
+        let low = ticks.iter().copied().filter(|&tick| tick <= scale.low).fold(f64::NEG_INFINITY, f64::max);
+        let high = ticks.iter().copied().filter(|&tick| tick >= scale.high).fold(f64::INFINITY, f64::min);
+        let wide = Scale {
+            low: if low.is_finite() { low } else { scale.low },
+            high: if high.is_finite() { high } else { scale.high },
+            kind: scale.kind,
+        };
+        wide.sound()
     }
 
     /// Logarithmic from the smallest to the largest of `values`, with room at both ends.
@@ -99,19 +106,28 @@ impl Scale {
 
     /// Round values within, few enough to read.
     pub fn ticks(&self) -> Vec<f64> {
-        let inside = |tick: &f64| (self.low..=self.high).contains(tick);
+        let mut ticks = self.round_values();
+        ticks.retain(|tick| (self.low..=self.high).contains(tick));
+        if let Kind::Symmetric(_) = self.kind {
+            // Those next to 0 lie too close to it for their text.
+            ticks.retain(|&tick| tick == 0.0 || (self.at(tick) - self.at(0.0)).abs() > 0.06);
+        }
+        ticks
+    }
+
+    /// Round values from just below the low end to just above the high one.
+    fn round_values(&self) -> Vec<f64> {
         match self.kind {
             Kind::Linear => {
                 let step = round_step((self.high - self.low) / 5.0);
-                let first = (self.low / step).ceil();
-                (0..12).map(|at| (first + f64::from(at)) * step).filter(inside).collect()
+                let first = (self.low / step).floor();
+                (0..12).map(|at| (first + f64::from(at)) * step).collect()
             }
-            Kind::Log => decades(self.low, self.high).into_iter().filter(inside).collect(),
+            Kind::Log => decades(self.low, self.high),
             Kind::Symmetric(size) => {
-                // The decades next to 0 lie too close to it for their text.
-                let powers = decades(size * 9.0, self.high.max(-self.low));
+                let powers = decades(size, self.high.max(-self.low));
                 let down = powers.iter().rev().map(|power| -power);
-                down.chain([0.0]).chain(powers.iter().copied()).filter(inside).collect()
+                down.chain([0.0]).chain(powers.iter().copied()).collect()
             }
         }
     }
@@ -172,8 +188,10 @@ pub struct Point {
 pub struct Line {
     /// Which colour and marker: the strategy's place.
     pub style: usize,
-    /// Whether to dash it.
-    pub dashed: bool,
+    /// Whether its one point stands for the whole width.
+    pub level: bool,
+    /// What stands at its end; it is dashed then.
+    pub name: Option<String>,
     /// From left to right.
     pub points: Vec<Point>,
 }
@@ -218,7 +236,13 @@ pub fn lines(label: &str, x: &Axis<'_>, y: &Axis<'_>, lines: &[Line]) -> Markup 
             @for line in lines {
                 g class={ "series s" (line.style) } {
                     @let path = line.points.iter().map(|point| format!("{},{}", n(across(point.x)), n(up(point.y))));
-                    polyline.dashed[line.dashed] points=(path.collect::<Vec<_>>().join(" ")) {}
+                    polyline.dashed[line.name.is_some()] points=(path.collect::<Vec<_>>().join(" ")) {}
+                    @if let (true, [point]) = (line.level, &line.points[..]) {
+                        line.level x1=(n(LEFT)) x2=(n(WIDTH - RIGHT)) y1=(n(up(point.y))) y2=(n(up(point.y))) {}
+                    }
+                    @if let Some((name, end)) = line.name.as_ref().zip(line.points.last()) {
+                        text.end x=(n(across(end.x))) y=(n(up(end.y) - 8.0)) { (name) }
+                    }
                     @for point in &line.points {
                         g.noisy[point.noisy] {
                             title { (point.tip) }
@@ -253,7 +277,7 @@ pub struct Range {
 pub fn ranges(label: &str, name: &str, rows: &[Range]) -> Markup {
     const NAMES: f64 = 160.0;
     const ROW: f64 = 26.0;
-    let scale = Scale::covering(rows.iter().flat_map(|row| row.at));
+    let scale = Scale::spanning(rows.iter().flat_map(|row| row.at));
     let height = 8.0 + ROW * rows.len() as f64 + BOTTOM;
     let end = height - BOTTOM;
     let across = |value| NAMES + scale.at(value) * (WIDTH - NAMES - RIGHT);
@@ -304,7 +328,7 @@ pub fn key(style: usize) -> Markup {
 
 /// Shapes tell the strategies apart where colours do not.
 fn marker(style: usize, x: f64, y: f64) -> Markup {
-    const SHAPES: [&str; 8] = [
+    const SHAPES: [&str; 10] = [
         "M-4.2,0a4.2,4.2 0 1,0 8.4,0a4.2,4.2 0 1,0 -8.4,0z",
         "M-3.8,-3.8h7.6v7.6h-7.6z",
         "M0,-5.2L4.8,3.6H-4.8z",
@@ -313,8 +337,10 @@ fn marker(style: usize, x: f64, y: f64) -> Markup {
         "M0,5.2L4.8,-3.6H-4.8z",
         "M-5,-2.8L-2.8,-5L0,-2.2L2.8,-5L5,-2.8L2.2,0L5,2.8L2.8,5L0,2.2L-2.8,5L-5,2.8L-2.2,0z",
         "M0,-5.6L1.6,-1.8L5.4,-1.8L2.4,0.8L3.4,4.8L0,2.6L-3.4,4.8L-2.4,0.8L-5.4,-1.8L-1.6,-1.8z",
+        "M-2.2,-5.2h4.4v10.4h-4.4z",
+        "M-5.2,-2.2h10.4v4.4h-10.4z",
     ];
-    // Beyond the eighth the colours begin again, with another shape each.
+    // Beyond the tenth the colours begin again, with another shape each.
     let shape = SHAPES[(style + style / SHAPES.len()) % SHAPES.len()];
     html! { path.marker d=(shape) transform={ "translate(" (n(x)) " " (n(y)) ")" } {} }
 }
@@ -344,7 +370,7 @@ mod tests {
         let narrow = Scale::covering([10.0, 20.0]);
         assert_eq!((narrow.kind, narrow.low), (Kind::Linear, 0.0));
         let below = Scale::covering([-10.0, 20.0]);
-        assert!(below.kind == Kind::Linear && below.low < -10.0 && below.at(-10.0) > 0.0, "{below:?}");
+        assert!(below.kind == Kind::Linear && below.low <= -10.0 && below.high >= 20.0, "{below:?}");
         assert!(below.ticks().contains(&0.0), "{below:?}");
     }
 
@@ -353,7 +379,7 @@ mod tests {
         let scale = Scale::covering([-20.0, 5.0, 10.0, 40.0, 30_000.0]);
         assert!(matches!(scale.kind, Kind::Symmetric(_)), "{scale:?}");
         assert!(scale.at(40.0) - scale.at(5.0) > 0.1 && scale.at(5.0) - scale.at(-20.0) > 0.1, "{scale:?}");
-        assert!(scale.at(0.0) < scale.at(5.0) && scale.at(30_000.0) < 1.0);
+        assert!(scale.at(0.0) < scale.at(5.0) && scale.at(40.0) < scale.at(30_000.0));
         let ticks = scale.ticks();
         assert!(ticks.contains(&0.0) && ticks.contains(&100.0) && ticks.contains(&10_000.0), "{ticks:?}");
         assert!(ticks.is_sorted() && ticks.len() <= 12, "{ticks:?}");
@@ -362,7 +388,7 @@ mod tests {
     #[test]
     fn ticks_are_round_few_and_inside() {
         assert_eq!(Scale::covering([10.0, 20.0]).ticks(), [0.0, 5.0, 10.0, 15.0, 20.0]);
-        assert_eq!(Scale::covering([3.0, 40.0]).ticks(), [5.0, 10.0, 20.0]);
+        assert_eq!(Scale::covering([3.0, 40.0]).ticks(), [2.0, 5.0, 10.0, 20.0, 50.0]);
         for values in [
             [1e-9, 1e12],
             [1e-300, 1e300],
@@ -377,6 +403,26 @@ mod tests {
             assert!((1..=16).contains(&ticks.len()), "{values:?}: {ticks:?}");
             assert!(ticks.iter().all(|&tick| (scale.low..=scale.high).contains(&tick)), "{values:?}");
         }
+    }
+
+    #[test]
+    fn every_value_lies_between_two_ticks() {
+        for values in [
+            vec![15.3, 331.0, 621.0],
+            vec![-299.0, -195.0, 176.0, 182.0, 364.0, 19_727.0],
+            vec![1.0, 1.29, 1.66],
+            vec![35_649.0, 36_410.0, 56_721.0],
+            vec![-3.0, -2.0],
+        ] {
+            let inside = |scale: Scale| {
+                let ticks = scale.ticks();
+                values.iter().all(|&value| ticks[0] <= value && value <= ticks[ticks.len() - 1])
+            };
+            assert!(inside(Scale::spanning(values.clone())), "{values:?}");
+            assert!(inside(Scale::covering(values.clone())), "{values:?}");
+        }
+        assert_eq!(Scale::spanning([7.0, 7.0]), Scale::covering([7.0]));
+        assert_eq!(Scale::spanning([1.0, 1.66]).ticks()[0], 1.0, "no room is wasted down to 0");
     }
 
     #[test]
@@ -395,8 +441,12 @@ mod tests {
     fn text_is_escaped_and_every_point_has_its_tip() {
         let point =
             |x, tip: &str| Point { x, y: x, reach: Some((0.5, 2.0)), noisy: x > 1.0, tip: tip.into() };
-        let line =
-            Line { style: 9, dashed: true, points: vec![point(1.0, "<script>"), point(2.0, "second")] };
+        let line = Line {
+            style: 9,
+            level: false,
+            name: Some("<b>".into()),
+            points: vec![point(1.0, "<script>"), point(2.0, "second")],
+        };
         let axis = Axis::new("a & b", Scale::covering([1.0, 2.0]));
         let text = lines("\"quoted\"", &axis, &axis, &[line]).into_string();
         assert!(

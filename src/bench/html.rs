@@ -16,10 +16,11 @@ use super::figures::{
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
+use super::strategy::Strategy;
 use crate::{Result, whole_file};
 
 /// How many colours the style sheet has.
-const COLOURS: usize = 8;
+const COLOURS: usize = 10;
 
 /// Writes the report as a page, whole or not at all.
 ///
@@ -70,8 +71,10 @@ fn page(report: &Report) -> Markup {
                         (view.cards())
                         (view.legend())
                         (view.overhead())
-                        (view.frame_times())
-                        (view.distributions())
+                        @if view.grids.iter().any(|(_, cells)| !view.best(cells).is_empty()) {
+                            (view.frame_times())
+                            (view.distributions())
+                        }
                         (view.table())
                     }
                     (about(report))
@@ -94,10 +97,14 @@ impl<'a> View<'a> {
         self.strategies.iter().position(|name| *name == strategy).unwrap_or(0)
     }
 
-    /// Each strategy at its best in a group, in the strategies' order.
+    /// The fastest cell of each strategy in a group, baselines left out, in the strategies' order.
     fn best(&self, cells: &[&'a Cell]) -> Vec<&'a Cell> {
-        let of = |strategy: &str| shallowest(cells.iter().copied().filter(|cell| cell.strategy == strategy));
-        self.strategies.iter().filter_map(|strategy| of(strategy)).collect()
+        let of = |strategy: &str| fastest(cells.iter().copied().filter(|cell| cell.strategy == strategy));
+        self.strategies
+            .iter()
+            .filter(|name| !Strategy::is_baseline(name))
+            .filter_map(|name| of(name))
+            .collect()
     }
 
     /// For each grid the figure that people quote.
@@ -105,10 +112,9 @@ impl<'a> View<'a> {
         html! {
             div.cards {
                 @for (size, cells) in &self.grids {
-                    // What hands nothing over has no place in a contest of hand-offs.
-                    @let rivals: Vec<&Cell> = self.best(cells).into_iter().filter(|cell| cell.overhead_us.is_some()).collect();
+                    @let rivals = self.best(cells);
                     @let slowest = rivals.iter().max_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean));
-                    @if let Some((first, slowest)) = fastest(rivals.iter().copied()).zip(slowest) {
+                    @if let Some((first, slowest)) = fastest(rivals.clone()).zip(slowest) {
                         @let equals: Vec<&str> = rivals
                             .iter()
                             .filter(|cell| cell.strategy != first.strategy && as_fast(cell, first))
@@ -125,7 +131,7 @@ impl<'a> View<'a> {
                             @if rivals.len() > 1 {
                                 p.soft {
                                     @if !equals.is_empty() { "As fast within " (percent(SAME_WITHIN)) ": " (equals.join(", ")) ". " }
-                                    "The slowest, " (setting(slowest)) ", takes "
+                                    "The slowest strategy, " (setting(slowest)) ", takes "
                                     (format!("{:.1}", slowest.frame_us.mean / first.frame_us.mean)) " times as long."
                                 }
                             }
@@ -151,29 +157,23 @@ impl<'a> View<'a> {
     }
 
     fn overhead(&self) -> Markup {
-        let panel = |size: [u32; 2], cells: &[&Cell]| {
-            let lines = self.overhead_lines(cells);
-            let points = || lines.iter().flat_map(|line| &line.points);
-            let mut rings: Vec<u32> = cells.iter().map(|cell| cell.ring).collect();
-            rings.sort_unstable();
-            rings.dedup();
-            let x = Axis {
-                name: "slots in the ring",
-                scale: Scale::steps(rings.iter().map(|&ring| f64::from(ring))),
-                ticks: rings.iter().map(|&ring| (f64::from(ring), ring.to_string())).collect(),
-            };
-            let y = Axis::new("overhead in µs", Scale::covering(points().map(|point| point.y)));
-            let label = format!("Hand-off overhead against ring depth, grid {}", grid(size));
-            html! { figure { h3 { (grid(size)) } (chart::lines(&label, &x, &y, &lines)) } }
-        };
+        let panels: Vec<_> = self
+            .grids
+            .iter()
+            .map(|(size, cells)| (*size, self.overhead_lines(cells)))
+            .filter(|(_, lines)| has_line(lines))
+            .collect();
+        if panels.is_empty() {
+            return html! {};
+        }
         html! {
             h2 { "Hand-off overhead against ring depth" }
             p.soft {
                 "Mean frame time less the kernel and the draw alone. Below zero, kernel and draw overlap by more than the hand-off "
-                "costs. The vertical strokes reach over the rounds, hollow marks are noisy, dashes stand for batches. Each panel has "
-                "its own scale."
+                "costs. Thin level lines: one ring only. Dashed: batches. Vertical strokes reach over the rounds, hollow marks are "
+                "noisy. Each panel has its own scale."
             }
-            div.panels { @for (size, cells) in &self.grids { (panel(*size, cells)) } }
+            div.panels { @for (size, lines) in &panels { (overhead_panel(*size, lines)) } }
         }
     }
 
@@ -187,53 +187,62 @@ impl<'a> View<'a> {
             let own = cells.iter().filter(|cell| cell.batch == batch && self.style(&cell.strategy) == style);
             let mut points: Vec<Point> = own.filter_map(|cell| overhead_point(cell)).collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            Line { style, dashed: batch > 1, points }
+            let level = cells.iter().filter(|cell| self.style(&cell.strategy) == style).count() == 1;
+            Line { style, level, name: (batch > 1).then(|| format!("batch {batch}")), points }
         };
         batches.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
     }
 
     fn frame_times(&self) -> Markup {
         let best: Vec<Vec<&Cell>> = self.grids.iter().map(|(_, cells)| self.best(cells)).collect();
+        html! {
+            h2 { "Frame time against grid size" }
+            p.soft {
+                "The mean of each strategy with the ring and batch that are fastest at that grid"
+                @if self.grids.len() > 1 { ", and how many times as long as the fastest strategy it takes" } "."
+            }
+            div.panels.wide {
+                // One grid makes no line, and its figures are in the table.
+                @if self.grids.len() > 1 { figure { (self.frame_times_chart(&best)) } }
+                (self.best_table(&best))
+            }
+        }
+    }
+
+    fn frame_times_chart(&self, best: &[Vec<&Cell>]) -> Markup {
         let sizes = || self.grids.iter().map(|(size, _)| *size);
-        let point = |cell: &Cell| Point {
-            x: vertices(cell.grid) as f64,
-            y: cell.frame_us.mean,
-            reach: reach(cell, cell.frame_us.mean),
-            noisy: cell.noisy,
-            tip: format!("{}, {}: {} µs a frame", setting(cell), grid(cell.grid), figure(cell.frame_us.mean)),
+        let point = |cell: &Cell, first: &Cell| {
+            let times = |time: f64| time / first.frame_us.mean;
+            Point {
+                x: vertices(cell.grid) as f64,
+                y: times(cell.frame_us.mean),
+                reach: reach(cell, cell.frame_us.mean).map(|(low, high)| (times(low), times(high))),
+                noisy: cell.noisy,
+                tip: format!(
+                    "{}, {}: {} µs a frame",
+                    setting(cell),
+                    grid(cell.grid),
+                    figure(cell.frame_us.mean)
+                ),
+            }
         };
-        let line = |style: usize| Line {
-            style,
-            dashed: false,
-            points: best
-                .iter()
-                .flatten()
-                .filter(|cell| self.style(&cell.strategy) == style)
-                .map(|cell| point(cell))
-                .collect(),
+        let line = |style: usize| {
+            let own = best.iter().filter_map(|cells| {
+                let cell = cells.iter().find(|cell| self.style(&cell.strategy) == style)?;
+                Some(point(cell, fastest(cells.iter().copied())?))
+            });
+            Line { style, level: false, name: None, points: own.collect() }
         };
-        let lines: Vec<Line> = (0..self.strategies.len()).map(line).collect();
+        let lines: Vec<Line> =
+            (0..self.strategies.len()).map(line).filter(|line| !line.points.is_empty()).collect();
         let x = Axis {
             name: self.elements,
             scale: Scale::steps(sizes().map(|size| vertices(size) as f64)),
             ticks: sizes().map(|size| (vertices(size) as f64, grid(size))).collect(),
         };
         let times = lines.iter().flat_map(|line| &line.points).map(|point| point.y);
-        let y = Axis::new("frame time in µs", Scale::covering(times));
-        html! {
-            h2 { "Frame time against grid size" }
-            p.soft {
-                "The mean of each strategy at its best: the shallowest ring within " (percent(SAME_WITHIN))
-                " of its fastest cell at that grid."
-            }
-            div.panels.wide {
-                // One grid makes no line, and its figures are in the table.
-                @if self.grids.len() > 1 {
-                    figure { (chart::lines("Mean frame time against grid size", &x, &y, &lines)) }
-                }
-                (self.best_table(&best))
-            }
-        }
+        let y = Axis::new("frame time, times the fastest", Scale::spanning(times));
+        chart::lines("Frame time against grid size, in multiples of the fastest", &x, &y, &lines)
     }
 
     /// The figures of the chart beside it.
@@ -244,23 +253,17 @@ impl<'a> View<'a> {
                     thead {
                         tr {
                             th scope="col" { "strategy" }
-                            @for (size, _) in &self.grids { th scope="col" { (grid(*size)) small { "µs, times the fastest, ring" } } }
+                            @for (size, _) in &self.grids { th scope="col" { (grid(*size)) small { "µs, times the fastest" } } }
                         }
                     }
                     tbody {
                         @for (style, strategy) in self.strategies.iter().enumerate() {
-                            tr class={ "s" (style) } {
-                                td { (chart::key(style)) (strategy) }
-                                @for cells in best {
-                                    td {
-                                        @match cells.iter().find(|cell| cell.strategy == **strategy) {
-                                            Some(cell) => {
-                                                (figure(cell.frame_us.mean))
-                                                span.times.soft { (times(cell, cells)) } span.ring.soft { (cell.ring) }
-                                                @if cell.noisy { span.warn { " ~" } }
-                                            }
-                                            None => { "-" }
-                                        }
+                            @let row: Vec<Option<&Cell>> = best.iter().map(|cells| cells.iter().copied().find(|cell| cell.strategy == *strategy)).collect();
+                            @if row.iter().any(Option::is_some) {
+                                tr class={ "s" (style) } {
+                                    td { (chart::key(style)) (strategy) }
+                                    @for (cell, cells) in row.into_iter().zip(best) {
+                                        td { @if let Some(cell) = cell { (best_cell(cell, cells)) } @else { "-" } }
                                     }
                                 }
                             }
@@ -287,7 +290,8 @@ impl<'a> View<'a> {
         html! {
             h2 { "How frame times are spread" }
             p.soft {
-                "Mark: p50. Broad bar: to the p95. Narrow bar: to the p99. Line: to the longest frame. Each strategy at its best, as above."
+                "Mark: p50. Broad bar: to the p95. Narrow bar: to the p99. Line: to the longest frame. Each strategy with its fastest ring and "
+                "batch, as above. The scales do not begin at 0."
             }
             div.panels {
                 @for (size, cells) in &self.grids {
@@ -321,7 +325,8 @@ impl<'a> View<'a> {
         html! {
             h2 { "All cells" }
             p.soft {
-                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, waits left out. Bold: the fastest of its grid. "
+                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, waits left out. Bold: the "
+                "fastest of its grid; render-only, render-shared and produce-only do a part of the work, to compare with. "
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."
             }
@@ -329,7 +334,7 @@ impl<'a> View<'a> {
                 table {
                     thead { tr { @for (name, unit) in COLUMNS { th scope="col" { (name) small { (unit) } } } } }
                     @for (size, cells) in &self.grids {
-                        @let first = fastest(cells.iter().copied());
+                        @let first = fastest(self.best(cells));
                         tbody {
                             tr {
                                 th scope="rowgroup" colspan="16" {
@@ -370,6 +375,13 @@ impl<'a> View<'a> {
     }
 }
 
+fn best_cell(cell: &Cell, cells: &[&Cell]) -> Markup {
+    html! {
+        (figure(cell.frame_us.mean)) span.times.soft { (times(cell, cells)) }
+        small.soft { (ring(cell)) @if cell.noisy { span.warn { " ~" } } }
+    }
+}
+
 /// Where and how it was measured.
 fn about(report: &Report) -> Markup {
     html! {
@@ -404,19 +416,11 @@ fn strategy_styles(count: usize) -> String {
 }
 
 /// The cell with the least mean frame time that is one.
-fn fastest<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a Cell> {
+fn fastest<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Option<&'a Cell> {
     cells
+        .into_iter()
         .filter(|cell| is_time(cell.frame_us.mean))
         .min_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean))
-}
-
-/// The cell with the shallowest ring among those that are as fast as the fastest; a noisy one only for want of another. A deeper ring that gains nothing costs
-/// memory and latency, and which of the equals comes first is chance.
-fn shallowest<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Option<&'a Cell> {
-    let first = fastest(cells.clone())?;
-    cells
-        .filter(|cell| is_time(cell.frame_us.mean) && as_fast(cell, first))
-        .min_by_key(|cell| (cell.noisy, cell.ring, cell.batch))
 }
 
 fn as_fast(cell: &Cell, first: &Cell) -> bool {
@@ -443,6 +447,26 @@ fn overhead_point(cell: &Cell) -> Option<Point> {
     })
 }
 
+fn overhead_panel(size: [u32; 2], lines: &[Line]) -> Markup {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let mut rings: Vec<f64> = points().map(|point| point.x).collect();
+    rings.sort_unstable_by(f64::total_cmp);
+    rings.dedup();
+    let x = Axis {
+        name: "slots in the ring",
+        scale: Scale::steps(rings.iter().copied()),
+        ticks: rings.iter().map(|&ring| (ring, ring.to_string())).collect(),
+    };
+    let y = Axis::new("overhead in µs", Scale::covering(points().map(|point| point.y)));
+    let label = format!("Hand-off overhead against ring depth, grid {}", grid(size));
+    html! { figure { h3 { (grid(size)) } (chart::lines(&label, &x, &y, lines)) } }
+}
+
+/// Whether anything is to be joined: points alone are better read in the table.
+fn has_line(lines: &[Line]) -> bool {
+    lines.iter().any(|line| line.points.len() > 1)
+}
+
 /// How far the rounds' means reach from the mean, around `value`.
 fn reach(cell: &Cell, value: f64) -> Option<(f64, f64)> {
     let mut means = cell.round_means_us.clone();
@@ -464,11 +488,14 @@ fn percent(share: f64) -> String {
 
 /// A cell's name without its grid.
 fn setting(cell: &Cell) -> String {
-    let mut name = format!("{}, ring {}", cell.strategy, cell.ring);
-    if cell.batch > 1 {
-        let _ = write!(name, ", batch {}", cell.batch);
+    format!("{}, {}", cell.strategy, ring(cell))
+}
+
+fn ring(cell: &Cell) -> String {
+    match cell.batch {
+        0..=1 => format!("ring {}", cell.ring),
+        batch => format!("ring {}, batch {batch}", cell.ring),
     }
-    name
 }
 
 /// A name that has room beside the bars.
@@ -565,13 +592,38 @@ mod tests {
     }
 
     #[test]
-    fn of_rings_that_are_as_fast_the_shallowest_is_shown() {
+    fn a_baseline_wins_nothing_and_the_card_is_the_bold_row() {
         let mut report = sample::report();
-        report.cells.truncate(6);
-        for (cell, mean) in report.cells.iter_mut().zip([20.0, 12.0, 10.1, 10.15, 10.0, 10.3]) {
-            cell.frame_us.mean = mean;
+        let mut alone = report.cells[0].clone();
+        alone.strategy = Strategy::ProduceOnly.name().into();
+        (alone.frame_us.mean, alone.overhead_us, alone.draw_us) = (0.01, None, None);
+        report.cells.push(alone);
+        let text = page(&report).into_string();
+        assert!(!text.contains("produce-only, ring"), "a chart or a card has it");
+        assert!(
+            !text.contains("s8 best") && text.contains("<td>0.010</td>"),
+            "the table has it, not as the fastest"
+        );
+        for (_, cells) in by_grid(&report.cells[..report.cells.len() - 1]) {
+            let first = fastest(cells).unwrap();
+            let card =
+                format!("{} is fastest: {} frames/s", setting(first), figure(first.frames_per_second()));
+            assert!(text.contains(&card), "{card}");
         }
-        assert_eq!(shallowest(report.cells.iter()).unwrap().ring, 3);
+        assert_eq!(text.matches(" best\">").count(), 3);
+
+        report.cells.retain(|cell| Strategy::is_baseline(&cell.strategy));
+        let text = page(&report).into_string();
+        assert!(
+            !text.contains("is fastest") && !text.contains("<svg viewBox=\"0 0 460"),
+            "nothing to compare"
+        );
+    }
+
+    #[test]
+    fn one_ring_and_one_grid_make_no_lines() {
+        let text = page(&sample::small()).into_string();
+        assert_eq!(text.matches("<svg viewBox=\"0 0 460").count(), 1, "how frame times are spread");
     }
 
     #[test]
@@ -581,6 +633,17 @@ mod tests {
             // Light and dark.
             assert_eq!(css.matches(&format!("--c{at}: #")).count(), 2, "{at}");
         }
-        assert!(strategy_styles(9).contains(".s8 { --c: var(--c0); }"));
+        assert!(Strategy::ALL.len() <= COLOURS, "two strategies share a colour");
+        let mut colours: Vec<&str> = css
+            .split("--c")
+            .skip(1)
+            .filter_map(|part| part.get(1..)?.strip_prefix(": #")?.get(..6))
+            .collect();
+        assert_eq!(colours.len(), 2 * COLOURS);
+        for theme in colours.chunks_mut(COLOURS) {
+            theme.sort_unstable();
+            assert!(theme.windows(2).all(|pair| pair[0] != pair[1]), "{theme:?}");
+        }
+        assert!(strategy_styles(11).contains(".s10 { --c: var(--c0); }"));
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Distribution, Machine};
 use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
+use crate::progress::Progress;
 use crate::trace::{CpuSpan, CpuSpans};
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
@@ -112,9 +113,12 @@ pub fn measure_startup(
         serde_json::from_slice(&child.stdout)
             .map_err(|error| failed(format!("the child's answer is no report ({error})")))
     };
+    let progress = Progress::new("starting");
+    progress.at(0, u64::from(rounds) + 1);
     let first = start()?;
     let mut warm = Vec::new();
     for _ in 0..rounds {
+        progress.at(warm.len() as u64 + 1, u64::from(rounds) + 1);
         warm.push(start()?.start);
     }
     let warm_us = Distribution::of(&mut warm.iter().map(|start| start.total_us).collect::<Vec<_>>());

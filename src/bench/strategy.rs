@@ -92,6 +92,13 @@ impl Strategy {
         self.producer() == ProducerKind::Cuda
     }
 
+    /// Whether the strategy of this name does a part of a frame's work only: something to compare with, no hand-off.
+    pub(super) fn is_baseline(name: &str) -> bool {
+        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
+            .iter()
+            .any(|strategy| strategy.name() == name)
+    }
+
     /// Whether the ring's depth means anything to it.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy)

@@ -9,6 +9,7 @@ use super::runner::Plan;
 use super::strategy::Strategy;
 use crate::app::{Choice, Config, Headless, Stop, retire};
 use crate::cuda::Context;
+use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result};
@@ -29,7 +30,10 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, st
     }
     let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
     let (mut lanes, mut failures) = (Vec::new(), Failures::default());
-    for cell in plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly) {
+    let cells: Vec<_> = plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly).collect();
+    let progress = Progress::new("tracing");
+    for (done, cell) in cells.iter().enumerate() {
+        progress.at(done as u64, cells.len() as u64);
         if stop.requested() {
             let words = "stopped before the last cell was traced; the others are in the file";
             failures.add(Error::Stopped(words.into()));

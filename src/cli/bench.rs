@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use wavefield::app::{Config, RISK, Scene, Stop};
+use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
 use wavefield::cuda::Priority;
+use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::AdapterInfo;
@@ -80,14 +81,17 @@ pub struct BenchArgs {
     /// with .svg gives a picture instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]), help_heading = super::DIAGNOSIS)]
     trace: Option<PathBuf>,
+    /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    from: Option<PathBuf>,
     /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "Comparison")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<PathBuf>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
-    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "Comparison")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
     fail_above: Option<f64>,
     /// With --compare: compare different hardware all the same.
-    #[arg(long, help_heading = "Comparison")]
+    #[arg(long, help_heading = "A saved run")]
     force: bool,
 }
 
@@ -187,6 +191,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         return Err(Error::Usage("--force and --fail-above go with --compare".into()));
     }
     args.check()?;
+    if let Some(path) = &args.from {
+        return show(&bench::read_json(path)?, &args);
+    }
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
@@ -207,14 +214,11 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     let choice = bench::choose(&config)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
-    let bar = progress_bar("measuring");
+    let bar = Progress::new("measuring");
     let mut failures = Failures::default();
-    let count = &mut |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
+    let count = &mut |done: usize, total: usize| bar.at(done as u64, total as u64);
     let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
-    bar.finish_and_clear();
+    drop(bar);
     let report = report?;
     let failed = failures.first().is_some();
     if failed && report.cells.is_empty() {
@@ -243,6 +247,23 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         let words = "stopped before the last round: what was measured so far is shown, marked incomplete";
         failures.add(Error::Stopped(words.into()));
     }
+    failures.outcome()
+}
+
+/// Everything that is made from a record alone.
+fn show(report: &Report, args: &BenchArgs) -> Result<()> {
+    check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+    say!("{}", Table(report));
+    let mut failures = Failures::default();
+    let mut write = |path: &Option<PathBuf>, write: &dyn Fn(&Path, &Report) -> Result<()>| {
+        if let Some(path) = path
+            && failures.catch(write(path, report)).is_some()
+        {
+            note!("wrote {}", path.display());
+        }
+    };
+    write(&args.csv, &bench::write_csv);
+    write(&args.report, &bench::write_html);
     failures.outcome()
 }
 
@@ -327,14 +348,6 @@ impl BenchArgs {
             command: command_line(),
         }
     }
-}
-
-/// Shown on a terminal only, and on standard error.
-pub(super) fn progress_bar(what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}, {{eta}} left"));
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 fn parse_factor(text: &str) -> Result<f64, String> {

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use wavefield::app::{DeviceTable, ProducerKind, Stop};
 use wavefield::formats::{self, Table};
+use wavefield::progress::Progress;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
 use wavefield::{Error, Result, check_outputs, note, say};
 
 use super::DeviceArgs;
-use super::bench::progress_bar;
 
 const EXAMPLES: &str =
     "  wavefield devices                              what there is, and which one would be used
@@ -57,14 +57,9 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let choice = table.choose(wish, producer)?;
     let mut failures = Failures::default();
     let report = if args.check {
-        let bar = progress_bar("checking");
-        let count = &mut |done, total| {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        };
-        let report = formats::check(&choice, command_line(), stop, count, &mut failures);
-        bar.finish_and_clear();
-        report?
+        let bar = Progress::new("checking");
+        let count = &mut |done: usize, total: usize| bar.at(done as u64, total as u64);
+        formats::check(&choice, command_line(), stop, count, &mut failures)?
     } else {
         formats::list(&choice, command_line())
     };

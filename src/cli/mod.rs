@@ -231,8 +231,9 @@ fn run(args: RunArgs, stop: &Stop) -> Result<()> {
         }
     }
     show(attempt_headless(&config, stop)?)?;
-    if let Some(path) = &config.output {
-        say!("picture       {}", path.display());
+    match &config.output {
+        Some(path) => say!("picture       {}", path.display()),
+        None => say!("picture       none; --output FILE.png writes the last frame"),
     }
     Ok(())
 }

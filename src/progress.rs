@@ -1,0 +1,36 @@
+//! How far something is that takes a while: a bar with the time left.
+
+use std::fmt::Write;
+
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+/// A bar on standard error, where that is a terminal; nothing elsewhere. It goes away when this is dropped.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// `what` is done, in a word: `measuring`.
+    pub fn new(what: &str) -> Self {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}{{left}}"));
+        let left = |state: &ProgressState, text: &mut dyn Write| {
+            // Before the first step nobody knows.
+            if state.pos() > 0 {
+                let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
+            }
+        };
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("left", left));
+        Self(bar)
+    }
+
+    /// `done` of `total` steps are done.
+    pub fn at(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
