@@ -39,16 +39,8 @@ const RUNS: [&str; 14] = [
 const TEXTURE: &str = "texture ";
 /// The kernel alone.
 const BENCH: &str = "bench";
-const BENCH_ARGUMENTS: [&str; 8] = [
-    "bench",
-    "--strategies=produce-only",
-    "--grids=8x8",
-    "--rings=2",
-    "--batches=1",
-    "--rounds=1",
-    "--round-ms=1",
-    "--size=32x24",
-];
+const BENCH_ARGUMENTS: [&str; 6] =
+    ["bench", "--strategies=produce-only", "--grids=8x8", "--rounds=1", "--round-ms=1", "--size=32x24"];
 /// Ping-pongs, by a CUDA graph on an urgent stream.
 const LATENCY: &str = "latency";
 const LATENCY_ARGUMENTS: [&str; 5] =

@@ -493,8 +493,8 @@ fn nonsense_is_wrong_usage() {
         (&["--break=ready"], "--producer cuda with --handoff timeline"),
         (&["--break=everything"], "possible values"),
         (&["--window", "--headless"], "cannot be used with"),
-        (&["--batch=9"], "--batch 9"),
-        (&["--frames=0"], "0 is not in"),
+        (&["--batch=9"], "--batch is for the CUDA producer"),
+        (&["--frames=0"], "`0` is not a whole number from 1 on"),
     ];
     for (arguments, part) in cases {
         let output = run(&[&SMALL[..4], arguments].concat());

@@ -25,7 +25,7 @@ pub struct ServeArgs {
     socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
     /// the socket's folder is removed too, if it is empty then.
-    #[arg(long, value_name = "FD", value_parser = super::Whole(0, i32::MAX as u64), help_heading = super::HOW)]
+    #[arg(long, value_name = "FD", value_parser = super::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = super::HOW)]
     until_closed: Option<u64>,
     /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
     #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = super::HOW)]
