@@ -18,11 +18,10 @@ use crate::stand_in::{ALL, StandIn, finish};
 
 const SMALL: [&str; 5] =
     ["--headless", "--grid=16x16", "--size=64x48", "--producer=compute", "--validation=off"];
-const BENCH: [&str; 7] = [
+const BENCH: [&str; 6] = [
     "bench",
     "--strategies=compute,render-only",
     "--grids=16x16",
-    "--rings=2",
     "--rounds=1",
     "--round-ms=5",
     "--size=64x48",
