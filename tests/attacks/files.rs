@@ -77,7 +77,7 @@ fn what_never_ends_is_neither_a_kernel_nor_a_record() {
     let fifo = fifo(&folder, "fifo");
     for path in [&*fifo, Path::new("/dev/zero"), Path::new("/dev/tty")] {
         let named = path.to_str().unwrap();
-        expect(command(&SMALL, ["--kernel".as_ref(), path]), 1, &["cannot read", named, "regular file"]);
+        expect(command(&["--headless", "--kernel"], [path]), 1, &["cannot read", named, "regular file"]);
         let bench = ["bench".as_ref(), "--kernel".as_ref(), path];
         expect(command(&[], bench), 1, &["cannot read", named, "regular file"]);
         let compared = ["bench".as_ref(), "--compare".as_ref(), path, path];
@@ -86,7 +86,7 @@ fn what_never_ends_is_neither_a_kernel_nor_a_record() {
     // As large as anything, and takes no room.
     let huge = folder.path().join("huge.ptx");
     File::create(&huge).unwrap().set_len(1 << 40).unwrap();
-    expect(command(&SMALL, ["--kernel".as_ref(), &*huge]), 1, &["huge.ptx", "16777216 bytes"]);
+    expect(command(&["--headless", "--kernel"], [&*huge]), 1, &["huge.ptx", "16777216 bytes"]);
     let compared = ["bench".as_ref(), "--compare".as_ref(), &*huge, &*huge];
     expect(command(&[], compared), 1, &["huge.ptx", "67108864 bytes"]);
 }
@@ -96,7 +96,7 @@ fn a_kernel_that_is_no_text_is_told_so() {
     let folder = folder();
     let path = folder.path().join("k.ptx");
     fs::write(&path, b".entry \xff\xfe").unwrap();
-    expect(command(&SMALL, ["--kernel".as_ref(), &*path]), 1, &["k.ptx", "not text"]);
+    expect(command(&["--headless", "--kernel"], [&*path]), 1, &["k.ptx", "not text"]);
 }
 
 /// The command line is recorded, whatever is in it, and the file has the very name.

@@ -225,6 +225,8 @@ fn a_stopped_startup_takes_its_child_along() {
     let child = loop {
         // A child that was not waited for yet is still one.
         if let [child, ..] = children(running.child.id())[..]
+            // Not before it runs its own program: until then the parent is held in vfork.
+            && std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("--child"))
             // SAFETY: sends a signal, to a process that our child has started.
             && unsafe { libc::kill(child as libc::pid_t, libc::SIGSTOP) } == 0
         {
