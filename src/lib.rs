@@ -26,11 +26,13 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod app;
+mod axis;
 pub mod bench;
 pub mod cuda;
 mod error;
 pub mod formats;
 pub mod handoff;
+pub mod identity;
 pub mod interop;
 mod plain_file;
 pub mod producer;
@@ -39,6 +41,7 @@ pub mod render;
 pub mod report;
 #[cfg(target_os = "linux")]
 pub mod serve;
+pub mod stamp;
 pub mod texture;
 mod threads;
 pub mod trace;

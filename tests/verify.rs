@@ -11,12 +11,13 @@ use gpu_allocator::MemoryLocation;
 use wavefield::Error;
 use wavefield::app::{Config, DeviceTable, ProducerKind, Scene, Stop, run_headless};
 use wavefield::cuda::KernelSource;
-use wavefield::handoff::{Broken, Handoff};
+use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::interop::ownership::Owner;
+use wavefield::producer::Broken;
 use wavefield::producer::Vertices;
 use wavefield::render::Source;
-use wavefield::verify::stamp::{self, Seen};
+use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checked, Checker, Pass};
 use wavefield::vulkan::{

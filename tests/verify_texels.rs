@@ -9,10 +9,11 @@ use wavefield::app::{DeviceTable, ProducerKind, Scene};
 use wavefield::interop::ownership::{Owner, SHARED_LAYOUT, whole_image};
 use wavefield::producer::ImageSlot;
 use wavefield::render::Source;
+use wavefield::stamp::Seen;
+use wavefield::stamp::texel;
 use wavefield::texture::{self, Texel};
-use wavefield::verify::stamp::Seen;
 use wavefield::verify::tally::{Look, Looks};
-use wavefield::verify::{Checker, Pass, texel_stamp};
+use wavefield::verify::{Checker, Pass};
 use wavefield::vulkan::{
     Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Pacer, Queue, Validation,
     image_barrier, pipeline_barrier,
@@ -155,14 +156,14 @@ fn chain(size: Grid, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Texel> {
         let part = index as f32 / count as f32;
         // Zeros, as between two contour lines, and both signs.
         let plain = Texel::from([part, 0.5 - part, 0.0, if index.is_multiple_of(3) { 1.0 } else { 0.0 }]);
-        frame_of(index).map_or(Texel::default(), |frame| texel_stamp::apply(plain, frame))
+        frame_of(index).map_or(Texel::default(), |frame| texel::apply(plain, frame))
     };
     (0..count).map(texel).collect()
 }
 
 /// What the CPU counts.
 fn counted(chain: &[Texel], frame: u64) -> (u64, u64, u64, u64) {
-    let count = |seen| chain.iter().filter(|texel| texel_stamp::judge(**texel, frame) == seen).count() as u64;
+    let count = |seen| chain.iter().filter(|texel| texel::judge(**texel, frame) == seen).count() as u64;
     (chain.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
 }
 

@@ -13,10 +13,10 @@ use crate::interop::ownership::Owner;
 use crate::producer::{
     Blocked, CHECK_READS, CHECK_SAMPLES, DRAW_READS, DRAW_SAMPLES, Frame, Producer, level_regions,
 };
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Source};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices, Source};
 use crate::report::Failures;
 use crate::texture::{self, Texel};
-use crate::trace::{Recorder, Track};
+use crate::trace::{Recorder, SLICES, Track};
 use crate::verify::tally::Tally;
 use crate::verify::{Check, Pass};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer, read_image_levels};
@@ -401,10 +401,10 @@ impl Engine {
                 recorder.mark(commands, flight.index, slice);
             }
         };
-        let between = recorder.map(|_| &mark_slice as &dyn Fn(usize));
+        let slices = recorder.map(|_| Slices { count: SLICES, after: &mark_slice });
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
         // picture is the caller's to draw on.
-        unsafe { self.renderer.record(commands, flight.index, source, picture, between) }?;
+        unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
         mark(END);
         look(Pass::AfterDraw);
         self.producer.record_after_draw(commands, frame);

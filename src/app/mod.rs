@@ -20,8 +20,9 @@ use std::time::Duration;
 use ash::vk;
 
 use crate::cuda::KernelSource;
-use crate::handoff::{Broken, Handoff};
+use crate::handoff::Handoff;
 use crate::interop::Ring;
+use crate::producer::Broken;
 use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;

@@ -1,5 +1,6 @@
 //! Charts as inline SVG. Colours come from the page's style sheet, so that a chart follows light and dark.
 
+use crate::axis::round_step;
 use maud::{Markup, html};
 
 use super::figures::figure;
@@ -161,13 +162,6 @@ fn decades(low: f64, high: f64) -> Vec<f64> {
 fn bounds(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let finite = values.into_iter().filter(|value| value.is_finite());
     finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
-}
-
-/// The next larger of 1, 2, 5 times a power of ten.
-pub(crate) fn round_step(least: f64) -> f64 {
-    let power = 10f64.powf(least.log10().floor());
-    let parts = [1.0, 2.0, 5.0, 10.0];
-    parts.into_iter().map(|part| part * power).find(|step| *step >= least * 0.999).unwrap_or(least)
 }
 
 /// A point of a line.

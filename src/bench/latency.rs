@@ -11,9 +11,9 @@ use std::time::Instant;
 use ash::vk;
 use serde::{Deserialize, Serialize};
 
+use super::graph::{PingPong, Turn};
 use super::record::{Distribution, Machine};
 use crate::app::{Config, DeviceTable, ProducerKind, Stop, leave_running};
-use crate::cuda::graph::{PingPong, Turn};
 use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::interop::SharedTimeline;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};

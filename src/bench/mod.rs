@@ -7,6 +7,7 @@ mod chart;
 mod compare;
 mod figures;
 mod files;
+mod graph;
 mod html;
 mod latency;
 mod machine;
@@ -21,7 +22,6 @@ mod strategy;
 mod table;
 mod traces;
 
-pub(crate) use chart::round_step;
 pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
 pub(crate) use files::write_value;
 pub use files::{read_json, write_csv, write_json, write_latency, write_startup};

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use wavefield::app::{Ended, ProducerKind, Stop, attempt_headless, attempt_windowed};
-use wavefield::handoff::{Broken, Handoff};
+use wavefield::handoff::Handoff;
+use wavefield::producer::Broken;
 use wavefield::report::{Failures, command_line};
 use wavefield::verify::{Verification, write_verification};
 use wavefield::{Error, Result, check_outputs, note, say};

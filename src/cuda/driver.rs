@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
 use super::api::{self, Code};
-use crate::interop::{DeviceUuid, Luid};
+use crate::identity::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
 /// The CUDA version that brought timeline semaphores to external semaphores, as `cuDriverGetVersion` counts.

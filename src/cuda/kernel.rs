@@ -74,7 +74,7 @@ impl KernelSource {
         Self { name: "the built-in texture".into(), entry: "paint".into(), ..Self::texture_reduce() }
     }
 
-    /// Puts a frame's number into every texel of a level: see [`crate::verify::texel_stamp`].
+    /// Puts a frame's number into every texel of a level: see [`crate::stamp::texel`].
     pub(crate) fn texture_stamp() -> Self {
         Self {
             name: "the built-in texture stamp".into(),

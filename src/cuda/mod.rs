@@ -8,7 +8,6 @@ mod array;
 mod context;
 pub mod cubin;
 mod driver;
-pub(crate) mod graph;
 mod kernel;
 mod memory;
 mod mipmap;
@@ -19,6 +18,7 @@ pub(crate) use context::is_sticky;
 #[cfg(test)]
 pub(crate) use context::tests;
 pub use context::{Context, Event, Priority, Stream};
+pub(crate) use driver::require;
 pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::blocks;
 pub use kernel::{Kernel, KernelSource, MAX_PTX};

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::Fill;
 use crate::cuda::{Context, KernelSource, Signature, Stream};
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
 use crate::interop::{BinarySignal, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
-use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};

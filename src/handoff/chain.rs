@@ -3,14 +3,13 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::Fill;
 use crate::Result;
 use crate::cuda::{Array, Context, Kernel, KernelSource, MipmappedArray, Stream, Surface};
 use crate::interop::format::ArrayFormat;
 use crate::interop::image::picture;
 use crate::interop::ownership::SHARED_LAYOUT;
 use crate::interop::{MappedImage, share_image};
-use crate::producer::{Frame, ImageSlot, TEXTURE_FORMAT};
+use crate::producer::{Fill, Frame, ImageSlot, TEXTURE_FORMAT};
 use crate::texture::{self, Texel};
 use crate::vulkan::{Device, View};
 use crate::wave::Grid;
@@ -112,7 +111,7 @@ impl SharedPicture {
 /// The kernels behind the one that paints level 0.
 pub(crate) struct Painter {
     reduce: Kernel,
-    /// Where frames are stamped: runs behind all others, on every level. See [`crate::verify::texel_stamp`].
+    /// Where frames are stamped: runs behind all others, on every level. See [`crate::stamp::texel`].
     stamp: Option<Kernel>,
 }
 

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::Fill;
 use crate::Result;
 use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::SharedBuffer;
 use crate::interop::ownership::Owner;
-use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 

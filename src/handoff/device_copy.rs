@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::Fill;
 use super::timeline::Timelines;
 use crate::Result;
 use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer};
-use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
+use crate::producer::{Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::Fill;
 use crate::Result;
 use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
 use crate::interop::ownership::Owner;
-use crate::producer::{Blocked, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
+use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
 use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 

@@ -21,7 +21,7 @@ use crate::wave::Grid;
 /// Launches the kernel from the draw's own command buffer.
 pub struct InlineHandoff {
     module: Module,
-    /// Where frames are stamped: runs behind the kernel. See [`crate::verify::stamp`].
+    /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
     stamp: Option<Module>,
     buffers: Vec<Buffer>,
     slots: Vec<vk::Buffer>,

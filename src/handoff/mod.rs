@@ -16,11 +16,9 @@
 //! --break` leaves out of the first, to show that it is needed.
 
 mod binary;
-mod broken;
 mod chain;
 mod cpu_sync;
 mod device_copy;
-mod fill;
 mod host_copy;
 mod inline;
 mod module;
@@ -40,14 +38,11 @@ use crate::wave::Grid;
 use crate::{Error, Result};
 
 pub use binary::BinaryHandoff;
-pub use broken::Broken;
 pub(crate) use chain::{Painter, SharedPicture};
 pub use cpu_sync::CpuSyncHandoff;
 pub use device_copy::DeviceCopyHandoff;
-pub use fill::Fill;
 pub use host_copy::HostCopyHandoff;
 pub use inline::InlineHandoff;
-pub use module::InlineSupport;
 pub use texture::TextureHandoff;
 pub use texture_host_copy::TextureHostCopyHandoff;
 pub use texture_inline::TextureInlineHandoff;

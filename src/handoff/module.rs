@@ -13,36 +13,9 @@ use std::sync::Arc;
 use ash::{nv, nvx, vk};
 
 use crate::cuda::{Context, Kernel, KernelSource, blocks, cubin};
-use crate::vulkan::{Device, cuda_inside_vulkan};
+use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
-
-/// Which extension launches CUDA kernels from Vulkan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InlineSupport {
-    /// `VK_NV_cuda_kernel_launch`.
-    KernelLaunch,
-    /// `VK_NVX_binary_import`.
-    BinaryImport,
-}
-
-impl InlineSupport {
-    /// The device extension.
-    pub fn extension(self) -> &'static std::ffi::CStr {
-        match self {
-            Self::KernelLaunch => nv::cuda_kernel_launch::NAME,
-            Self::BinaryImport => nvx::binary_import::NAME,
-        }
-    }
-
-    /// What a producer by it is called.
-    pub(super) fn producer_name(self) -> &'static str {
-        match self {
-            Self::KernelLaunch => "cuda, inline by VK_NV_cuda_kernel_launch",
-            Self::BinaryImport => "cuda, inline by VK_NVX_binary_import",
-        }
-    }
-}
 
 /// One kernel, loaded.
 pub(super) struct Module {

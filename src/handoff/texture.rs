@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::Handoff;
 use super::binary::BinaryPair;
 use super::chain::{Chain, Painter, SharedPicture};
 use super::timeline::Timelines;
-use super::{Broken, Fill, Handoff};
 use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::{Owner, first_release};
 use crate::interop::{Ring, Turn};
-use crate::producer::{Blocked, Frame, FrameSync, ImageSlot, Producer, check_texture};
+use crate::producer::{Blocked, Broken, Fill, Frame, FrameSync, ImageSlot, Producer, check_texture};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result};

@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::Fill;
 use super::chain::{Chain, Painter};
 use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::producer::{
-    Blocked, Frame, FrameSync, ImageSlot, Producer, check_texture, own_images, own_slot, record_upload,
+    Blocked, Fill, Frame, FrameSync, ImageSlot, Producer, check_texture, own_images, own_slot, record_upload,
 };
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue};
 use crate::wave::Grid;

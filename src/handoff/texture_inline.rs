@@ -11,14 +11,16 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::module::{InlineSupport, Module};
+use super::module::Module;
 use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::Ring;
 use crate::interop::ownership::{Owner, whole_image};
 use crate::producer::{
     Frame, FrameSync, ImageSlot, Producer, check_texture, level_views, own_images, own_slot,
 };
-use crate::vulkan::{AdapterInfo, Device, Image, Queue, View, image_barrier, pipeline_barrier};
+use crate::vulkan::{
+    AdapterInfo, Device, Image, InlineSupport, Queue, View, image_barrier, pipeline_barrier,
+};
 use crate::wave::Grid;
 use crate::{Error, Result, texture};
 
@@ -26,7 +28,7 @@ use crate::{Error, Result, texture};
 pub struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,
-    /// Where frames are stamped: runs behind all others, on every level. See [`crate::verify::texel_stamp`].
+    /// Where frames are stamped: runs behind all others, on every level. See [`crate::stamp::texel`].
     stamp: Option<Module>,
     // The levels' views go before their images.
     levels: Vec<Vec<Level>>,

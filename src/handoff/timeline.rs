@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use super::{Broken, Fill};
 use crate::Result;
 use crate::cuda::{Context, KernelSource, Signature};
 use crate::interop::ownership::Owner;
 use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
-use crate::producer::{Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
+use crate::producer::{Broken, Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 

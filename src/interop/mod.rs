@@ -36,8 +36,9 @@ pub mod ring;
 pub mod semaphore;
 pub mod shape;
 
+pub use crate::identity::{DeviceUuid, Luid};
 pub use allocation::{ExportedAllocation, ImportedAllocation, MappedBuffer, SharedAllocation};
-pub use device::{DeviceUuid, Luid, Mismatch, find_twin, same_device};
+pub use device::{Mismatch, find_twin, same_device};
 pub use format::{ArrayFormat, FORMATS, Numeric};
 pub use image::{ExportedImage, ImageRequest, MappedImage, share_image};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};

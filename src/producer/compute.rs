@@ -7,7 +7,7 @@ use super::{Frame, FrameSync, Producer, SLOT_USAGE, check_grid, own_slots};
 use crate::Result;
 use crate::interop::ownership::Owner;
 use crate::interop::{ExportedBuffer, Ring};
-use crate::verify::stamp;
+use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
     pipeline_barrier,

@@ -8,7 +8,7 @@ use super::{Frame, FrameSync, Producer, check_grid, own_slots};
 use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::Owner;
-use crate::verify::stamp;
+use crate::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Vertex};
 

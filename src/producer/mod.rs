@@ -9,7 +9,9 @@
 //! 2. [`Producer::record_before_draw`] and 3. [`Producer::record_after_draw`]: commands around the draw;
 //! 4. [`Producer::sync`]: what the submission waits for and signals.
 
+mod broken;
 mod compute;
+mod fill;
 mod host;
 mod still;
 mod texture_compute;
@@ -21,14 +23,15 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 
 use crate::cuda::Context;
-use crate::handoff::{Broken, Fill};
 use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner};
 use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, texture};
 
+pub use broken::Broken;
 pub use compute::ComputeProducer;
+pub use fill::Fill;
 pub use host::HostProducer;
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
@@ -225,7 +228,7 @@ pub trait Producer {
         None
     }
 
-    /// From the first frame on, every vertex or texel is to carry its frame's number: see [`crate::verify::stamp`]. Called
+    /// From the first frame on, every vertex or texel is to carry its frame's number: see [`crate::stamp`]. Called
     /// before the first frame, or never.
     fn stamp_frames(&mut self) -> Result<()>;
 

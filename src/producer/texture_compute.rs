@@ -10,8 +10,8 @@ use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture
 use crate::Result;
 use crate::interop::ownership::{Owner, whole_image};
 use crate::interop::{ExportedImage, Ring, image::picture};
+use crate::stamp::{self, texel};
 use crate::texture;
-use crate::verify::{stamp, texel_stamp};
 use crate::vulkan::{
     Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier,
     pipeline_barrier,
@@ -111,7 +111,7 @@ impl Producer for TextureComputeProducer {
         let reuse = image_barrier(image, color, old, written).subresource_range(whole_image());
         let parameters = Parameters {
             turn: wave::turn(frame.time) as f32,
-            stamp: if self.stamped { stamp::of(frame.index) } else { texel_stamp::NONE },
+            stamp: if self.stamped { stamp::of(frame.index) } else { texel::NONE },
         };
         // SAFETY: recording, outside a render pass; the image is alive.
         unsafe { pipeline_barrier(&self.device, commands, &[], &[reuse]) };

@@ -9,8 +9,8 @@ use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture
 use crate::Result;
 use crate::interop::Ring;
 use crate::interop::ownership::{Access, Owner, whole_image};
+use crate::stamp::texel;
 use crate::texture::{self, Texel};
-use crate::verify::texel_stamp;
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier,
 };
@@ -110,7 +110,7 @@ impl Producer for TextureHostProducer {
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, turn, chain);
         if self.stamped {
-            chain.par_iter_mut().for_each(|texel| *texel = texel_stamp::apply(*texel, frame.index));
+            chain.par_iter_mut().for_each(|texel| *texel = texel::apply(*texel, frame.index));
         }
         Ok(())
     }

@@ -9,12 +9,19 @@ use gpu_allocator::MemoryLocation;
 use super::targets::{Attachments, DEPTH_FORMAT, Samples};
 use super::{Camera, ColorMap, mesh};
 use crate::producer::{ImageSlot, Vertices};
-use crate::trace::SLICES;
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
 };
 use crate::wave::Grid;
 use crate::{Error, Result};
+
+/// How to cut a draw into pieces, for whoever wants to know how long each takes.
+pub struct Slices<'a> {
+    /// How many pieces.
+    pub count: usize,
+    /// Called in the render pass after each piece, with its number from 0.
+    pub after: &'a dyn Fn(usize),
+}
 
 /// How to make a [`FieldRenderer`].
 pub struct FieldRendererDesc {
@@ -223,8 +230,7 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Records the draw of `source` into `picture`: in one piece, or where somebody wants to look into it in [`SLICES`], with a
-    /// call of `between` (in the render pass) after each.
+    /// Records the draw of `source` into `picture`: in one piece, or cut into [`Slices`].
     ///
     /// # Errors
     /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other surface's kind.
@@ -240,7 +246,7 @@ impl FieldRenderer {
         flight: usize,
         source: Source,
         picture: &Picture,
-        between: Option<&dyn Fn(usize)>,
+        slices: Option<Slices<'_>>,
     ) -> Result<()> {
         let extent = picture.extent;
         let tiles = mesh::tile_count(self.grid);
@@ -354,16 +360,16 @@ impl FieldRenderer {
             );
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             let all = tiles.0 * tiles.1;
-            let slices = if between.is_some() { SLICES } else { 1 };
-            for slice in 0..slices {
-                let (first, end) = (part(all, slice, slices), part(all, slice + 1, slices));
+            let count = slices.as_ref().map_or(1, |slices| slices.count);
+            for slice in 0..count {
+                let (first, end) = (part(all, slice, count), part(all, slice + 1, count));
                 if plane && slice == 0 {
                     vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0);
                 } else if !plane && first < end {
                     vk.cmd_draw_indexed(commands, self.index_count, end - first, 0, 0, first);
                 }
-                if let Some(between) = between {
-                    between(slice);
+                if let Some(slices) = &slices {
+                    (slices.after)(slice);
                 }
             }
             // Last, so that only pixels without a field are shaded.

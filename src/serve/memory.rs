@@ -15,7 +15,7 @@ use crate::interop::handle::{MemoryHandle, SemaphoreHandle};
 use crate::interop::ownership::Owner;
 use crate::interop::{ExportedBuffer, ExportedTimeline, Ring};
 use crate::producer::{SLOT_USAGE, check_grid, own_slots};
-use crate::verify::stamp;
+use crate::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::Grid;
 use crate::{Error, Result};

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::chrome::Lane;
 use super::recorder::{FrameSpans, Track};
-use crate::bench::round_step;
+use crate::axis::round_step;
 use crate::{Result, whole_file};
 
 /// Frames that are shown of each run.

@@ -4,9 +4,8 @@ use ash::vk;
 
 use super::clock::{CudaClock, GpuClock};
 use crate::Result;
-use crate::handoff::Fill;
 use crate::interop::Ring;
-use crate::producer::Producer;
+use crate::producer::{Fill, Producer};
 use crate::vulkan::{Device, Queue, Timestamps};
 use crate::wave::Grid;
 

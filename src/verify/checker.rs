@@ -9,13 +9,13 @@ use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 
-use super::stamp;
 use super::tally::{Look, Looks};
 use crate::Result;
 use crate::app::Scene;
 use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::producer::{ImageSlot, Vertices};
 use crate::render::Source;
+use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
     groups, image_barrier, pipeline_barrier,

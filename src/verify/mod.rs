@@ -2,8 +2,6 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`stamp`] | the frame's number, in every vertex |
-//! | [`texel_stamp`] | the same in every texel |
 //! | [`Checker`] | a compute pass beside the draw that counts the vertices or texels with another frame's number |
 //! | [`tally`] | what the counts say of a frame, and of all frames |
 //! | [`slots`] | at the end: the ring's slots, read back and compared with the reference |
@@ -17,9 +15,7 @@ mod checker;
 mod footprint;
 mod record;
 pub mod slots;
-pub mod stamp;
 pub mod tally;
-pub mod texel_stamp;
 
 pub use check::{Check, Checked};
 pub use checker::{Checker, Pass};

@@ -13,7 +13,7 @@ use super::slots::{SlotsFound, tolerance};
 use super::tally::Tally;
 use crate::app::{Config, Scene, Summary};
 use crate::bench::record::Machine;
-use crate::handoff::Broken;
+use crate::producer::Broken;
 use crate::{Error, Result};
 
 /// The schema's name and version.

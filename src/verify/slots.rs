@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::stamp::{self, Seen};
-use super::texel_stamp;
 use crate::app::Scene;
+use crate::stamp::texel;
+use crate::stamp::{self, Seen};
 use crate::texture::{self, Texel};
 use crate::wave::{self, Grid, Vertex};
 
@@ -49,7 +49,7 @@ impl SlotsFound {
                 vertices.par_iter().filter(|vertex| !right(stamp::judge(vertex.w, frame))).count()
             }
             Slot::Texels(texels) => {
-                texels.par_iter().filter(|texel| !right(texel_stamp::judge(**texel, frame))).count()
+                texels.par_iter().filter(|texel| !right(texel::judge(**texel, frame))).count()
             }
         };
         self.slots += 1;
@@ -57,7 +57,7 @@ impl SlotsFound {
         if let Some(time) = time {
             let worst = match slot {
                 Slot::Vertices(vertices) => worst_error(grid, vertices, time),
-                Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel_stamp::ranges),
+                Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
             };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
         }
@@ -167,7 +167,7 @@ mod tests {
     /// Every level stamped behind the reduction, as the kernels do it.
     fn texture(frame: u64) -> Vec<Texel> {
         let chain = texture::chain(GRID, wave::turn(TIME) as f32);
-        chain.into_iter().map(|texel| texel_stamp::apply(texel, frame)).collect()
+        chain.into_iter().map(|texel| texel::apply(texel, frame)).collect()
     }
 
     #[test]
@@ -181,14 +181,14 @@ mod tests {
         assert!(all.right(Scene::Texture) && all.slots == 1, "{all:?}");
         for at in [0, 100, GRID.vertices() as usize + 3, texture(77).len() - 1] {
             let mut chain = texture(77);
-            chain[at] = texel_stamp::apply(chain[at], 76);
+            chain[at] = texel::apply(chain[at], 76);
             let wrong = found(chain);
             assert!(!wrong.right(Scene::Texture) && wrong.wrong_stamps == 1, "{at}: {wrong:?}");
 
             let mut chain = texture(77);
             let mut channels = chain[at].channels();
             channels[0] += 0.02;
-            chain[at] = texel_stamp::apply(channels.into(), 77);
+            chain[at] = texel::apply(channels.into(), 77);
             let wrong = found(chain);
             assert!(!wrong.right(Scene::Texture) && wrong.wrong_stamps == 0, "{at}: {wrong:?}");
         }

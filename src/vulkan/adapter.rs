@@ -2,11 +2,10 @@
 
 use ash::{ext, nvx, vk};
 
-use super::{Device, DeviceDesc, Instance, Queue, Surface};
-use crate::handoff::InlineSupport;
+use super::{Device, DeviceDesc, InlineSupport, Instance, Queue, Surface};
+use crate::identity::{DeviceUuid, Luid};
 use crate::interop::exportable::buffer_features;
 use crate::interop::handle::{self, ExportType, SemaphoreKind};
-use crate::interop::{DeviceUuid, Luid};
 use crate::producer::SLOT_USAGE;
 use crate::{Error, Result};
 

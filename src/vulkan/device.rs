@@ -10,8 +10,7 @@ use ash::{ext, khr, nvx, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, Instance};
-use crate::handoff::InlineSupport;
+use super::{Adapter, AdapterInfo, InlineSupport, Instance};
 use crate::interop::handle;
 use crate::{Error, Result};
 

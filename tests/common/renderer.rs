@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wavefield::app::write_png;
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, State, Welcome};
 use wavefield::serve::socket::{Connection, Received};
-use wavefield::verify::stamp;
+use wavefield::stamp;
 use wavefield::wave::{self, Grid, Vertex};
 
 use super::common::wavefield;

@@ -6,6 +6,8 @@
 //!
 //! `kernels/frame_stamp.cu`, `shaders/wave.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
 
+pub mod texel;
+
 /// The bits of `w` that are the stamp.
 pub const MASK: u32 = 0xfff;
 
@@ -44,7 +46,7 @@ pub fn judge(w: f32, frame: u64) -> Seen {
 }
 
 /// Judges a stamp. Half of the 4096 numbers are taken to be before a frame, half after it.
-pub(super) fn seen(stamp: u32, frame: u64) -> Seen {
+fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
         ahead if ahead <= MASK / 2 => Seen::Overwritten,

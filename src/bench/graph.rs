@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::api;
-use super::driver::require;
-use super::{Context, Kernel, Stream};
 use crate::Result;
+use crate::cuda::{Context, Kernel, Stream, api, require};
 use crate::interop::SharedTimeline;
 
 /// The calls that this needs besides those that every run needs.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 
+use super::Frame;
 use crate::cuda::{Context, Event, Kernel, KernelSource, Signature, Stream, is_sticky, memset};
-use crate::producer::Frame;
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -16,7 +16,7 @@ pub struct Fill {
     // The stream goes before what it uses.
     stream: Stream,
     kernel: Kernel,
-    /// Where frames are stamped: runs behind the kernel. See [`crate::verify::stamp`].
+    /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
     stamp: Option<Kernel>,
     marks: Vec<(Event, Event)>,
     name: String,

@@ -12,7 +12,7 @@
 
 use half::f16;
 
-use super::stamp::{self, Seen};
+use super::{Seen, seen};
 use crate::texture::Texel;
 
 /// In a shader's constants: do not stamp.
@@ -27,7 +27,7 @@ const LARGEST: u16 = 0x7800;
 
 /// The texel with the frame's stamp in it.
 pub fn apply(texel: Texel, frame: u64) -> Texel {
-    let stamp = stamp::of(frame);
+    let stamp = super::of(frame);
     let part = |half: f16, place: u32| {
         let bits = half.to_bits();
         let exponent = match bits & EXPONENT {
@@ -53,7 +53,7 @@ pub fn judge(texel: Texel, frame: u64) -> Seen {
         return Seen::Missing;
     }
     let part = |place: usize| u32::from(halves[place].to_bits() & PART) << (3 * place);
-    stamp::seen(part(0) | part(1) | part(2) | part(3), frame)
+    seen(part(0) | part(1) | part(2) | part(3), frame)
 }
 
 /// The lowest and the highest number that each half float of a stamped texel may have been.

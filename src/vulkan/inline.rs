@@ -1,0 +1,30 @@
+//! Which extension of a device launches CUDA kernels from a command buffer.
+
+use ash::{nv, nvx};
+
+/// Which extension launches CUDA kernels from Vulkan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineSupport {
+    /// `VK_NV_cuda_kernel_launch`.
+    KernelLaunch,
+    /// `VK_NVX_binary_import`.
+    BinaryImport,
+}
+
+impl InlineSupport {
+    /// The device extension.
+    pub fn extension(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::KernelLaunch => nv::cuda_kernel_launch::NAME,
+            Self::BinaryImport => nvx::binary_import::NAME,
+        }
+    }
+
+    /// What a producer by it is called.
+    pub(crate) fn producer_name(self) -> &'static str {
+        match self {
+            Self::KernelLaunch => "cuda, inline by VK_NV_cuda_kernel_launch",
+            Self::BinaryImport => "cuda, inline by VK_NVX_binary_import",
+        }
+    }
+}
