@@ -34,11 +34,13 @@ pub mod formats;
 pub mod handoff;
 pub mod identity;
 pub mod interop;
+pub mod machine;
 mod plain_file;
 pub mod producer;
 pub mod progress;
 pub mod render;
 pub mod report;
+pub mod scene;
 #[cfg(target_os = "linux")]
 pub mod serve;
 pub mod stamp;

@@ -18,7 +18,7 @@ use crate::report::Failures;
 use crate::texture::{self, Texel};
 use crate::trace::{Recorder, SLICES, Track};
 use crate::verify::tally::Tally;
-use crate::verify::{Check, Pass};
+use crate::verify::{Check, CheckDesc, Pass};
 use crate::vulkan::{Device, Flight, Pacer, Queue, Timestamps, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, report};
@@ -149,10 +149,15 @@ impl Engine {
         }
         let mut pacer = Pacer::new(&queue, producer.max_in_flight().max(flights), config.spin)?;
         pacer.set_limit(producer.max_in_flight());
-        let check = config
-            .verify
-            .then(|| Check::new(&mut queue, &mut *producer, choice, config, pacer.depth()))
-            .transpose()?;
+        let desc = || CheckDesc {
+            scene: config.scene,
+            grid: config.grid,
+            flights: pacer.depth(),
+            has_reference: config.kernel.is_none(),
+            broken: config.broken,
+            machine: choice.machine(),
+        };
+        let check = config.verify.then(|| Check::new(&mut queue, &mut *producer, desc())).transpose()?;
         let renderer = FieldRenderer::new(
             &mut queue,
             &FieldRendererDesc {

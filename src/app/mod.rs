@@ -9,6 +9,7 @@ mod scene;
 mod select;
 mod summary;
 mod traced;
+mod verification;
 mod watchdog;
 mod windowed;
 
@@ -27,6 +28,7 @@ use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
+pub use crate::scene::Scene;
 pub(crate) use companion::Companion;
 pub use companion::Parameters;
 #[cfg(target_os = "linux")]
@@ -36,11 +38,11 @@ pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub use retire::left_running;
 pub(crate) use retire::{leave_running, retire};
-pub use scene::Scene;
 #[cfg(target_os = "linux")]
 pub(crate) use scene::field_producer;
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
+pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};
 pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 #[cfg(target_os = "linux")]
 pub(crate) use windowed::{Guest, run_with};

@@ -7,59 +7,16 @@ use crate::producer::{
     ComputeProducer, HostProducer, Producer, StillProducer, TextureComputeProducer, TextureHostProducer,
 };
 use crate::render::{Camera, Source, Surface};
-use crate::texture;
+use crate::scene::Scene;
 use crate::vulkan::Queue;
-use crate::wave::Grid;
 use crate::{Error, Result};
 
-/// What a run shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub enum Scene {
-    /// A field of vertices: slots are buffers.
-    #[default]
-    Field,
-    /// A plane with an animated texture and its mip chain: slots are images.
-    Texture,
-}
-
 impl Scene {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Field => "field",
-            Self::Texture => "texture",
-        }
-    }
-
-    /// What a frame has many of.
-    pub fn elements(self) -> &'static str {
-        match self {
-            Self::Field => "vertices",
-            Self::Texture => "texels",
-        }
-    }
-
     /// The parameters of a kernel that fills it.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,
             Self::Texture => Signature::Texture,
-        }
-    }
-
-    /// How many vertices, or texels of all levels, a frame of this size has.
-    pub fn element_count(self, size: Grid) -> u64 {
-        match self {
-            Self::Field => size.vertices(),
-            Self::Texture => texture::chain_texels(size),
-        }
-    }
-
-    /// Bytes that are written for a frame of this size.
-    pub fn frame_bytes(self, size: Grid) -> u64 {
-        match self {
-            Self::Field => size.bytes(),
-            Self::Texture => texture::chain_bytes(size),
         }
     }
 

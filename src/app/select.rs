@@ -7,6 +7,7 @@ use ash::vk::PhysicalDeviceType as Kind;
 use super::ProducerKind;
 use crate::cuda::{DeviceInfo, Driver};
 use crate::interop::{DeviceUuid, find_twin, same_device};
+use crate::machine::Machine;
 use crate::vulkan::{Adapter, Instance, Surface};
 use crate::{Error, Result};
 
@@ -48,6 +49,11 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// This machine, with this device.
+    pub(crate) fn machine(&self) -> Machine {
+        Machine::describe(self.adapter.info(), self.cuda.as_ref().map(|(driver, _)| driver.version()))
+    }
+
     /// Whether its memory and timelines can be handed to other processes.
     pub(crate) fn can_export(&self) -> bool {
         let exports = self.adapter.info().exports;

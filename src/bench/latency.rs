@@ -146,7 +146,7 @@ pub fn measure_latency(
     Ok(Latency {
         schema: LATENCY_SCHEMA.to_owned(),
         command,
-        machine: Machine::describe(&choice),
+        machine: choice.machine(),
         rounds: trips.len() as u64,
         round_trip_us: of(&|trip| (trip.back - trip.out) * 1e-3),
         same_clock,

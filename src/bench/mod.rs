@@ -10,7 +10,6 @@ mod files;
 mod graph;
 mod html;
 mod latency;
-mod machine;
 mod produce_only;
 pub mod record;
 mod runner;

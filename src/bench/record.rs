@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::machine::Machine;
+
 /// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-bench/1";
 
@@ -27,29 +29,6 @@ pub struct Report {
     pub cells: Vec<Cell>,
     /// Strategies that could not run here, and why.
     pub skipped: Vec<Skipped>,
-}
-
-/// The machine and the software that a figure depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// The Vulkan device's name.
-    pub gpu: String,
-    /// The Vulkan driver, as it words itself.
-    pub driver: String,
-    /// The device's Vulkan version.
-    pub vulkan: String,
-    /// The CUDA version of the driver; absent without CUDA.
-    pub cuda: Option<String>,
-    /// The processor's name.
-    pub cpu: String,
-    /// Hardware threads.
-    pub threads: u32,
-    /// The operating system.
-    pub os: String,
-    /// This crate's version.
-    pub wavefield: String,
-    /// `release` or `debug`.
-    pub build: String,
 }
 
 fn field() -> String {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ash::vk;
 
 use super::produce_only;
-use super::record::{Cell, Distribution, Machine, Report, SCHEMA, Settings, Skipped};
+use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped};
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
@@ -113,7 +113,7 @@ pub fn run(
         complete: done == total,
         command: plan.command.clone(),
         started,
-        machine: Machine::describe(choice),
+        machine: choice.machine(),
         settings: Settings {
             scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],

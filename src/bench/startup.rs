@@ -186,7 +186,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     let mut stages = vec![Stage { name: BEFORE_MAIN.to_owned(), us: microseconds(before_main) }];
     stages.extend(stages_of(&spans.take()));
     let start = Start { total_us: microseconds(total), stages };
-    let report = ChildReport { start, machine: Machine::describe(&choice), producer };
+    let report = ChildReport { start, machine: choice.machine(), producer };
     serde_json::to_string(&report).map_err(|error| Error::Unsupported(format!("no report: {error}")))
 }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use wavefield::app::{Ended, ProducerKind, Stop, attempt_headless, attempt_windowed};
+use wavefield::app::{
+    Ended, ProducerKind, Stop, Verification, attempt_headless, attempt_windowed, write_verification,
+};
 use wavefield::handoff::Handoff;
 use wavefield::producer::Broken;
 use wavefield::report::{Failures, command_line};
-use wavefield::verify::{Verification, write_verification};
 use wavefield::{Error, Result, check_outputs, note, say};
 
 use super::{RunArgs, connect};

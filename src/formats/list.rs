@@ -6,7 +6,6 @@ use ash::vk;
 
 use super::record::{Buffer, Image, Report, SCHEMA, Semaphore};
 use crate::app::Choice;
-use crate::bench::record::Machine;
 use crate::interop::handle::ExportType;
 use crate::interop::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
 use crate::producer::SLOT_USAGE;
@@ -84,7 +83,7 @@ pub fn list(choice: &Choice, command: String) -> Report {
         schema: SCHEMA.into(),
         command,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        machine: Machine::describe(choice),
+        machine: choice.machine(),
         checked: false,
         semaphores: vec![semaphore("binary", exports.binary), semaphore("timeline", exports.timeline)],
         buffers: vec![

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::record::Machine;
+use crate::machine::Machine;
 use crate::{Result, whole_file};
 
 /// The schema's name and version.

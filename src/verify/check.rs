@@ -4,12 +4,12 @@ use ash::vk;
 
 use super::slots::{Slot, SlotsFound};
 use super::{Checker, Footprint, Pass, tally::Tally};
-use crate::app::{Choice, Config, Scene};
-use crate::bench::record::Machine;
 use crate::interop::ownership::Owner;
+use crate::machine::Machine;
 use crate::producer::Broken;
 use crate::producer::{Frame, Producer, level_regions};
 use crate::render::Source;
+use crate::scene::Scene;
 use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
 use crate::wave::Grid;
 use crate::{Result, texture};
@@ -38,6 +38,22 @@ pub struct Check {
     device: Device,
 }
 
+/// What a [`Check`] needs to know of the run.
+pub struct CheckDesc {
+    /// What is drawn.
+    pub scene: Scene,
+    /// Vertices, or texels, across and along.
+    pub grid: Grid,
+    /// Frames that may be in flight.
+    pub flights: usize,
+    /// Whether the wave, or the texture, of the reference is what runs.
+    pub has_reference: bool,
+    /// What is left out of the hand-off on purpose.
+    pub broken: Option<Broken>,
+    /// Where it runs.
+    pub machine: Machine,
+}
+
 /// What a checked run has found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
@@ -60,29 +76,23 @@ impl Check {
     ///
     /// # Errors
     /// Out of memory; a producer that cannot stamp.
-    pub fn new(
-        queue: &mut Queue,
-        producer: &mut dyn Producer,
-        choice: &Choice,
-        config: &Config,
-        flights: usize,
-    ) -> Result<Self> {
+    pub fn new(queue: &mut Queue, producer: &mut dyn Producer, desc: CheckDesc) -> Result<Self> {
         // For the slots at the end.
         crate::threads::start()?;
         let device = queue.device().clone();
         let mut made = Self {
-            checker: Checker::new(&device, config.scene, config.grid, flights)?,
-            pending: vec![None; flights],
+            checker: Checker::new(&device, desc.scene, desc.grid, desc.flights)?,
+            pending: vec![None; desc.flights],
             asked: [None; REMEMBERED],
             tally: Tally::default(),
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            scene: config.scene,
-            grid: config.grid,
-            has_reference: config.kernel.is_none(),
-            broken: config.broken,
-            machine: Machine::describe(choice),
+            scene: desc.scene,
+            grid: desc.grid,
+            has_reference: desc.has_reference,
+            broken: desc.broken,
+            machine: desc.machine,
             device,
         };
         made.follow(queue, producer)?;

@@ -11,10 +11,10 @@ use gpu_allocator::MemoryLocation;
 
 use super::tally::{Look, Looks};
 use crate::Result;
-use crate::app::Scene;
 use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::producer::{ImageSlot, Vertices};
 use crate::render::Source;
+use crate::scene::Scene;
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,

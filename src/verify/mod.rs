@@ -6,18 +6,15 @@
 //! | [`tally`] | what the counts say of a frame, and of all frames |
 //! | [`slots`] | at the end: the ring's slots, read back and compared with the reference |
 //! | [`Footprint`] | open descriptors and memory, which must not grow |
-//! | [`Verification`] | all of it, for people and as JSON |
 //!
 //! The producer stamps, whoever it is ([`crate::producer::Producer::stamp_frames`]); the frame loop owns a [`Check`].
 
 mod check;
 mod checker;
 mod footprint;
-mod record;
 pub mod slots;
 pub mod tally;
 
-pub use check::{Check, Checked};
+pub use check::{Check, CheckDesc, Checked};
 pub use checker::{Checker, Pass};
 pub use footprint::Footprint;
-pub use record::{VERIFY_SCHEMA, Verdict, Verification, write_verification};

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::app::Scene;
+use crate::scene::Scene;
 use crate::stamp::texel;
 use crate::stamp::{self, Seen};
 use crate::texture::{self, Texel};

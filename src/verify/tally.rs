@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::app::Scene;
+use crate::scene::Scene;
 
 /// What one look over a slot has counted. Each vertex is `stale`, `overwritten`, `missing` or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

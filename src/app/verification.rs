@@ -8,12 +8,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::footprint::Footprint;
-use super::slots::{SlotsFound, tolerance};
-use super::tally::Tally;
-use crate::app::{Config, Scene, Summary};
-use crate::bench::record::Machine;
+use super::{Config, Scene, Summary};
+use crate::machine::Machine;
 use crate::producer::Broken;
+use crate::verify::Footprint;
+use crate::verify::slots::{SlotsFound, tolerance};
+use crate::verify::tally::Tally;
 use crate::{Error, Result};
 
 /// The schema's name and version.

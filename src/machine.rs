@@ -1,17 +1,40 @@
 //! Where a figure was measured: without that it says nothing.
 
-use super::record::Machine;
-use crate::app::Choice;
+use serde::{Deserialize, Serialize};
+
+use crate::vulkan::AdapterInfo;
+
+/// The machine and the software that a figure depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The Vulkan device's name.
+    pub gpu: String,
+    /// The Vulkan driver, as it words itself.
+    pub driver: String,
+    /// The device's Vulkan version.
+    pub vulkan: String,
+    /// The CUDA version of the driver; absent without CUDA.
+    pub cuda: Option<String>,
+    /// The processor's name.
+    pub cpu: String,
+    /// Hardware threads.
+    pub threads: u32,
+    /// The operating system.
+    pub os: String,
+    /// This crate's version.
+    pub wavefield: String,
+    /// `release` or `debug`.
+    pub build: String,
+}
 
 impl Machine {
-    /// This machine, with the device that was chosen.
-    pub fn describe(choice: &Choice) -> Self {
-        let info = choice.adapter.info();
+    /// This machine with this device, and the CUDA version where CUDA is used.
+    pub fn describe(info: &AdapterInfo, cuda: Option<String>) -> Self {
         Self {
             gpu: info.name.clone(),
             driver: info.driver.clone(),
             vulkan: crate::vulkan::version(info.api_version),
-            cuda: choice.cuda.as_ref().map(|(driver, _)| driver.version()),
+            cuda,
             cpu: line_of("/proc/cpuinfo", "model name")
                 // What Windows says.
                 .or_else(|| std::env::var("PROCESSOR_IDENTIFIER").ok())
