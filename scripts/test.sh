@@ -91,7 +91,7 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 setup essentials x11_window test_tools
 fetch_swiftshader
-first_build debug/wavefield 12 '4 GB'
+first_build debug/wavefield 15 '5 GB'
 tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked --workspace --all-targets -- -D warnings
