@@ -496,12 +496,6 @@ impl Engine {
         self.check.as_ref().map(Check::tally)
     }
 
-    /// See [`FieldRenderer::hide`].
-    #[cfg(target_os = "linux")]
-    pub(crate) fn hide(&mut self) -> Result<()> {
-        self.renderer.hide()
-    }
-
     /// Frames that the GPU has finished drawing.
     #[cfg(target_os = "linux")]
     pub(crate) fn frames_finished(&self) -> Result<u64> {

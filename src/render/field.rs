@@ -218,18 +218,6 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Moves the surface out of the picture in every frame that the GPU has not looked at yet: a draw that takes very long may
-    /// then end sooner. A hint and no more, since nothing says when a GPU looks. [`FieldRenderer::set_view`] brings it back.
-    #[cfg(target_os = "linux")] // Only `serve` asks.
-    pub(crate) fn hide(&mut self) -> Result<()> {
-        // Every vertex comes to lie at (2, 2, 2), and the picture ends at 1.
-        let outside = Mat4::from_cols(Vec4::ZERO, Vec4::ZERO, Vec4::ZERO, Vec4::new(2.0, 2.0, 2.0, 1.0));
-        for uniforms in &mut self.uniforms {
-            uniforms.bytes_mut()?[..size_of::<Mat4>()].copy_from_slice(bytemuck::bytes_of(&outside));
-        }
-        Ok(())
-    }
-
     /// Records the draw of `source` into `picture`: in one piece, or cut into [`Slices`].
     ///
     /// # Errors

@@ -704,7 +704,6 @@ impl Host {
                 "the last client".into()
             }
         };
-        engine.hide()?;
         let (now, finished) = (Instant::now(), engine.frames_finished()?);
         self.slow = Some(Slow { client, began: now, progress: now, finished, cpu: cpu_time() });
         Ok(())
