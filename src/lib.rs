@@ -18,6 +18,8 @@
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`texture`] | the animated texture, and its float64 reference |
 //! | [`wave`] | the default field, and the float64 reference that all producers are held to |
+//! | [`stamp`] | a frame's number in each of its vertices or texels |
+//! | [`scene`], [`machine`], [`identity`] | what a run shows, where it ran, and by what a device is known |
 //!
 //! The binary is a thin command line over [`app`].
 

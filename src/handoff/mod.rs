@@ -12,8 +12,8 @@
 //! [`TextureHandoff`] hands over images instead, in each of these ways but two: [`TextureHostCopyHandoff`] has the last, and
 //! [`TextureInlineHandoff`] has `inline`.
 //!
-//! All of them are [`Producer`]s and share [`Fill`], which is the kernel on its stream. [`Broken`] is what `wavefield verify
-//! --break` leaves out of the first, to show that it is needed.
+//! All of them are [`Producer`]s and share [`Fill`](crate::producer::Fill), which is the kernel on its stream.
+//! [`Broken`](crate::producer::Broken) is what `wavefield verify --break` leaves out of the first, to show that it is needed.
 
 mod binary;
 mod chain;

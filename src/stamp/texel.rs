@@ -1,4 +1,4 @@
-//! A frame's number in every texel: 12 bits as in a vertex ([`stamp`]), three in each of the four half floats.
+//! A frame's number in every texel: 12 bits as in a vertex ([`crate::stamp`]), three in each of the four half floats.
 //!
 //! A half float has ten bits behind its leading one. The lowest three are the stamp's, the other seven stay what they were,
 //! so the picture looks right: a height below 1 is off by 0.0035 at most, which is less than one step of the colour map.
