@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(version_words(13_000), "13.0");
     }
 
-    /// Where there are no LUIDs drivers say so in their own ways, and what they wrote is nothing: the UUID does.
+    /// A driver may refuse a LUID with any code. Whatever it wrote meanwhile does not count; the UUID identifies the device.
     #[test]
     fn a_refused_luid_is_none() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, -1];

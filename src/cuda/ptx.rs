@@ -37,7 +37,7 @@ impl Signature {
     /// Compares the parameters of an entry with these.
     ///
     /// # Errors
-    /// In words what was expected and what was found.
+    /// What was expected and what was found.
     pub(super) fn check(self, ptx: &str, entry: &str) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -181,7 +181,7 @@ impl<'a> Entry<'a> {
 /// The entry of that name, or without a name the only one.
 ///
 /// # Errors
-/// In words why there is none.
+/// No such entry, or several and no name.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();

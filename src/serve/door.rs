@@ -47,7 +47,7 @@ impl Door {
     /// runs then may be ended at any time.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// The thread could not be started.
     pub fn open(listener: Listener, owner: u32, stop: &Stop) -> io::Result<Self> {
         let (sender, visitors) = channel();
         let closing = Arc::new(AtomicBool::new(false));

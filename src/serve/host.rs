@@ -160,7 +160,7 @@ impl Host {
     /// Begins to listen to whoever connects.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// The thread could not be started.
     pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Result<Self> {
         note!("note: listening on {}", door.path().display());
         // Linux lets a sleep of 50 µs take twice that, unless told otherwise; nothing is lost without.

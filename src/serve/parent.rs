@@ -16,7 +16,7 @@ use crate::{Error, Result, note};
 /// come back while it loads, say), ends it without more ado.
 ///
 /// # Errors
-/// No thread is to be had.
+/// The thread could not be started.
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {

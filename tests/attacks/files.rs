@@ -441,7 +441,7 @@ fn a_name_that_cannot_be_written_is_known_at_once() {
     assert_eq!(self::names(&folder), ["file"]);
 }
 
-/// A file that is not to be written is not replaced.
+/// A read-only file is refused, not replaced.
 #[test]
 fn a_file_that_may_not_be_written_stays() {
     let folder = folder();

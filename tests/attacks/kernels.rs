@@ -136,7 +136,7 @@ fn blocks_are_as_large_as_the_kernel_takes_them() {
 }
 
 #[test]
-fn blocks_that_are_not_to_be_had_are_refused_in_words() {
+fn blocks_that_no_device_has_are_refused() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (block, words) in [("8, 8, 1", "blocks of 8x8x1 threads"), ("0", "blocks of 0x1x1 threads")] {

@@ -254,7 +254,7 @@ impl Client {
         bytemuck::cast_slice(&vertices).to_vec()
     }
 
-    /// Writes into a frame's slot, whether it is free or not, and says nothing of it.
+    /// Writes into a frame's slot, free or not, without telling the renderer.
     pub fn write(&self, frame: u64, bytes: &[u8]) {
         let slot = &self.welcome.slots[(frame % u64::from(self.welcome.ring)) as usize];
         assert_eq!(rustix::io::pwrite(&self.descriptors[0], bytes, slot.offset).unwrap(), bytes.len());
