@@ -41,6 +41,13 @@ pub fn skip_without_tools(reason: &str) {
 
 /// The program under test. `WAVEFIELD_BIN` names another one, where the tests are not run by cargo.
 pub fn wavefield() -> Command {
+    // A shell ignores SIGINT for what it runs in the background, and `nohup` SIGHUP. The program keeps what it inherits, and so
+    // would not end when a test asks it to.
+    #[cfg(unix)]
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: a valid signal, and its default action, with which every process starts.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     let path = std::env::var_os("WAVEFIELD_BIN")
         .map_or(PathBuf::from(env!("CARGO_BIN_EXE_wavefield")), PathBuf::from);
     Command::new(path)
