@@ -115,7 +115,8 @@ def test_the_notebook_in_cuda_memory(
     cupy.asarray = on_the_gpu
     cupy.cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=0))
     numba: Any = ModuleType("numba")
-    numba.cuda = SimpleNamespace(jit=lambda _kernel: ".visible .entry bowl(\n")
+    parameters = ".param .u64 v, .param .u32 cols, .param .u32 rows, .param .u64 frame, .param .f64 time"
+    numba.cuda = SimpleNamespace(jit=lambda _kernel: f".visible .entry bowl({parameters})\n")
     numba.float32 = numba.uint32 = None
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "numba", numba)

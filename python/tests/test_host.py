@@ -169,7 +169,8 @@ def then_show_without_a_copy(field: wavefield.Field) -> None:
 
 
 def then_a_kernel(field: wavefield.Field) -> None:
-    field.run(".entry x()")
+    parameters = ".param .u64 v, .param .u32 cols, .param .u32 rows, .param .u64 frame, .param .f64 time"
+    field.run(f".entry x({parameters})")
 
 
 @pytest.mark.parametrize(
