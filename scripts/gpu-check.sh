@@ -2,8 +2,9 @@
 # gpu-check.sh [OUT]: what only a real GPU can show, in one go, with a table at the end.
 #
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and leaves logs and pictures in OUT (default
-# target/gpu-check). What may stop drawing on the GPU, for every process, comes last (docs/reliability.md). Builds with cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder
-# with the test binaries (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
+# target/gpu-check). What may stop drawing on the GPU, for every process, comes last (docs/reliability.md). Builds with
+# cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder with the test binaries
+# (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
