@@ -12,10 +12,11 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 
 use super::graph::{PingPong, Turn};
-use super::record::{Distribution, Machine};
+use super::record::{Distribution, Machine, complete};
 use crate::app::{Config, DeviceTable, ProducerKind, Stop, leave_running};
 use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::interop::SharedTimeline;
+use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
 
@@ -27,6 +28,9 @@ pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 pub struct Latency {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
+    /// False where the run was stopped, or failed, before its last round trip. Older files omit it; the default is true.
+    #[serde(default = "complete")]
+    pub complete: bool,
     /// The command line.
     pub command: String,
     /// Where it was measured.
@@ -50,12 +54,13 @@ pub struct Latency {
     /// What was tried; absent where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals.
-    pub host_vulkan_us: Distribution,
+    /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals. This and the next two are
+    /// absent where the run ended before them.
+    pub host_vulkan_us: Option<Distribution>,
     /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
-    pub host_cuda_us: Distribution,
+    pub host_cuda_us: Option<Distribution>,
     /// The CPU: a CUDA signal, and `cuStreamSynchronize`.
-    pub host_stream_us: Distribution,
+    pub host_stream_us: Option<Distribution>,
 }
 
 /// What to try besides the usual way.
@@ -84,18 +89,21 @@ impl Trial {
 /// Ping-pongs that are enqueued at once.
 const CHUNK: usize = 250;
 /// CPU round trips of each kind; fewer, because some take 10 ms.
-const HOST_ROUNDS: u64 = 300;
+const HOST_ROUNDS: usize = 300;
 
 /// Measures `rounds` ping-pongs, rounded up to a whole number of chunks.
 ///
+/// A stop, or a failure once there are some, gives what was measured until then, marked incomplete.
+///
 /// # Errors
-/// No device that CUDA and Vulkan share, or a failure of either.
+/// No device that CUDA and Vulkan share, or a stop or a failure before the first ping-pongs were done.
 pub fn measure_latency(
     rounds: usize,
     trial: Trial,
     command: String,
     base: &Config,
     stop: &Stop,
+    failures: &mut Failures,
 ) -> Result<Latency> {
     let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
     let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
@@ -130,21 +138,31 @@ pub fn measure_latency(
         enqueue_us: Vec::new(),
     };
 
-    let measured = bench.measure(rounds, stop);
-    let (trips, [host_vulkan_us, host_cuda_us, host_stream_us]) = match measured {
-        Ok(measured) => measured,
-        Err(error) => {
-            // Each side may wait for a signal that the other was never asked for.
-            leave_running(bench);
-            return Err(error);
-        }
-    };
+    let mut found = Found::default();
+    let measured = bench.measure(rounds, stop, &mut found);
+    let mut enqueue_us = std::mem::take(&mut bench.enqueue_us);
+    let measured = measured.inspect_err(|_| {
+        // Each side may wait for a signal that the other was never asked for.
+        leave_running(bench);
+    });
+    let Found { trips, host_us } = found;
+    if trips.is_empty() {
+        measured?;
+        let words = "stopped before the first ping-pongs were done: nothing was measured";
+        return Err(Error::Stopped(words.into()));
+    }
+    failures.catch(measured);
 
+    let whole = |times: &Vec<f64>| times.len() == HOST_ROUNDS;
+    let complete = trips.len() >= rounds && host_us.iter().all(whole);
+    let [host_vulkan_us, host_cuda_us, host_stream_us] =
+        host_us.map(|mut times| Distribution::of_any(&mut times));
     let of = |way: &dyn Fn(&Trip) -> f64| Distribution::of(&mut trips.iter().map(way).collect::<Vec<_>>());
     let violation = trips.iter().map(Trip::violation).fold(0.0, f64::max);
     let same_clock = violation <= 0.0;
     Ok(Latency {
         schema: LATENCY_SCHEMA.to_owned(),
+        complete,
         command,
         machine: choice.machine(),
         rounds: trips.len() as u64,
@@ -153,7 +171,7 @@ pub fn measure_latency(
         clock_violation_us: violation * 1e-3,
         cuda_to_vulkan_us: same_clock.then(|| of(&|trip| (trip.there - trip.out) * 1e-3)),
         vulkan_to_cuda_us: same_clock.then(|| of(&|trip| (trip.back - trip.there) * 1e-3)),
-        cuda_enqueue_us: Some(Distribution::of(&mut bench.enqueue_us)),
+        cuda_enqueue_us: Distribution::of_any(&mut enqueue_us),
         trial: trial.words(),
         host_vulkan_us,
         host_cuda_us,
@@ -192,26 +210,32 @@ struct Bench<'a> {
     enqueue_us: Vec<f64>,
 }
 
-/// What the CPU's round trips took: through Vulkan, through CUDA, and by `cuStreamSynchronize`.
-type HostTrips = [Distribution; 3];
+/// What was measured so far.
+#[derive(Default)]
+struct Found {
+    trips: Vec<Trip>,
+    /// The CPU's round trips: through Vulkan, through CUDA, and by `cuStreamSynchronize`.
+    host_us: [Vec<f64>; 3],
+}
 
 impl Bench<'_> {
-    /// Everything that is to be measured. After an error the GPU may be left with work that never ends.
-    fn measure(&mut self, rounds: usize, stop: &Stop) -> Result<(Vec<Trip>, HostTrips)> {
-        let mut trips = Vec::new();
+    /// Measures until everything is found or a stop is asked for. After an error the GPU may be left with work that never
+    /// ends.
+    fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut Found) -> Result<()> {
         self.chunk()?; // The warm-up.
         self.enqueue_us.clear();
-        while trips.len() < rounds && !stop.requested() {
-            trips.extend(self.chunk()?);
+        while found.trips.len() < rounds && !stop.requested() {
+            found.trips.extend(self.chunk()?);
         }
-        let host = [
-            self.host(Self::through_vulkan)?,
-            self.host(Self::through_cuda)?,
-            self.host(Self::through_stream)?,
-        ];
+        let ways: [fn(&mut Self) -> Result<bool>; 3] =
+            [Self::through_vulkan, Self::through_cuda, Self::through_stream];
+        for (way, times) in ways.into_iter().zip(&mut found.host_us) {
+            while times.len() < HOST_ROUNDS && !stop.requested() {
+                times.push(self.host(way)?);
+            }
+        }
         self.queue.wait_idle()?;
-        self.stream.synchronize()?;
-        Ok((trips, host))
+        self.stream.synchronize()
     }
 
     /// Enqueues a chunk of ping-pongs on both sides, waits for all of them, and reads the times.
@@ -297,18 +321,14 @@ impl Bench<'_> {
         unsafe { self.queue.submit(&batch) }
     }
 
-    /// Times a round trip of the CPU's.
-    fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<Distribution> {
-        let mut times = Vec::new();
-        for _ in 0..HOST_ROUNDS {
-            self.value += 1;
-            let began = Instant::now();
-            if !trip(self)? {
-                return Err(Error::Unsupported("a host wait did not end within a second".into()));
-            }
-            times.push(began.elapsed().as_secs_f64() * 1e6);
+    /// Times a round trip of the CPU's, in microseconds.
+    fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<f64> {
+        self.value += 1;
+        let began = Instant::now();
+        if !trip(self)? {
+            return Err(Error::Unsupported("a host wait did not end within a second".into()));
         }
-        Ok(Distribution::of(&mut times))
+        Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
     fn through_vulkan(&mut self) -> Result<bool> {
@@ -343,22 +363,23 @@ impl fmt::Display for Latency {
         if let Some(trial) = &self.trial {
             writeln!(f, "tried: {trial}")?;
         }
+        if !self.complete {
+            writeln!(f, "INCOMPLETE: the run was stopped before its last round trip")?;
+        }
         writeln!(f)?;
         writeln!(f, "{:44} {:>9} {:>9} {:>9} {:>9}", "µs", "p50", "p95", "p99", "max")?;
-        let mut row = |name: &str, times: &Distribution| {
-            writeln!(f, "{name:44} {:9.1} {:9.1} {:9.1} {:9.1}", times.p50, times.p95, times.p99, times.max)
-        };
-        row("CUDA -> Vulkan -> CUDA, on the GPU", &self.round_trip_us)?;
-        if let (Some(there), Some(back)) = (&self.cuda_to_vulkan_us, &self.vulkan_to_cuda_us) {
-            row("CUDA -> Vulkan", there)?;
-            row("Vulkan -> CUDA", back)?;
+        for (name, times) in [
+            ("CUDA -> Vulkan -> CUDA, on the GPU", Some(self.round_trip_us)),
+            ("CUDA -> Vulkan", self.cuda_to_vulkan_us),
+            ("Vulkan -> CUDA", self.vulkan_to_cuda_us),
+            ("CPU: to enqueue CUDA's half", self.cuda_enqueue_us),
+            ("CPU -> Vulkan -> host wait on Vulkan's value", self.host_vulkan_us),
+            ("CPU -> CUDA -> host wait on CUDA's value", self.host_cuda_us),
+            ("CPU -> CUDA -> cuStreamSynchronize", self.host_stream_us),
+        ] {
+            let Some(Distribution { p50, p95, p99, max, .. }) = times else { continue };
+            writeln!(f, "{name:44} {p50:9.1} {p95:9.1} {p99:9.1} {max:9.1}")?;
         }
-        if let Some(enqueue) = &self.cuda_enqueue_us {
-            row("CPU: to enqueue CUDA's half", enqueue)?;
-        }
-        row("CPU -> Vulkan -> host wait on Vulkan's value", &self.host_vulkan_us)?;
-        row("CPU -> CUDA -> host wait on CUDA's value", &self.host_cuda_us)?;
-        row("CPU -> CUDA -> cuStreamSynchronize", &self.host_stream_us)?;
         match self.same_clock {
             true => write!(
                 f,

@@ -112,6 +112,11 @@ impl Cell {
     }
 }
 
+/// What `complete` is in files from before it was recorded.
+pub(super) fn complete() -> bool {
+    true
+}
+
 /// A distribution of times in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Distribution, Machine};
+use super::record::{Distribution, Machine, complete};
 use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
 use crate::progress::Progress;
+use crate::report::Failures;
 use crate::trace::{CpuSpan, CpuSpans};
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
@@ -27,6 +28,9 @@ pub const STARTUP_SCHEMA: &str = "wavefield-startup/1";
 pub struct Startup {
     /// [`STARTUP_SCHEMA`].
     pub schema: String,
+    /// False where the run was stopped, or a start failed, before the last one. Older files omit it; the default is true.
+    #[serde(default = "complete")]
+    pub complete: bool,
     /// The command line.
     pub command: String,
     /// Where it was measured.
@@ -39,8 +43,8 @@ pub struct Startup {
     pub cold: Start,
     /// The later starts.
     pub warm: Vec<Start>,
-    /// Of the later starts: from the start of the process to the first finished frame.
-    pub warm_us: Distribution,
+    /// Of the later starts: from the start of the process to the first finished frame; absent without any.
+    pub warm_us: Option<Distribution>,
 }
 
 /// One start.
@@ -88,42 +92,55 @@ const STARTED: &str = "WAVEFIELD_STARTED_NS";
 
 /// Starts this program `rounds` times after a first cold start. `arguments` is what makes it call [`startup_child`].
 ///
+/// A stop, or a later start that fails, gives what was measured until then, marked incomplete.
+///
 /// # Errors
-/// A child that failed, with what it said.
+/// The first start was stopped or failed, with what it said.
 pub fn measure_startup(
     rounds: u32,
     arguments: &[String],
     command: String,
     config: &Config,
     stop: &Stop,
+    failures: &mut Failures,
 ) -> Result<Startup> {
     let failed = |problem: String| Error::Unsupported(format!("a start could not be measured: {problem}"));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let cache = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-    let start = || -> Result<ChildReport> {
+    // `None` where a stop came first.
+    let start = || -> Result<Option<ChildReport>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let mut command = Command::new(&program);
         command.args(arguments).env(STARTED, now.to_string()).env("CUDA_CACHE_PATH", cache.path());
         let Some(child) = output_unless(command, stop).map_err(|error| failed(error.to_string()))? else {
-            return Err(Error::Stopped("stopped before the last start; nothing is shown".into()));
+            return Ok(None);
         };
         if !child.status.success() {
-            return Err(failed(String::from_utf8_lossy(&child.stderr).trim().to_owned()));
+            // A terminal sends Ctrl-C to the child too.
+            if stop.requested() {
+                return Ok(None);
+            }
+            let said = String::from_utf8_lossy(&child.stderr).trim().to_owned();
+            return Err(failed(if said.is_empty() { child.status.to_string() } else { said }));
         }
         serde_json::from_slice(&child.stdout)
+            .map(Some)
             .map_err(|error| failed(format!("the child's answer is no report ({error})")))
     };
     let progress = Progress::new("starting");
     progress.at(0, u64::from(rounds) + 1);
-    let first = start()?;
+    let stopped = || Error::Stopped("stopped before the first start was done: nothing was measured".into());
+    let first = start()?.ok_or_else(stopped)?;
     let mut warm = Vec::new();
-    for _ in 0..rounds {
+    while warm.len() < rounds as usize {
         progress.at(warm.len() as u64 + 1, u64::from(rounds) + 1);
-        warm.push(start()?.start);
+        let Some(report) = failures.catch(start()).flatten() else { break };
+        warm.push(report.start);
     }
-    let warm_us = Distribution::of(&mut warm.iter().map(|start| start.total_us).collect::<Vec<_>>());
+    let warm_us = Distribution::of_any(&mut warm.iter().map(|start| start.total_us).collect::<Vec<_>>());
     Ok(Startup {
         schema: STARTUP_SCHEMA.to_owned(),
+        complete: warm.len() == rounds as usize,
         command,
         machine: first.machine,
         grid: [config.grid.cols, config.grid.rows],
@@ -222,7 +239,7 @@ fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
 }
 
 impl Startup {
-    /// The median of a stage over the warm starts.
+    /// The median of a stage over the warm starts; 0 where none of them had it.
     fn warm_stage(&self, name: &str) -> f64 {
         let of = |start: &Start| start.stages.iter().find(|stage| stage.name == name).map(|stage| stage.us);
         Distribution::of(&mut self.warm.iter().filter_map(of).collect::<Vec<_>>()).p50
@@ -238,25 +255,65 @@ impl fmt::Display for Startup {
             "from the start of the process to the first frame of {}x{} by {}\n",
             self.grid[0], self.grid[1], self.producer
         )?;
+        if !self.complete {
+            writeln!(f, "INCOMPLETE: the run was stopped before its last start.\n")?;
+        }
         let warm = format!("median of {}", self.warm.len());
         writeln!(f, "{:18} {:>14} {warm:>14}", "ms", "no PTX cached")?;
+        let mut row = |name: &str, cold: f64, warm: f64| {
+            let warm = self.warm_us.map_or("-".into(), |_| format!("{:.1}", warm * 1e-3));
+            writeln!(f, "{name:18} {:14.1} {warm:>14}", cold * 1e-3)
+        };
         for stage in &self.cold.stages {
-            let warm = self.warm_stage(&stage.name);
-            writeln!(f, "{:18} {:14.1} {:14.1}", stage.name, stage.us * 1e-3, warm * 1e-3)?;
+            row(&stage.name, stage.us, self.warm_stage(&stage.name))?;
         }
-        let left = |total: f64, stages: f64| (total - stages).max(0.0) * 1e-3;
-        let cold = self.cold.stages.iter().map(|stage| stage.us).sum();
-        let warm = self.cold.stages.iter().map(|stage| self.warm_stage(&stage.name)).sum();
-        let rest = (left(self.cold.total_us, cold), left(self.warm_us.p50, warm));
-        writeln!(f, "{:18} {:14.1} {:14.1}", "between them", rest.0, rest.1)?;
-        writeln!(f, "{:18} {:14.1} {:14.1}", "all", self.cold.total_us * 1e-3, self.warm_us.p50 * 1e-3)?;
-        write!(f, "slowest of the later starts: {:.1} ms", self.warm_us.max * 1e-3)
+        let warm_us = self.warm_us.unwrap_or_default();
+        let cold: f64 = self.cold.stages.iter().map(|stage| stage.us).sum();
+        let warm: f64 = self.cold.stages.iter().map(|stage| self.warm_stage(&stage.name)).sum();
+        row("between them", (self.cold.total_us - cold).max(0.0), (warm_us.p50 - warm).max(0.0))?;
+        row("all", self.cold.total_us, warm_us.p50)?;
+        match self.warm.is_empty() {
+            true => write!(f, "no later start was done"),
+            false => write!(f, "slowest of the later starts: {:.1} ms", warm_us.max * 1e-3),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run that was stopped after its first start.
+    fn stopped() -> Startup {
+        let stages = vec![Stage { name: BEFORE_MAIN.into(), us: 1000.0 }];
+        Startup {
+            schema: STARTUP_SCHEMA.into(),
+            complete: false,
+            command: "wavefield bench startup".into(),
+            machine: crate::bench::sample_machine(),
+            grid: [8, 8],
+            producer: "compute".into(),
+            cold: Start { total_us: 3000.0, stages },
+            warm: Vec::new(),
+            warm_us: None,
+        }
+    }
+
+    #[test]
+    fn the_first_start_alone_is_shown_without_figures_of_the_later_ones() {
+        let text = stopped().to_string();
+        let row =
+            |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().last();
+        assert!(text.contains("INCOMPLETE") && text.ends_with("no later start was done"), "{text}");
+        assert_eq!([row(BEFORE_MAIN), row("between them"), row("all")], [Some("-"); 3], "{text}");
+    }
+
+    #[test]
+    fn older_files_are_of_complete_runs() {
+        let mut older = serde_json::to_value(stopped()).unwrap();
+        older.as_object_mut().unwrap().remove("complete").unwrap();
+        assert!(serde_json::from_value::<Startup>(older).unwrap().complete);
+    }
 
     #[test]
     fn a_stage_is_without_what_lies_within_it() {

@@ -14,6 +14,11 @@ pub const NOISY_SPREAD: f64 = 0.10;
 pub const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
+    /// [`Distribution::of`]; `None` without samples.
+    pub(super) fn of_any(samples: &mut [f64]) -> Option<Distribution> {
+        (!samples.is_empty()).then(|| Self::of(samples))
+    }
+
     /// The distribution of `samples`, which are sorted in passing. All zero without samples.
     ///
     /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples keeps to. So every

@@ -154,13 +154,11 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
     let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
     child.extend(args.device.iter().map(|device| format!("--device={device}")));
     child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
-    let found = bench::measure_startup(args.rounds as u32, &child, command_line(), &config, stop)?;
+    let (rounds, mut failures) = (args.rounds as u32, Failures::default());
+    let found = bench::measure_startup(rounds, &child, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    if let Some(path) = &args.json {
-        bench::write_startup(path, &found)?;
-        note!("wrote {}", path.display());
-    }
-    Ok(())
+    write(&mut failures, &args.json, |path| bench::write_startup(path, &found));
+    ended(failures, found.complete, "start")
 }
 
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
@@ -168,13 +166,30 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     let config = Config { device: args.device.clone(), ..Config::default() };
     let trial =
         Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
-    let found = bench::measure_latency(args.rounds as usize, trial, command_line(), &config, stop)?;
+    let (rounds, mut failures) = (args.rounds as usize, Failures::default());
+    let found = bench::measure_latency(rounds, trial, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    if let Some(path) = &args.json {
-        bench::write_latency(path, &found)?;
+    write(&mut failures, &args.json, |path| bench::write_latency(path, &found));
+    ended(failures, found.complete, "round trip")
+}
+
+/// Writes an output that was asked for, and says so.
+fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
+    if let Some(path) = path
+        && failures.catch(write(path)).is_some()
+    {
         note!("wrote {}", path.display());
     }
-    Ok(())
+}
+
+/// How a measurement ended. `last` is what it did not come to, if it is not complete.
+fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
+    if !complete {
+        failures.add(Error::Stopped(format!(
+            "stopped before the last {last}: what was measured so far is shown, marked incomplete"
+        )));
+    }
+    failures.outcome()
 }
 
 pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
@@ -225,29 +240,18 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         return failures.outcome();
     }
     say!("{}", Table(&report));
-    let mut write = |path: &Option<PathBuf>, write: &dyn Fn(&Path) -> Result<()>| {
-        if let Some(path) = path
-            && failures.catch(write(path)).is_some()
-        {
-            note!("wrote {}", path.display());
-        }
-    };
-    write(&args.json, &|path| bench::write_json(path, &report));
-    write(&args.csv, &|path| bench::write_csv(path, &report));
-    write(&args.report, &|path| bench::write_html(path, &report));
+    write(&mut failures, &args.json, |path| bench::write_json(path, &report));
+    write(&mut failures, &args.csv, |path| bench::write_csv(path, &report));
+    write(&mut failures, &args.report, |path| bench::write_html(path, &report));
     // Not on a GPU that has just failed.
     if !failed {
-        write(&args.trace, &|path| bench::write_traces(path, &plan, &config, &choice, stop));
+        write(&mut failures, &args.trace, |path| bench::write_traces(path, &plan, &config, &choice, stop));
     }
     if report.cells.is_empty() && report.complete {
         let words = "nothing could be measured here; the reasons stand above";
         failures.add(Error::Unsupported(words.into()));
     }
-    if !report.complete {
-        let words = "stopped before the last round: what was measured so far is shown, marked incomplete";
-        failures.add(Error::Stopped(words.into()));
-    }
-    failures.outcome()
+    ended(failures, report.complete, "round")
 }
 
 /// Everything that is made from a record alone.
@@ -255,15 +259,8 @@ fn show(report: &Report, args: &BenchArgs) -> Result<()> {
     check_outputs([&args.csv, &args.report].into_iter().flatten())?;
     say!("{}", Table(report));
     let mut failures = Failures::default();
-    let mut write = |path: &Option<PathBuf>, write: &dyn Fn(&Path, &Report) -> Result<()>| {
-        if let Some(path) = path
-            && failures.catch(write(path, report)).is_some()
-        {
-            note!("wrote {}", path.display());
-        }
-    };
-    write(&args.csv, &bench::write_csv);
-    write(&args.report, &bench::write_html);
+    write(&mut failures, &args.csv, |path| bench::write_csv(path, report));
+    write(&mut failures, &args.report, |path| bench::write_html(path, report));
     failures.outcome()
 }
 

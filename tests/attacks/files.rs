@@ -363,6 +363,32 @@ fn a_fault_leaves_the_record_of_the_frames_before() {
     );
 }
 
+/// Each ping-pong launches two kernels, and 250 of them come before those that count.
+#[test]
+fn a_fault_leaves_the_round_trips_before() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = folder();
+    let path = folder.path().join("l.json");
+    let host = ["host_vulkan_us", "host_cuda_us", "host_stream_us"];
+    // In the second 250, and in the CPU's round trips through CUDA.
+    for (rounds, nth, measured) in [("500", 1200, [false; 3]), ("250", 1100, [true, true, false])] {
+        let mut command = stand_in.command(&ALL);
+        command.args(["bench", "latency", "--rounds", rounds, "--json"]).arg(&path);
+        command.env("STAND_IN_FAIL", format!("cuLaunchKernel:719:{nth}"));
+        let output = expect(&mut command, 1, &["719", "l.json", "marked incomplete"]);
+        assert!(stdout(&output).contains("INCOMPLETE"), "{}", stdout(&output));
+        let record = json(&path);
+        assert_eq!((&record["complete"], &record["rounds"]), (&false.into(), &250.into()), "{record}");
+        assert_eq!(host.map(|way| record[way]["p50"].is_number()), measured, "{record}");
+    }
+    // Before anything was measured there is nothing to write.
+    std::fs::remove_file(&path).unwrap();
+    let mut command = stand_in.command(&ALL);
+    command.args(["bench", "latency", "--json"]).arg(&path).env("STAND_IN_FAIL", "cuLaunchKernel:719:600");
+    let output = expect(&mut command, 1, &["719"]);
+    assert!(!path.exists() && stdout(&output).is_empty(), "{}", stdout(&output));
+}
+
 /// Its signal would end the process; here the write fails instead, as on a full disk.
 #[test]
 fn a_limit_on_file_sizes_is_told() {

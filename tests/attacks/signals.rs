@@ -2,9 +2,11 @@
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use crate::common::{self, assert_exit, stderr, stdout};
 use crate::stand_in::{ALL, StandIn};
@@ -215,33 +217,126 @@ fn children(process: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
+/// `bench startup`, with more starts than anybody waits for.
+fn startup(json: &Path) -> Running {
+    let mut command = common::wavefield();
+    command.args(["bench", "startup", "--rounds=1000", "--grid=8x8", "--json"]).arg(json);
+    Running::start(&mut command)
+}
+
+/// Makes a start stand still that is none of `before`. `None` where the program ends without one.
+fn halted_start(running: &mut Running, before: &[u32]) -> Option<u32> {
+    let began = Instant::now();
+    while !running.ended() {
+        assert!(began.elapsed() < PATIENCE, "no start: {}", running.said());
+        std::thread::sleep(Duration::from_millis(1));
+        for child in children(running.child.id()) {
+            // Not before it runs its own program: until then the parent is held in vfork.
+            let line = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if before.contains(&child) || !line.contains("--child") {
+                continue;
+            }
+            send(child, libc::SIGSTOP);
+            std::thread::sleep(Duration::from_millis(50));
+            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            if state.contains(") T ") {
+                return Some(child);
+            }
+        }
+    }
+    None
+}
+
+/// Sends a signal to a process that a child of ours has started, if it is still there.
+fn send(process: u32, signal: i32) {
+    // SAFETY: a number and a signal, which the system checks.
+    unsafe { libc::kill(process as libc::pid_t, signal) };
+}
+
+/// Lets the first start and two more come to their end, and then does `end` to the program and its fourth. What was measured
+/// until then is shown and written.
+#[cfg(target_os = "linux")]
+fn ended_startup(end: impl Fn(&Running, u32)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.json");
+    let mut running = startup(&path);
+    let mut starts = Vec::new();
+    for _ in 0..3 {
+        let start = halted_start(&mut running, &starts);
+        starts.push(start.unwrap_or_else(|| panic!("{}", running.said())));
+        send(starts[starts.len() - 1], libc::SIGCONT);
+    }
+    let start = halted_start(&mut running, &starts).unwrap_or_else(|| panic!("{}", running.said()));
+    end(&running, start);
+    let output = running.output();
+    assert_exit(&output, 1);
+    assert!(stdout(&output).contains("INCOMPLETE"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("marked incomplete"), "{}", stderr(&output));
+    let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    // A start may have been too quick to be seen.
+    let warm = record["warm"].as_array().unwrap().len();
+    assert!(record["complete"] == false && (2..1000).contains(&warm), "{record}");
+    assert!(
+        record["cold"]["total_us"].as_f64() > Some(0.0) && record["warm_us"]["p50"].is_number(),
+        "{record}"
+    );
+    stderr(&output)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stop_leaves_the_starts_before() {
+    ended_startup(|running, _| running.signal(libc::SIGINT));
+    // As from a terminal, which sends it to both.
+    let text = ended_startup(|running, start| {
+        running.signal(libc::SIGTERM);
+        send(start, libc::SIGKILL);
+    });
+    assert!(!text.contains("could not be measured"), "{text}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_start_that_fails_leaves_those_before() {
+    let text = ended_startup(|_, start| send(start, libc::SIGKILL));
+    assert!(text.contains("a start could not be measured: signal: 9"), "{text}");
+}
+
+#[test]
+fn a_stop_leaves_the_round_trips_before() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("l.json");
+    let ends = TIMES.map(|after| {
+        let mut command = stand_in.command(&ALL);
+        command.args(["bench", "latency", "--rounds=10000000", "--json"]).arg(&path);
+        let mut running = Running::start(&mut command);
+        std::thread::sleep(after);
+        running.signal(libc::SIGINT);
+        running.output()
+    });
+    for output in &ends {
+        // Too early a signal ends it without a word, or before there is anything to show.
+        assert!(!output.status.success(), "{}", stdout(output));
+    }
+    assert!(ends.iter().any(|output| stdout(output).contains("INCOMPLETE")), "{}", stderr(&ends[2]));
+    let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(record["complete"] == false && record["rounds"].as_u64() > Some(0), "{record}");
+    assert!(record["host_vulkan_us"].is_null(), "{record}");
+}
+
 /// The child stands still here, so it ends only if it is told to.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_startup_takes_its_child_along() {
-    let mut command = common::wavefield();
-    let mut running = Running::start(command.args(["bench", "startup", "--rounds=1000", "--grid=8x8"]));
-    let began = Instant::now();
-    let child = loop {
-        // A child that was not waited for yet is still one.
-        if let [child, ..] = children(running.child.id())[..]
-            // Not before it runs its own program: until then the parent is held in vfork.
-            && std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("--child"))
-            // SAFETY: sends a signal, to a process that our child has started.
-            && unsafe { libc::kill(child as libc::pid_t, libc::SIGSTOP) } == 0
-        {
-            std::thread::sleep(Duration::from_millis(50));
-            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            if state.contains(") T ") {
-                break child;
-            }
-        }
-        assert!(began.elapsed() < PATIENCE && !running.ended(), "no child: {}", running.said());
-        std::thread::sleep(Duration::from_millis(1));
-    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.json");
+    let mut running = startup(&path);
+    let child = halted_start(&mut running, &[]).unwrap_or_else(|| panic!("{}", running.said()));
     running.signal(libc::SIGINT);
     let output = running.output();
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("stopped"), "{}", stderr(&output));
     assert!(!PathBuf::from(format!("/proc/{child}")).exists(), "the child is left");
+    assert!(!path.exists(), "nothing was measured");
 }
