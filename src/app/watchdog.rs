@@ -1,4 +1,4 @@
-//! Nobody waits for the GPU without an end.
+//! Every wait for the GPU has an end.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::{Error, Result};
 
 /// How long a run waits.
 pub(super) struct Patience {
-    /// For a GPU.
+    /// What a GPU may take for a frame.
     pub(super) timeout: Duration,
-    /// The device is a processor, and nobody but itself keeps a frame from being finished: a large frame takes its time there.
+    /// The CPU draws, and a frame waits for nothing else: a large one may take longer than `timeout`.
     pub(super) software: bool,
-    /// Whoever asked for a stop does not wait so long.
+    /// Once a stop is requested, no wait lasts longer than [`STOPPING`].
     pub(super) stop: Stop,
 }
 
-/// After a stop was asked for, a frame that takes longer is not waited for.
+/// How long a frame is waited for after a stop was requested.
 const STOPPING: Duration = Duration::from_secs(2);
 
 impl Patience {
-    /// How long nothing may be finished, where the slowest frame so far took as long as that.
+    /// How long to wait for a frame before giving up, where the slowest so far took `slowest`.
     pub(super) fn limit(&self, slowest: Option<Duration>) -> Duration {
         match (self.software, slowest) {
             (false, _) => self.timeout,
-            (true, None) => self.timeout * 30,
-            (true, Some(slowest)) => self.timeout.max(slowest * 10),
+            (true, None) => self.timeout.saturating_mul(30),
+            (true, Some(slowest)) => self.timeout.max(slowest.saturating_mul(10)),
         }
     }
 }
@@ -53,9 +53,11 @@ impl<'a> Watchdog<'a> {
     pub(super) fn look(&self, waited: Duration) -> Result<()> {
         self.producer.is_idle()?;
         if self.stop.requested() && waited >= STOPPING {
-            let device = &self.device.info().name;
+            let progress =
+                self.producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
             return Err(Error::Stopped(format!(
-                "stopped without the frame at hand, for which {device} takes longer than {:.0} s",
+                "stopped without the frame at hand, for which {} takes longer than {:.0} s{progress}",
+                self.device.info().name,
                 waited.as_secs_f64()
             )));
         }
@@ -81,5 +83,11 @@ mod tests {
         };
         assert_eq!([limit(false, None), limit(false, Some(9))], [10, 10]);
         assert_eq!([limit(true, None), limit(true, Some(0)), limit(true, Some(7))], [300, 10, 70]);
+    }
+
+    #[test]
+    fn a_timeout_without_end_is_no_panic() {
+        let patience = Patience { timeout: Duration::MAX, software: true, stop: Stop::default() };
+        assert_eq!([None, Some(Duration::MAX)].map(|slowest| patience.limit(slowest)), [Duration::MAX; 2]);
     }
 }

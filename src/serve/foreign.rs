@@ -101,6 +101,8 @@ impl Shared {
 /// Shows a client's frames: each new one once it is ready, the last one again until then.
 pub(super) struct ForeignProducer {
     shared: Rc<RefCell<Shared>>,
+    /// The client's name, which outlives its place here.
+    client: String,
     slots: Vec<vk::Buffer>,
     owner: Owner,
     name: &'static str,
@@ -109,9 +111,10 @@ pub(super) struct ForeignProducer {
 }
 
 impl ForeignProducer {
-    pub(super) fn new(queue: &Queue, shared: &Rc<RefCell<Shared>>) -> Self {
+    pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<Shared>>) -> Self {
         let inner = shared.borrow();
         Self {
+            client: client.to_owned(),
             slots: inner.memory.slots(),
             owner: inner.memory.owner(),
             name: match (&inner.memory, inner.session.terms().trust) {
@@ -205,9 +208,11 @@ impl Producer for ForeignProducer {
 
     fn progress(&self) -> Option<String> {
         let shared = self.shared.borrow();
-        let ClientMemory::Cuda(memory) = &shared.memory else { return None };
+        let whose = format!("it draws what {} wrote", self.client);
+        let ClientMemory::Cuda(memory) = &shared.memory else { return Some(whose) };
         let (ready, free) = (memory.ready.value().ok()?, memory.free.value().ok()?);
-        Some(format!("the client's `ready` is at {ready} of {}, Vulkan's `free` at {free}", shared.promised))
+        let promised = shared.promised;
+        Some(format!("{whose}; the client's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"))
     }
 
     fn abandon(&mut self) {

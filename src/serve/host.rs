@@ -456,7 +456,7 @@ impl Host {
         if client.draws || !client.shared.borrow().session.has_next() {
             return Ok(());
         }
-        let producer = ForeignProducer::new(engine.queue(), &client.shared);
+        let producer = ForeignProducer::new(engine.queue(), &client.name, &client.shared);
         let old = exchange(engine, Box::new(producer))?;
         client.draws = true;
         self.ring_since = engine.found().map(|tally| (client.name.clone(), tally.total()));

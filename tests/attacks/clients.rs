@@ -394,6 +394,32 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     assert!(!socket.exists());
 }
 
+/// The renderer does not wait for such a frame, and says whose it is.
+#[test]
+fn a_stop_during_a_slow_draw_names_the_client() {
+    let mut renderer =
+        Renderer::start(&["--grid=128x128", "--size=640x480", "--timeout=600", "--producer=compute"]);
+    let mut client = next_client(&mut renderer);
+    let bytes = anywhere(&client);
+    for frame in 0..2 {
+        client.frame(frame, &bytes);
+    }
+    client.wait_for(0);
+    let socket = renderer.socket();
+    let ended = renderer.end();
+    assert!(!socket.exists(), "{}", ended.notes);
+    assert_eq!(ended.clients().len(), 1, "{}", ended.report);
+    if ended.code == Some(0) {
+        return common::skip("this device is quick enough for such triangles");
+    }
+    assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    let (name, _) = ended.notes.split_once(" draws, with memory").unwrap();
+    let name = name.rsplit("note: ").next().unwrap();
+    let words = format!("(it draws what {name} wrote)");
+    assert!(ended.notes.contains("stopped without the frame at hand"), "{}", ended.notes);
+    assert!(ended.notes.contains(&words), "{words}: {}", ended.notes);
+}
+
 #[test]
 fn a_descriptor_that_nobody_can_close_is_wrong_usage() {
     for (number, words) in [("77", "was not passed"), ("1", "standard streams"), ("-1", "")] {

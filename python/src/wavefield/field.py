@@ -725,4 +725,4 @@ def connect(
 def _program() -> str:
     import sys
 
-    return f"{Path(sys.argv[0]).name or 'python'} (Python, process {os.getpid()})"[:100]
+    return f"{Path(sys.argv[0]).name or 'python'} (Python)"[:100]
