@@ -59,7 +59,7 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 /// Writes what `fill` gives to `path`.
 ///
 /// A file is written beside its place first and renamed once it is complete and on the disk; a failure leaves what was there
-/// before. The new file has the old one's mode, and its owner where this user may give files away. Links are followed. What
+/// before. The new file has the old one's mode, and its owner and group where this user may give it to them. Links are followed. What
 /// is no file is written straight; `-` is standard output.
 ///
 /// # Errors
@@ -251,11 +251,16 @@ fn replace(path: &Path, old: Option<&Metadata>, whole: &[u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// Gives the new file the old one's mode and owner. Only the superuser may give files away: to others the new file belongs.
+/// Gives the new file the old one's mode, owner and group. Only the superuser may give a file to another user; anyone may give
+/// their file to a group of theirs.
 #[cfg(unix)]
 fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let owned = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
+    if !owned {
+        // Where that fails too, the file stays with this user's own group.
+        let _ = fchown(file, None, Some(old.gid()));
+    }
     // Last, because a change of owner takes bits away. Those for running as the owner are not for another one.
     let bits = if owned { 0o7777 } else { 0o777 };
     file.set_permissions(std::fs::Permissions::from_mode(old.mode() & bits))

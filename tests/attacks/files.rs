@@ -162,6 +162,30 @@ fn mode_and_owner_of_an_old_file_stay() {
     assert_eq!(what(&fs::metadata(&new).unwrap()), what(&fs::metadata(&usual).unwrap()));
 }
 
+/// Whoever shares a file by its group still does, although only the superuser may keep another user as its owner.
+#[test]
+fn the_group_of_an_old_file_stays() {
+    let folder = folder();
+    let path = folder.path().join("a.png");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    if chown(&path, Some(12_345), Some(54_321)).is_err() {
+        return common::skip("only the superuser can give a file away");
+    }
+    fs::set_permissions(&path, Permissions::from_mode(0o660)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--groups=65534,54321"]);
+    command.arg(wavefield().get_program()).args(SMALL).arg("--output").arg(&path);
+    match finish(&mut command).map(|output| (output.status.code(), stderr(&output))) {
+        Ok((Some(0), _)) => {}
+        Ok((_, text)) if text.contains("setpriv") => return common::skip(text.trim()),
+        other => panic!("{other:?}"),
+    }
+    let found = fs::metadata(&path).unwrap();
+    assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (65534, 54_321, 0o660));
+    assert!(read_png(&path).is_ok());
+}
+
 /// The program where `null`, `full` and `stdout` of a folder are what they are in `/dev`, and `plain` is a file that is
 /// mounted, in a file system that only it sees: whatever it does to them, the machine keeps its own. Ends with 99 if they
 /// are not what they were.
