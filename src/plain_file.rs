@@ -32,7 +32,7 @@ fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Does not wait where a FIFO has taken the file's place since, nor for the news of some files of the kernel.
+        // Neither a FIFO that has taken the file's place since nor a kernel file without news makes this wait.
         options.custom_flags(libc::O_NONBLOCK);
     }
     let file = options.read(true).open(path)?;

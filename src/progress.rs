@@ -1,4 +1,4 @@
-//! How far something is that takes a while: a bar with the time left.
+//! A progress bar with the time left, for what takes a while.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// `what` is done, in a word: `measuring`.
+    /// `what` says in one word what takes its time: `measuring`.
     pub fn new(what: &str) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}{{left}}"));

@@ -43,7 +43,7 @@ fn try_start() -> Result<(), IoError> {
         }
     }
     let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
-    // Fails where whoever uses this library has started rayon's threads before; then these end, and those do.
+    // Fails if the program that uses this library started rayon's threads before. Then those do the work, and these end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Code {
         while let Some(at) = rest.find(['/', '"']) {
             let (before, from) = rest.split_at(at);
             code.push_str(before);
-            // What is left out parts what is around it.
+            // A space takes its place, so that its neighbours do not become one word.
             let end = match from.as_bytes() {
                 [b'/', b'/', ..] => from.find('\n'),
                 [b'/', b'*', ..] => from[2..].find("*/").map(|at| at + 4),
@@ -214,7 +214,7 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     if count > FEW { format!("{few}, … ({count} in all)") } else { few }
 }
 
-/// A name's begin, if it is long.
+/// The start of a long name.
 fn short(name: &str) -> String {
     const LONG: usize = 100;
     match name.char_indices().nth(LONG) {

@@ -96,8 +96,9 @@ fn listen(options: &Options, stop: &Stop) -> Result<Door> {
     if options.remove_folder {
         listener.remove_folder_too();
     }
-    Door::open(listener, rustix::process::getuid().as_raw(), stop)
-        .map_err(|error| Error::Unsupported(format!("no thread for the socket: {error}")))
+    Door::open(listener, rustix::process::getuid().as_raw(), stop).map_err(|error| {
+        Error::Unsupported(format!("the thread for the socket could not be started: {error}"))
+    })
 }
 
 /// Seconds of the field between two frames, as far as a client is told.

@@ -12,8 +12,8 @@ use super::socket::remove_files;
 use crate::app::Stop;
 use crate::{Error, Result, note};
 
-/// Asks `stop` once the other end of `parent` is closed. If this process still runs `patience` later (a driver that does not
-/// come back while it loads, say), ends it without more ado.
+/// Requests `stop` once the other end of `parent` is closed. If the process still runs `patience` later (a driver's call may not
+/// come back), ends it there and then.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -30,7 +30,9 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
     };
     match Builder::new().name("parent".into()).spawn(watch) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Error::Unsupported(format!("no thread for --until-closed: {error}"))),
+        Err(error) => {
+            Err(Error::Unsupported(format!("the thread for --until-closed could not be started: {error}")))
+        }
     }
 }
 

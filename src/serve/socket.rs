@@ -446,7 +446,7 @@ fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
 /// Closes what came from a client, on a thread of its own: `close` can wait for the other side (a descriptor may be a file
 /// of a file system that the client itself serves), and a renderer must not.
 pub(super) fn discard<T: Send + 'static>(closed: T) {
-    // Without a thread to be had it is closed here.
+    // If no thread can be started, it is closed here.
     let _ = std::thread::Builder::new().name("closing".into()).spawn(move || drop(closed));
 }
 
