@@ -7,7 +7,7 @@ mod signals;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::Parser;
 use wavefield::app::Stop;
 use wavefield::note;
@@ -59,7 +59,7 @@ fn run(cli: cli::Cli) -> anyhow::Result<()> {
     survive_file_limits();
     let stop = Stop::default();
     if cli.handles_signals() {
-        signals::listen(&stop).context("cannot listen for Ctrl-C")?;
+        signals::listen(&stop).map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
     }
     cli.execute(&stop)?;
     Ok(())

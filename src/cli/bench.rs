@@ -1,6 +1,6 @@
 //! `wavefield bench`: the arguments, the progress bar, the files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ash::vk;
@@ -15,6 +15,8 @@ use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
+
+use super::write;
 
 const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
   wavefield bench --json new.json --report new.html       everything, and a page of charts
@@ -171,15 +173,6 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     say!("{found}");
     write(&mut failures, &args.json, |path| bench::write_latency(path, &found));
     ended(failures, found.complete, "round trip")
-}
-
-/// Writes an output that was asked for, and says so.
-fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
-    if let Some(path) = path
-        && failures.catch(write(path)).is_some()
-    {
-        note!("wrote {}", path.display());
-    }
 }
 
 /// How a measurement ended. `last` is what it did not come to, if it is not complete.

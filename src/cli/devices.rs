@@ -8,7 +8,7 @@ use wavefield::formats::{self, Table};
 use wavefield::progress::Progress;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
-use wavefield::{Error, Result, check_outputs, note, say};
+use wavefield::{Error, Result, check_outputs, say};
 
 use super::DeviceArgs;
 
@@ -65,11 +65,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     };
     drop((choice, table, instance));
     say!("{}", Table(&report));
-    if let Some(path) = &args.json
-        && failures.catch(formats::write_json(path, &report)).is_some()
-    {
-        note!("wrote {}", path.display());
-    }
+    super::write(&mut failures, &args.json, |path| formats::write_json(path, &report));
     failures.catch(log.verdict());
     let count = report.failures().len();
     if count > 0 {

@@ -9,7 +9,7 @@ mod try_kernel;
 mod verify;
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::interop::Ring;
 use wavefield::render::{ColorMap, Samples};
+use wavefield::report::Failures;
 use wavefield::vulkan::{PresentMode, Validation};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
@@ -378,6 +379,15 @@ fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let event_loop = EventLoop::new();
     drop(connected);
     event_loop
+}
+
+/// Writes an output if it was asked for, and says so.
+fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
+    if let Some(path) = path
+        && failures.catch(write(path)).is_some()
+    {
+        note!("wrote {}", path.display());
+    }
 }
 
 /// An output whose format its name tells: an ending, if it has one, is one of these.

@@ -10,9 +10,9 @@ use wavefield::app::{
 use wavefield::handoff::Handoff;
 use wavefield::producer::Broken;
 use wavefield::report::{Failures, command_line};
-use wavefield::{Error, Result, check_outputs, note, say};
+use wavefield::{Error, Result, check_outputs, say};
 
-use super::{RunArgs, connect};
+use super::{RunArgs, connect, write};
 
 const EXAMPLES: &str =
     "  wavefield verify                               headless, every vertex of every frame
@@ -70,11 +70,7 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
     say!("{summary}\n{verification}");
     let mut failures = Failures::default();
     failure.into_iter().for_each(|error| failures.add(error));
-    if let Some(path) = &args.json
-        && failures.catch(write_verification(path, &verification)).is_some()
-    {
-        note!("wrote {}", path.display());
-    }
+    write(&mut failures, &args.json, |path| write_verification(path, &verification));
     failures.catch(verification.outcome());
     failures.outcome()
 }
