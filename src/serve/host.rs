@@ -68,8 +68,10 @@ pub(crate) struct Host {
     slow: Option<Slow>,
     watch: Watch,
     history: History,
-    /// With `--verify`: whose ring is drawn, and what had been counted when that began.
-    ring_since: Option<(String, Counts)>,
+    /// Whose ring is drawn, or was last.
+    ring_of: String,
+    /// With `--verify`, while a ring is drawn: what had been counted when that began.
+    ring_since: Option<Counts>,
     /// Clients of whose frames next to nothing was right.
     unstamped: Option<String>,
     last_draw: Instant,
@@ -101,8 +103,6 @@ struct Client {
 
 /// A draw that takes longer than `--timeout`.
 struct Slow {
-    /// Whose it is.
-    client: String,
     began: Instant,
     /// When the GPU was last seen to finish a frame, and how many it had finished then.
     progress: Instant,
@@ -176,6 +176,7 @@ impl Host {
             slow: None,
             watch: Watch::start(target(), None),
             history: History::default(),
+            ring_of: String::new(),
             ring_since: None,
             unstamped: None,
             last_draw: Instant::now(),
@@ -453,13 +454,15 @@ impl Host {
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        if client.draws || !client.shared.borrow().session.has_next() {
+        // Not before a frame of the renderer's own: what that takes tells how long one may take here.
+        if self.frames_drawn == 0 || client.draws || !client.shared.borrow().session.has_next() {
             return Ok(());
         }
         let producer = ForeignProducer::new(engine.queue(), &client.name, &client.shared);
         let old = exchange(engine, Box::new(producer))?;
         client.draws = true;
-        self.ring_since = engine.found().map(|tally| (client.name.clone(), tally.total()));
+        self.ring_of.clone_from(&client.name);
+        self.ring_since = engine.found().map(|tally| tally.total());
         // It has no kernel running, so what was there is the renderer's own.
         self.built_in = Some(old);
         Ok(())
@@ -661,7 +664,7 @@ impl Host {
                 return Err(Error::Stuck {
                     device: engine.device().info().name.clone(),
                     seconds: slow.progress.elapsed().as_secs_f64(),
-                    progress: format!("it was given what {} wrote, and may hang", slow.client),
+                    progress: format!("it was given what {} wrote, and may hang", self.ring_of),
                 });
             }
         }
@@ -673,7 +676,7 @@ impl Host {
             let seconds = slow.began.elapsed().as_secs_f64();
             note!(
                 "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
-                slow.client
+                self.ring_of
             );
         }
         Ok(())
@@ -682,7 +685,7 @@ impl Host {
     /// What a client wrote takes too long to draw, or (with `--trust`) does not come: that costs it its place. The GPU cannot
     /// be stopped, so the renderer waits for it, in [`Host::restore`].
     fn give_up(&mut self, engine: &mut Engine, seconds: f64) -> Result<()> {
-        let client = match &mut self.client {
+        match &mut self.client {
             Some(client) => {
                 let reason = match client.shared.borrow().session.terms().trust {
                     true => format!(
@@ -695,33 +698,31 @@ impl Host {
                     ),
                 };
                 client.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
-                client.name.clone()
             }
-            None => {
-                note!(
-                    "note: what the last client wrote is still being drawn after {seconds:.0} s: waiting for the GPU"
-                );
-                "the last client".into()
-            }
-        };
+            None => note!(
+                "note: what {} wrote is still being drawn after {seconds:.0} s: waiting for the GPU",
+                self.ring_of
+            ),
+        }
         let (now, finished) = (Instant::now(), engine.frames_finished()?);
-        self.slow = Some(Slow { client, began: now, progress: now, finished, cpu: cpu_time() });
+        self.slow = Some(Slow { began: now, progress: now, finished, cpu: cpu_time() });
         Ok(())
     }
 
     /// What was drawn from a client's ring until now was counted: did the client stamp its frames at all?
     fn judge_stamps(&mut self, engine: &Engine) {
-        let (Some((client, before)), Some(tally)) = (self.ring_since.take(), engine.found()) else { return };
+        let (Some(before), Some(tally)) = (self.ring_since.take(), engine.found()) else { return };
         let now = tally.total();
         let checked = now.checked - before.checked;
         let wrong = now.wrong() - before.wrong();
         // What lies in the lowest bits by chance is now and then right.
         if checked > 0 && wrong >= checked - checked / 10 {
             note!(
-                "note: of {client} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
-                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+                "note: of {} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
+                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md",
+                self.ring_of
             );
-            self.unstamped.get_or_insert(client);
+            self.unstamped.get_or_insert_with(|| self.ring_of.clone());
         }
     }
 
@@ -730,7 +731,7 @@ impl Host {
         while let (Some(slow), Some(visitor)) = (&self.slow, self.visitor()) {
             let reason = format!(
                 "the GPU still draws what {} wrote, for {:.0} s so far: try again later",
-                slow.client,
+                self.ring_of,
                 slow.began.elapsed().as_secs_f64()
             );
             refuse(visitor.connection, RefusedCode::Busy, reason);
@@ -803,10 +804,11 @@ impl Companion for Host {
 
     /// Whether the client waits for a picture.
     fn wants_picture(&self) -> bool {
+        let Some(client) = self.client.as_ref().filter(|client| client.wants_picture) else { return false };
+        // Its first frame, if that is ready, is drawn next, and belongs in it.
+        let drawn = client.draws || !client.shared.borrow().session.has_next();
         // Each unread one would be a picture's worth of memory.
-        self.client
-            .as_ref()
-            .is_some_and(|client| client.wants_picture && client.connection.unread() <= MAX_UNREAD)
+        drawn && client.connection.unread() <= MAX_UNREAD
     }
 
     /// Sends it: four bytes a pixel, sRGB.

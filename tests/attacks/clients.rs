@@ -362,7 +362,7 @@ fn next_client(renderer: &mut Renderer) -> Client {
 #[test]
 fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     let mut renderer =
-        Renderer::start(&["--grid=64x64", "--size=320x240", "--timeout=2", "--producer=compute"]);
+        Renderer::start(&["--grid=128x128", "--size=320x240", "--timeout=2", "--producer=compute"]);
     // One that stays, and one that is gone before anybody noticed.
     for stays in [true, false] {
         let mut client = next_client(&mut renderer);
@@ -392,6 +392,25 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     let ended = renderer.end();
     ended.assert_fine();
     assert!(!socket.exists());
+    // Also of the one that is gone it is said whose vertices they were.
+    let waited = |line: &&str| line.contains(" wrote is still being drawn after ");
+    if let Some(line) = ended.notes.lines().find(waited) {
+        assert!(line.contains("(process "), "{line}");
+    }
+}
+
+/// What the renderer's own frames take tells how long one may take here. Without any, a client's first could take 30 times
+/// `--timeout` on a software device.
+#[test]
+fn no_frame_of_a_client_is_the_first_of_all() {
+    // The renderer's own is due a second after the start.
+    let renderer = Renderer::start(&["--pace=1", "--producer=compute"]);
+    let mut client = renderer.client(Memory::Host);
+    let wave = client.wave(0.0);
+    client.frame(0, &wave);
+    client.wait_for(0);
+    assert!(client.state().frames_drawn > 1);
+    renderer.end().assert_fine();
 }
 
 /// The renderer does not wait for such a frame, and says whose it is.
