@@ -30,10 +30,10 @@ pub mod client {
     use ash::vk;
     use clap::{Parser, ValueEnum};
     use rustix::fs::SealFlags;
+    use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
+    use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::app::{FrameTimes, write_png};
-    use wavefield::cuda::{Context, Driver, Event, Kernel, KernelSource, Signature, Stream};
-    use wavefield::interop::handle::{SemaphoreHandle, Signal, Wait};
-    use wavefield::interop::{DeviceUuid, ImportedSemaphore, MappedMemory};
+    use wavefield::cuda::{Cuda, Driver, Event, Kernel, KernelSource, Signature, Stream};
     use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome};
     use wavefield::serve::socket::{Connection, Received, default_path};
     use wavefield::wave::{self, Grid};
@@ -181,7 +181,7 @@ pub mod client {
         let device = driver.devices()?.into_iter().find(|device| device.uuid == uuid).with_context(|| {
             format!("CUDA does not see {} ({uuid}): look at CUDA_VISIBLE_DEVICES", welcome.device.name)
         })?;
-        let context = Context::new(driver, &device)?;
+        let context = Cuda::primary(driver, &device)?;
 
         // Each descriptor becomes an import, which owns it from then on.
         let mut descriptors: Vec<_> = descriptors.into_iter().map(Some).collect();
@@ -228,12 +228,14 @@ pub mod client {
                     continue; // The rest only has to end.
                 }
                 if let Some(value) = (frame + 1).checked_sub(ring).filter(|&value| value > 0) {
-                    free.wait(&stream, Wait::Value(value))?;
+                    // SAFETY: (and of the signal) the semaphores live until the stream is idle, below.
+                    unsafe { free.wait(&stream, Wait::Value(value)) }?;
                 }
                 let time = frame as f64 * welcome.frame_seconds;
                 // SAFETY: the slot has 16 bytes a vertex, and the renderer reads it only between `ready` and `free`.
                 unsafe { kernel.launch(&stream, slots[slot].pointer(), cols, rows, frame, time) }?;
-                ready.signal(&stream, Signal::Value(frame + 1))?;
+                // SAFETY: as above; the values rise.
+                unsafe { ready.signal(&stream, Signal::Value(frame + 1)) }?;
                 done[slot].record(&stream)?;
             }
             Ok(())
@@ -241,7 +243,8 @@ pub mod client {
         let outcome = frame_by_frame();
         if outcome.is_err() {
             // The renderer will not signal any more: let our own stream go, or nothing here could be freed.
-            free.signal(&rescue, Signal::Value(arguments.frames)).ok();
+            // SAFETY: as above; nobody else signals it any more.
+            unsafe { free.signal(&rescue, Signal::Value(arguments.frames)) }.ok();
         }
         stream.synchronize()?;
         outcome

@@ -97,7 +97,6 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --workspace --all-targets -- -D warnings
 # The half of an example that cannot be linked without ArrayFire's libraries. Its crates are many and old, so only CI builds them.
 [[ ${CI:-} != true ]] ||
-    component_step 'ArrayFire example' clippy --locked --features arrayfire --example 04_another_library -- -D warnings
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ash::vk;
+use vulkan_cuda::vulkan_words;
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -22,7 +23,7 @@ pub enum Error {
     },
 
     /// The driver gave up on the GPU: nothing more can be done with this device.
-    #[error("{call} failed on {device}: {}{}{}", words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
+    #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
     DeviceLost {
         /// The Vulkan command that said so.
         call: &'static str,
@@ -151,6 +152,23 @@ pub enum Error {
     Stopped(String),
 }
 
+/// The library's errors are this program's, which adds what its user can do about them.
+impl From<vulkan_cuda::Error> for Error {
+    fn from(error: vulkan_cuda::Error) -> Self {
+        use vulkan_cuda::Error as E;
+        match error {
+            E::Vulkan { call, device, result: vk::Result::ERROR_DEVICE_LOST } => {
+                Self::DeviceLost { call, device, fault: None }
+            }
+            E::Vulkan { call, device, result } => Self::Vulkan { call, device, result },
+            E::Cuda { call, device, code, name, text } => Self::Cuda { call, device, code, name, text },
+            E::Driver { reason, hint } => Self::Missing { what: "the CUDA driver", reason, hint },
+            E::Unsupported(text) => Self::Unsupported(text),
+            other => Self::Rule(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     /// Whether it says that some memory has run out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
@@ -169,7 +187,7 @@ impl Error {
     fn answer(&self) -> String {
         match self {
             Error::Vulkan { call, device, result } => {
-                format!("{call} failed on {device}: {}", words(*result))
+                format!("{call} failed on {device}: {}", vulkan_words(*result))
             }
             Error::Cuda { call, device, code, name, text } => {
                 format!("{call} failed on {device}: {text} ({name}, {code})")
@@ -178,7 +196,7 @@ impl Error {
                 let answer = match source {
                     // The allocator's word for this answer alone.
                     gpu_allocator::AllocationError::OutOfMemory => {
-                        format!("vkAllocateMemory: {}", words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
+                        format!("vkAllocateMemory: {}", vulkan_words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
                     }
                     other => other.to_string(),
                 };
@@ -195,12 +213,6 @@ impl Error {
             _ => 1,
         }
     }
-}
-
-/// `vk::Result` in words, with its name. Those that ash does not describe have the name only.
-fn words(result: vk::Result) -> String {
-    let (text, name) = (result.to_string(), format!("{result:?}"));
-    if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
 fn fault_words(fault: &Option<String>) -> String {
@@ -283,23 +295,11 @@ fn cuda_hint(call: &str, code: u32) -> &'static str {
         701 => {
             "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
         }
-        100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
         222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
         }
-        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in what they call a handle that they cannot use.
-        1 | 400 | 999 if matches!(call, "cuImportExternalMemory" | "cuImportExternalSemaphore") => {
-            "; most likely the handle is not one that Vulkan exported on this GPU"
-        }
-        700 | 710 | 714..=719 => "; the kernel did this: run it under compute-sanitizer to see where",
-        802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
-        803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
-        804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",
-        999 => {
-            "; often the driver's kernel module is not loaded or was updated under way: try nvidia-smi, then reboot"
-        }
-        _ => "",
+        _ => vulkan_cuda::cuda_advice(call, code),
     }
 }
 

@@ -1,27 +1,31 @@
 //! **wavefield**: CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 //!
-//! A map of the crate, in the order to read it:
+//! How the two share a GPU is a library of its own, [`vulkan_cuda`]: read that first. This crate is what `cargo run` starts:
 //!
-//! | module | what it teaches |
+//! | module | what it has |
 //! |---|---|
-//! | [`interop`] | the lesson: matching a device, sharing memory and semaphores, handing frames over |
-//! | [`cuda`] | the CUDA driver API, opened at run time and wrapped in types that own what they make |
+//! | [`cuda`] | streams, kernels and memory of CUDA's own |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
+//! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that all producers are held to |
+//! | [`stamp`] | a frame's number in each of its vertices or texels |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
-//! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
+//! | [`app`] | choosing a device, the frame loop, the window, the headless run |
+//! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
 //! | `serve` | a client in another process writes the vertices (Linux only) |
-//! | [`app`] | choosing a device, the frame loop, the window, the headless run |
-//! | [`texture`] | the animated texture, and its float64 reference |
-//! | [`wave`] | the default field, and the float64 reference that all producers are held to |
-//! | [`stamp`] | a frame's number in each of its vertices or texels |
-//! | [`scene`], [`machine`], [`identity`] | what a run shows, where it ran, and by what a device is known |
 //!
 //! The binary is a thin command line over [`app`].
+//!
+//! # Layers
+//!
+//! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
+//!
+//! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
+//! `wave`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `trace`, `verify`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -34,8 +38,7 @@ pub mod cuda;
 mod error;
 pub mod formats;
 pub mod handoff;
-pub mod identity;
-pub mod interop;
+mod left_running;
 pub mod machine;
 mod plain_file;
 pub mod producer;
@@ -55,4 +58,5 @@ pub mod wave;
 mod whole_file;
 
 pub use error::{Error, Result};
+pub use left_running::left_running;
 pub use whole_file::{check_outputs, check_writable};

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             error.downcast_ref().map_or(1, wavefield::Error::exit_code)
         }
     };
-    if wavefield::app::left_running() {
+    if wavefield::left_running() {
         leave_at_once(1);
     }
     ExitCode::from(code)

@@ -6,6 +6,8 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tempfile::{Builder, NamedTempFile};
 
 use crate::{Error, Result, report};
@@ -75,6 +77,22 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         Place::File { path, old } => replace(&path, old.as_ref(), &whole),
     });
     written.map_err(|error| cannot_write(path, error))
+}
+
+/// [`write()`], of `value` as JSON.
+///
+/// # Errors
+/// As there, and a figure that is not finite: JSON has no such number, and a file that cannot be read back is worse than none.
+pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
+    let text = serde_json::to_string_pretty(value).and_then(|text| {
+        serde_json::from_str::<T>(&text)?;
+        Ok(text)
+    });
+    write(path, |file| {
+        let text =
+            text.map_err(|error| io::Error::other(format!("a figure is not a finite number ({error})")))?;
+        writeln!(file, "{text}")
+    })
 }
 
 /// What an output's name stands for.

@@ -5,9 +5,9 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use vulkan_cuda::Ring;
 use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::handoff::Handoff;
-use wavefield::interop::Ring;
 use wavefield::verify::Footprint;
 use wavefield::vulkan::{Instance, InstanceDesc};
 use wavefield::wave::Grid;

@@ -1,17 +1,21 @@
-//! The examples' own code, to its end. (`05_client` is run by `serve.rs`.)
+//! The library's examples, to their end: on this machine's GPU, and where there is none on the stand-in. (`05_client` is run by
+//! `serve.rs`.)
 
-// Each example has its own copy of `examples/common`.
+// Each example has its own copy of what it takes from the first.
 #![allow(dead_code, clippy::duplicate_mod)]
 
-#[path = "../examples/04_another_library.rs"]
+#[path = "../crates/vulkan-cuda/examples/04_another_library.rs"]
 mod another_library;
 mod common;
-#[path = "../examples/03_hand_over.rs"]
+#[path = "../crates/vulkan-cuda/examples/03_hand_over.rs"]
 mod hand_over;
-#[path = "../examples/01_match.rs"]
+#[path = "../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
-#[path = "../examples/02_share.rs"]
+#[path = "../crates/vulkan-cuda/examples/02_share.rs"]
 mod share;
+#[cfg(target_os = "linux")]
+#[path = "common/stand_in.rs"]
+mod stand_in;
 
 /// An example fails by an error; what it skips is a skip here.
 macro_rules! runs {
@@ -19,8 +23,8 @@ macro_rules! runs {
         #[test]
         fn $name() {
             match $example::run() {
-                Ok($example::common::Outcome::Done) => {}
-                Ok($example::common::Outcome::Skipped(reason)) => common::skip_without_gpu(&reason),
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => common::skip_without_gpu(&reason),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -32,4 +36,27 @@ runs! {
     a_buffer_is_shared: share,
     frames_are_handed_over: hand_over,
     another_library_takes_a_slot: another_library,
+}
+
+/// The same four on the stand-in: they run to their end, and give everything back.
+#[cfg(target_os = "linux")]
+#[test]
+fn all_of_them_run_on_the_stand_in() {
+    use stand_in::{ALL, StandIn, run};
+    let Some(stand_in) = StandIn::new() else { return };
+    let names = [
+        "a_device_is_matched",
+        "a_buffer_is_shared",
+        "frames_are_handed_over",
+        "another_library_takes_a_slot",
+    ];
+    for name in names {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        // One after the other, and nothing skipped.
+        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+        done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let said = common::stdout(&done.output);
+        assert!(said.contains("1 passed"), "{name}: {said}");
+    }
 }

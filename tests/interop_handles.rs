@@ -5,11 +5,12 @@
 mod common;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use ash::vk;
-use wavefield::interop::handle::{ExportType, Form, Matching, Member, MemoryHandle};
-use wavefield::interop::image::picture;
-use wavefield::interop::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest};
+use vulkan_cuda::handle::{ExportType, Form, Matching, Member, MemoryHandle};
+use vulkan_cuda::image::picture;
+use vulkan_cuda::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, Vk};
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
 
 /// A device that exports buffers; `None` (a skip) where there is none.
@@ -18,7 +19,7 @@ fn exporting_device(instance: &Instance) -> Option<Device> {
     let adapter = adapters
         .iter()
         .filter(|adapter| adapter.can_draw(None).is_ok())
-        .find(|adapter| adapter.info().exports.buffer.is_some());
+        .find(|adapter| adapter.info().sharing.exports.buffer.is_some());
     let Some(adapter) = adapter else {
         common::skip_without_tools("no Vulkan device here exports buffers");
         return None;
@@ -32,9 +33,9 @@ fn each_export_is_a_descriptor_of_its_own() {
     let instance =
         Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
-    assert_eq!(device.info().exports.buffer, Some(ExportType::OpaqueFd));
+    assert_eq!(device.info().sharing.exports.buffer, Some(ExportType::OpaqueFd));
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC;
-    let buffer = ExportedBuffer::new(&device, 5000, usage).unwrap();
+    let buffer = ExportedBuffer::new(device.sharing().unwrap(), 5000, usage).unwrap();
     assert!(buffer.allocation_size() >= 5000);
 
     let (first, second) = (buffer.export().unwrap(), buffer.export().unwrap());
@@ -62,9 +63,17 @@ fn a_device_without_interop_exports_nothing() {
     let instance = Instance::new(&InstanceDesc::default()).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     let (plain, _queue) = device.adapter().request_device(&DeviceDesc::default()).unwrap();
-    let refused = ExportedBuffer::new(&plain, 4096, vk::BufferUsageFlags::STORAGE_BUFFER);
-    let text = refused.err().expect("not exportable").to_string();
+    let text = plain.sharing().err().expect("not exportable").to_string();
     assert!(text.contains("made without `interop`"), "{text}");
+    // The library, given such a device, names the extension.
+    // SAFETY: the three belong together, `plain` keeps them alive, and both features are enabled.
+    let vk = unsafe {
+        let adapter = plain.adapter();
+        Vk::from_raw(instance.raw().clone(), adapter.raw(), plain.raw().clone(), Arc::new(plain.clone()))
+    };
+    let refused = ExportedBuffer::new(&vk.unwrap(), 4096, vk::BufferUsageFlags::STORAGE_BUFFER);
+    let text = refused.err().expect("not exportable").to_string();
+    assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
 }
 
 /// Vulkan has neither buffers of 0 bytes nor any without a use; a driver that is asked for one may do anything.
@@ -76,9 +85,9 @@ fn a_buffer_that_is_none_never_reaches_the_driver() {
     let storage = vk::BufferUsageFlags::STORAGE_BUFFER;
     let none = vk::BufferUsageFlags::empty();
     for (refused, words) in [
-        (ExportedBuffer::new(&device, 0, storage).err(), "0 bytes"),
-        (ExportedBuffer::new(&device, 4096, none).err(), "needs a usage"),
-        (ExportedAllocation::new(&device, &[4096], none).err(), "needs a usage"),
+        (ExportedBuffer::new(device.sharing().unwrap(), 0, storage).err(), "0 bytes"),
+        (ExportedBuffer::new(device.sharing().unwrap(), 4096, none).err(), "needs a usage"),
+        (ExportedAllocation::new(device.sharing().unwrap(), &[4096], none).err(), "needs a usage"),
     ] {
         let text = refused.expect("no such buffer").to_string();
         assert!(text.contains(words), "{text}");
@@ -87,7 +96,8 @@ fn a_buffer_that_is_none_never_reaches_the_driver() {
         usage: vk::ImageUsageFlags::empty(),
         ..picture(vk::Format::R8G8B8A8_UNORM, 4, 4, 1).unwrap()
     };
-    let text = ExportedImage::new(&device, &request).err().expect("no such image").to_string();
+    let text =
+        ExportedImage::new(device.sharing().unwrap(), &request).err().expect("no such image").to_string();
     assert!(text.contains("needs a usage"), "{text}");
     drop(device);
     assert_eq!(instance.validation_log().warnings() + instance.validation_log().errors(), 0);

@@ -7,15 +7,14 @@ mod common;
 use std::sync::Arc;
 
 use ash::vk;
-use wavefield::Error;
-use wavefield::app::{Choice, DeviceTable, ProducerKind, Stop};
-use wavefield::cuda::Context;
-use wavefield::formats;
-use wavefield::interop::layout::Range;
-use wavefield::interop::{
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{
     ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, MappedImage, Shape,
     SharedAllocation, ViewType,
 };
+use wavefield::app::{Choice, DeviceTable, ProducerKind, Stop};
+use wavefield::cuda::Cuda;
+use wavefield::formats;
 use wavefield::report::Failures;
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
 
@@ -46,7 +45,7 @@ fn with_cuda(instance: &Instance) -> Option<Choice> {
 /// Any device that exports memory; `None` (a skip) where there is none.
 fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
     let choice = DeviceTable::query(instance, None).unwrap().choose(None, ProducerKind::Auto).unwrap();
-    if choice.adapter.info().exports.buffer.is_none() {
+    if choice.adapter.info().sharing.exports.buffer.is_none() {
         common::skip("no Vulkan device here exports memory");
         return None;
     }
@@ -92,7 +91,7 @@ fn vulkan_s_half_alone_keeps_every_byte() {
 #[test]
 fn a_wrong_byte_would_be_found() {
     use wavefield::formats::pattern;
-    let format = wavefield::interop::FORMATS[0];
+    let format = vulkan_cuda::FORMATS[0];
     let mut bytes = pattern::noise(format, 100, 1);
     let before = bytes.clone();
     bytes[99] ^= 1;
@@ -107,7 +106,7 @@ fn buffers_that_overlap_or_lie_outside_are_refused_with_both_named() {
     let Some((choice, device, queue)) = exporting(&instance) else { return };
     let place = |ranges: &[(u64, u64)], size| {
         let ranges: Vec<_> = ranges.iter().map(|&(offset, size)| Range { offset, size }).collect();
-        ExportedAllocation::with_offsets(&device, &ranges, size, USAGE).map(|_| ())
+        ExportedAllocation::with_offsets(device.sharing().unwrap(), &ranges, size, USAGE).map(|_| ())
     };
     place(&[(0, 1000), (4096, 1000)], 8192).unwrap();
     for (outcome, parts) in [
@@ -121,7 +120,7 @@ fn buffers_that_overlap_or_lie_outside_are_refused_with_both_named() {
         (place(&[], 8192), &["no buffers"]),
     ] {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, Error::Rule(_)), "{error:?}");
+        assert!(matches!(error, vulkan_cuda::Error::Rule(_)), "{error:?}");
         for part in parts {
             assert!(error.to_string().contains(part), "{part} is missing in: {error}");
         }
@@ -141,7 +140,9 @@ fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
         usage: vk::ImageUsageFlags::SAMPLED,
         surface: false,
     };
-    let refused = |request| ExportedImage::new(&device, &request).map(|_| ()).unwrap_err().to_string();
+    let refused = |request| {
+        ExportedImage::new(device.sharing().unwrap(), &request).map(|_| ()).unwrap_err().to_string()
+    };
     let text = refused(request(vk::Format::B8G8R8A8_UNORM, extent));
     assert!(text.contains("B8G8R8A8_UNORM has no counterpart") && text.contains("R8G8B8A8_UNORM"), "{text}");
     let vast = vk::Extent3D { width: 1 << 20, ..extent };
@@ -157,12 +158,12 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
     let (instance, log) = instance();
     let Some(choice) = with_cuda(&instance) else { return };
     let (driver, info) = choice.cuda.clone().unwrap();
-    let context = Context::new(driver, &info).unwrap();
+    let context = Cuda::primary(driver, &info).unwrap();
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (device, queue) = choice.adapter.request_device(&desc).unwrap();
 
-    let exported = Arc::new(ExportedAllocation::new(&device, &[100, 7], USAGE).unwrap());
-    let imported = ImportedAllocation::new(&context, &exported).unwrap();
+    let exported = Arc::new(ExportedAllocation::new(device.sharing().unwrap(), &[100, 7], USAGE).unwrap());
+    let imported = ImportedAllocation::new(&device.pair(&context).unwrap(), &exported).unwrap();
     let first = imported.map(0).unwrap();
     let text = imported.map(0).map(|_| ()).unwrap_err().to_string();
     assert!(text.contains("buffer 0") && text.contains("cannot be mapped while"), "{text}");
@@ -180,7 +181,10 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
         usage: vk::ImageUsageFlags::SAMPLED,
         surface: true,
     };
-    let image = MappedImage::import(&context, &Arc::new(ExportedImage::new(&device, &request).unwrap()));
+    let image = MappedImage::import(
+        &device.pair(&context).unwrap(),
+        &Arc::new(ExportedImage::new(device.sharing().unwrap(), &request).unwrap()),
+    );
     let image = image.unwrap();
     let text = image.level(3).map(|_| ()).unwrap_err().to_string();
     assert!(text.contains("no level 3 in an image of 3"), "{text}");
@@ -199,7 +203,7 @@ fn shared_images_and_allocations_come_and_go() {
     let (instance, log) = instance();
     let Some(choice) = with_cuda(&instance) else { return };
     let (driver, info) = choice.cuda.clone().unwrap();
-    let context = Context::new(driver, &info).unwrap();
+    let context = Cuda::primary(driver, &info).unwrap();
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (device, queue) = choice.adapter.request_device(&desc).unwrap();
     let request = ImageRequest {
@@ -210,9 +214,9 @@ fn shared_images_and_allocations_come_and_go() {
     };
     let mut mapped = Vec::new();
     for _ in 0..20 {
-        let image = wavefield::interop::share_image(&device, &context, &request).unwrap();
+        let image = vulkan_cuda::share_image(&device.pair(&context).unwrap(), &request).unwrap();
         let surface = image.level(0).unwrap().surface().unwrap();
-        let buffers = SharedAllocation::new(&device, &context, &[1000, 3], USAGE).unwrap();
+        let buffers = SharedAllocation::new(&device.pair(&context).unwrap(), &[1000, 3], USAGE).unwrap();
         mapped.push((surface, image, buffers));
         if mapped.len() == 5 {
             mapped.clear();

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use wavefield::app::{DeviceTable, ProducerKind};
-use wavefield::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream};
-use wavefield::interop::handle::{Fd, KmtHandle, SemaphoreHandle, Wait};
-use wavefield::interop::ownership::{Access, Owner};
-use wavefield::interop::{
-    BinarySignal, ImportedSemaphore, SharedBinary, SharedBuffer, SharedTimeline, SignalToSubmit, WaitToSubmit,
+use vulkan_cuda::handle::{Fd, KmtHandle, SemaphoreHandle, Wait};
+use vulkan_cuda::ownership::{Access, Owner};
+use vulkan_cuda::{
+    BinarySignal, ImportedSemaphore, Pair, SharedBinary, SharedBuffer, SharedTimeline, SignalToSubmit, Vk,
+    WaitToSubmit,
 };
+use wavefield::app::{DeviceTable, ProducerKind};
+use wavefield::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use wavefield::vulkan::{
     Buffer, BufferDesc, Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, buffer_barrier,
 };
@@ -49,7 +50,7 @@ fn vulkan_word(frame: u32) -> u32 {
 /// Both APIs on one GPU, under the validation layer where it is installed.
 struct Gpu {
     stream: Stream,
-    context: Arc<Context>,
+    context: Cuda,
     queue: Queue,
     device: Device,
     instance: Instance,
@@ -68,12 +69,16 @@ impl Gpu {
             let Some((driver, info)) = &choice.cuda else {
                 return Err(Error::Unsupported("no CUDA device".into()));
             };
-            let context = Context::new(*driver, info)?;
+            let context = Cuda::primary(*driver, info)?;
             let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
             let (device, queue) = choice.adapter.request_device(&desc)?;
             Ok(Self { stream: Stream::new(&context)?, context, queue, device, instance })
         };
         Some(open().unwrap())
+    }
+
+    fn pair(&self) -> Pair {
+        self.device.pair(&self.context).unwrap()
     }
 
     /// Both sides idle, and the validation layer has said nothing.
@@ -107,11 +112,13 @@ struct BinaryLink {
 impl Link for BinaryLink {
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
         assert_eq!(self.answered.is_some(), frame > 0);
-        self.answered.take().map_or(Ok(()), |signal| signal.cuda_wait(stream))
+        // SAFETY: (also below) the test waits for the stream before the semaphores go.
+        Ok(self.answered.take().map_or(Ok(()), |signal| unsafe { signal.cuda_wait(stream) })?)
     }
 
     fn cuda_signals(&mut self, stream: &Stream, _frame: u64) -> Result<()> {
-        self.sent = Some(self.there.cuda_signal(stream)?);
+        // SAFETY: as above.
+        self.sent = Some(unsafe { self.there.cuda_signal(stream) }?);
         Ok(())
     }
 
@@ -137,11 +144,13 @@ struct TimelineLink {
 impl Link for TimelineLink {
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
         // A wait for 0 would be fulfilled at once.
-        if frame > 0 { self.back.cuda_wait(stream, frame) } else { Ok(()) }
+        // SAFETY: as above.
+        if frame > 0 { Ok(unsafe { self.back.cuda_wait(stream, frame) }?) } else { Ok(()) }
     }
 
     fn cuda_signals(&mut self, stream: &Stream, frame: u64) -> Result<()> {
-        self.there.cuda_signal(stream, frame + 1)
+        // SAFETY: as above.
+        Ok(unsafe { self.there.cuda_signal(stream, frame + 1) }?)
     }
 
     fn submission(&mut self, frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
@@ -191,7 +200,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
     };
     let kernel = Kernel::load(&gpu.context, &source)?;
     let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
-    let shared = SharedBuffer::new(&gpu.device, &gpu.context, 2 * BYTES, usage)?;
+    let shared = SharedBuffer::new(&gpu.pair(), 2 * BYTES, usage)?;
     let seen_by_cuda = DeviceMemory::new(&gpu.context, CHUNK as u64 * BYTES)?;
     let seen_by_vulkan = Buffer::new(
         &gpu.device,
@@ -293,8 +302,8 @@ fn record(
 fn ten_thousand_frames_by_binary_semaphores() {
     let Some(mut gpu) = Gpu::open() else { return };
     let mut link = BinaryLink {
-        there: SharedBinary::new(&gpu.device, &gpu.context).unwrap(),
-        back: SharedBinary::new(&gpu.device, &gpu.context).unwrap(),
+        there: SharedBinary::new(&gpu.pair()).unwrap(),
+        back: SharedBinary::new(&gpu.pair()).unwrap(),
         sent: None,
         submitting: None,
         answered: None,
@@ -308,8 +317,8 @@ fn ten_thousand_frames_by_binary_semaphores() {
 fn ten_thousand_frames_by_timelines() {
     let Some(mut gpu) = Gpu::open() else { return };
     let mut link = TimelineLink {
-        there: SharedTimeline::new(&gpu.device, &gpu.context).unwrap(),
-        back: SharedTimeline::new(&gpu.device, &gpu.context).unwrap(),
+        there: SharedTimeline::new(&gpu.pair()).unwrap(),
+        back: SharedTimeline::new(&gpu.pair()).unwrap(),
     };
     converse(&mut gpu, &mut link, 10_000).unwrap();
     assert_eq!((link.there.value().unwrap(), link.back.value().unwrap()), (10_000, 10_000));
@@ -321,15 +330,15 @@ fn ten_thousand_frames_by_timelines() {
 #[test]
 fn a_wait_may_come_before_its_signal() {
     let Some(mut gpu) = Gpu::open() else { return };
-    let there = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
-    let back = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
+    let there = SharedTimeline::new(&gpu.pair()).unwrap();
+    let back = SharedTimeline::new(&gpu.pair()).unwrap();
     let submit = |queue: &mut Queue, waits: &[_], signals: &[_]| {
         let batch = vk::SubmitInfo2::default().wait_semaphore_infos(waits).signal_semaphore_infos(signals);
         // SAFETY: nothing but semaphores, which live until the queue is idle, below.
         unsafe { queue.submit(&batch) }.unwrap();
     };
     // CUDA waits, then Vulkan is told to signal.
-    back.cuda_wait(&gpu.stream, 7).unwrap();
+    unsafe { back.cuda_wait(&gpu.stream, 7) }.unwrap();
     assert!(!gpu.stream.is_idle().unwrap(), "nobody has signalled");
     submit(&mut gpu.queue, &[], &[back.vulkan_signal(7, ALL).unwrap()]);
     gpu.stream.synchronize().unwrap();
@@ -337,7 +346,7 @@ fn a_wait_may_come_before_its_signal() {
     // Vulkan waits, then CUDA is told to signal.
     submit(&mut gpu.queue, &[there.vulkan_wait(1, ALL)], &[back.vulkan_signal(8, ALL).unwrap()]);
     assert_eq!(back.value().unwrap(), 7, "nobody has signalled");
-    there.cuda_signal(&gpu.stream, 1).unwrap();
+    unsafe { there.cuda_signal(&gpu.stream, 1) }.unwrap();
     gpu.queue.wait_idle().unwrap();
     gpu.stream.synchronize().unwrap();
     assert_eq!((there.value().unwrap(), back.value().unwrap()), (1, 8));
@@ -349,10 +358,10 @@ fn a_wait_may_come_before_its_signal() {
 #[test]
 fn a_timeline_goes_nowhere_but_up() {
     let Some(gpu) = Gpu::open() else { return };
-    let timeline = SharedTimeline::new(&gpu.device, &gpu.context).unwrap();
-    timeline.cuda_signal(&gpu.stream, 5).unwrap();
+    let timeline = SharedTimeline::new(&gpu.pair()).unwrap();
+    unsafe { timeline.cuda_signal(&gpu.stream, 5) }.unwrap();
     for value in [5, 4, 0] {
-        let by_cuda = timeline.cuda_signal(&gpu.stream, value).unwrap_err().to_string();
+        let by_cuda = unsafe { timeline.cuda_signal(&gpu.stream, value) }.unwrap_err().to_string();
         let by_vulkan = timeline.vulkan_signal(value, ALL).unwrap_err().to_string();
         for text in [by_cuda, by_vulkan] {
             assert!(text.contains(&format!("{value} cannot be signalled after 5")), "{text}");
@@ -360,7 +369,7 @@ fn a_timeline_goes_nowhere_but_up() {
     }
     gpu.stream.synchronize().unwrap();
     assert_eq!((timeline.value().unwrap(), timeline.promised()), (5, 5));
-    timeline.cuda_signal(&gpu.stream, 6).unwrap();
+    unsafe { timeline.cuda_signal(&gpu.stream, 6) }.unwrap();
     gpu.stream.synchronize().unwrap();
     assert_eq!(timeline.value().unwrap(), 6);
     drop(timeline);
@@ -370,14 +379,14 @@ fn a_timeline_goes_nowhere_but_up() {
 #[test]
 fn a_binary_signal_has_one_wait() {
     let Some(gpu) = Gpu::open() else { return };
-    let binary = SharedBinary::new(&gpu.device, &gpu.context).unwrap();
+    let binary = SharedBinary::new(&gpu.pair()).unwrap();
     for _ in 0..3 {
-        let signal = binary.cuda_signal(&gpu.stream).unwrap();
-        let text = binary.cuda_signal(&gpu.stream).err().expect("signalled already").to_string();
+        let signal = unsafe { binary.cuda_signal(&gpu.stream) }.unwrap();
+        let text = unsafe { binary.cuda_signal(&gpu.stream) }.err().expect("signalled already").to_string();
         assert!(text.contains("before its wait was submitted"), "{text}");
         let text = binary.vulkan_signal(ALL).err().expect("signalled already").to_string();
         assert!(text.contains("before its wait was submitted"), "{text}");
-        signal.cuda_wait(&gpu.stream).unwrap();
+        unsafe { signal.cuda_wait(&gpu.stream) }.unwrap();
         gpu.stream.synchronize().unwrap();
     }
     drop(binary);
@@ -423,13 +432,13 @@ fn wrong_operands_are_clear_errors() {
     let Some(gpu) = Gpu::open() else { return };
     let raw = raw_timeline(&gpu);
     for (wait, given) in [(Wait::Binary, "no value"), (Wait::Key { key: 1, timeout_ms: 1 }, "a key")] {
-        let text = raw.imported.wait(&gpu.stream, wait).unwrap_err().to_string();
+        let text = unsafe { raw.imported.wait(&gpu.stream, wait) }.unwrap_err().to_string();
         for part in ["TIMELINE_SEMAPHORE_FD", "a fence value", given] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }
     // What is right works: a wait for the value that it starts with.
-    raw.imported.wait(&gpu.stream, Wait::Value(0)).unwrap();
+    unsafe { raw.imported.wait(&gpu.stream, Wait::Value(0)) }.unwrap();
     gpu.stream.synchronize().unwrap();
     drop(raw);
     gpu.finish();
@@ -470,11 +479,17 @@ impl Drop for RawTimeline {
 fn a_device_without_interop_is_a_clear_error() {
     let Some(gpu) = Gpu::open() else { return };
     let (plain, _queue) = gpu.device.adapter().request_device(&DeviceDesc::default()).unwrap();
+    // SAFETY: the three belong together, `plain` keeps them alive, and both features are enabled.
+    let vk = unsafe {
+        let (instance, physical) = (gpu.instance.raw().clone(), plain.adapter().raw());
+        Vk::from_raw(instance, physical, plain.raw().clone(), Arc::new(plain.clone()))
+    };
+    let pair = Pair::new(vk.unwrap(), gpu.context.clone()).unwrap();
     for text in [
-        SharedTimeline::new(&plain, &gpu.context).err().expect("not exportable").to_string(),
-        SharedBinary::new(&plain, &gpu.context).err().expect("not exportable").to_string(),
+        SharedTimeline::new(&pair).err().expect("not exportable").to_string(),
+        SharedBinary::new(&pair).err().expect("not exportable").to_string(),
     ] {
-        assert!(text.contains("made without `interop`"), "{text}");
+        assert!(text.contains("made without VK_KHR_external_semaphore_fd"), "{text}");
     }
     gpu.finish();
 }

@@ -3,11 +3,11 @@
 mod common;
 
 use ash::vk;
+use vulkan_cuda::Ring;
 use wavefield::Error;
 use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::interop::Ring;
 use wavefield::texture;
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
 use wavefield::wave::{self, Grid};

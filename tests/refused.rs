@@ -11,22 +11,42 @@ use serde_json::Value;
 
 /// Module and number of each example there, and what the compiler is to say.
 const REASONS: [(&str, usize, &str, &str); 11] = [
-    ("cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
     (
-        "interop/allocation.rs",
+        "crates/vulkan-cuda/src/allocation.rs",
         1,
         "",
         "cannot construct `MappedBuffer` with struct literal syntax due to private fields",
     ),
-    ("interop/allocation.rs", 2, "E0616", "field `imported` of struct `MappedBuffer` is private"),
-    ("interop/handle/mod.rs", 1, "E0382", "use of moved value: `handle`"),
-    ("interop/handle/mod.rs", 2, "E0308", "expected `NtHandle`, found `KmtHandle`"),
-    ("interop/image.rs", 1, "E0308", "expected `&Arc<ExportedImage>`, found `&MemoryHandle`"),
-    ("interop/image.rs", 2, "E0061", "this function takes 2 arguments but 3 arguments were supplied"),
-    ("interop/image.rs", 3, "E0616", "field `exported` of struct `MappedImage` is private"),
-    ("interop/memory.rs", 1, "E0133", "call to unsafe function `MappedMemory::import` is unsafe"),
-    ("interop/semaphore.rs", 1, "E0382", "use of moved value: `signal`"),
-    ("interop/semaphore.rs", 2, "E0599", "no method named `cuda_wait` found for struct `SignalToSubmit`"),
+    (
+        "crates/vulkan-cuda/src/allocation.rs",
+        2,
+        "E0616",
+        "field `imported` of struct `MappedBuffer` is private",
+    ),
+    ("crates/vulkan-cuda/src/binary.rs", 1, "E0382", "use of moved value: `signal`"),
+    (
+        "crates/vulkan-cuda/src/binary.rs",
+        2,
+        "E0599",
+        "no method named `cuda_wait` found for struct `SignalToSubmit`",
+    ),
+    ("crates/vulkan-cuda/src/handle/mod.rs", 1, "E0382", "use of moved value: `handle`"),
+    ("crates/vulkan-cuda/src/handle/mod.rs", 2, "E0308", "expected `NtHandle`, found `KmtHandle`"),
+    ("crates/vulkan-cuda/src/image.rs", 1, "E0308", "expected `&Arc<ExportedImage>`, found `&MemoryHandle`"),
+    (
+        "crates/vulkan-cuda/src/image.rs",
+        2,
+        "E0061",
+        "this function takes 2 arguments but 3 arguments were supplied",
+    ),
+    ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `MappedImage` is private"),
+    (
+        "crates/vulkan-cuda/src/memory.rs",
+        1,
+        "E0133",
+        "call to unsafe function `MappedMemory::import` is unsafe",
+    ),
+    ("src/cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
 ];
 
 /// The source files below `folder`.
@@ -73,7 +93,11 @@ fn errors(program: &str) -> Vec<(String, String)> {
     };
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
     rustc.args(["--edition=2024", "--emit=metadata", "--error-format=json"]).arg("-L").arg(libraries);
-    rustc.args(["wavefield", "ash"].map(crates)).arg("--out-dir").arg(folder.path()).arg(&file);
+    rustc
+        .args(["wavefield", "vulkan_cuda", "ash"].map(crates))
+        .arg("--out-dir")
+        .arg(folder.path())
+        .arg(&file);
     let output = rustc.output().expect("where cargo is there is rustc");
     assert!(!output.status.success(), "it compiles:\n{program}");
     let messages = String::from_utf8(output.stderr).unwrap();
@@ -89,11 +113,11 @@ fn what_must_not_compile_is_refused_for_its_reason() {
     if std::env::var_os("CARGO").is_none() {
         return common::skip("not run by cargo");
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut reasons = REASONS.iter();
-    for path in sources(&source) {
+    for path in [sources(&root.join("crates/vulkan-cuda/src")), sources(&root.join("src"))].concat() {
         for (index, (named, program)) in examples(&fs::read_to_string(&path).unwrap()).iter().enumerate() {
-            let path = path.strip_prefix(&source).unwrap().display().to_string();
+            let path = path.strip_prefix(root).unwrap().display().to_string();
             let Some(&(file, number, code, words)) = reasons.next() else { panic!("{path} has one more") };
             assert_eq!((path.as_str(), index + 1, named.as_str()), (file, number, code));
             let errors = errors(program);

@@ -3,9 +3,9 @@
 mod common;
 
 use ash::vk;
+use vulkan_cuda::Ring;
 use wavefield::app::{Config, ProducerKind, Scene, Stop, run_headless};
 use wavefield::handoff::Handoff;
-use wavefield::interop::Ring;
 use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 

@@ -24,7 +24,7 @@ use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, signal};
 use stand_in::{ALL, StandIn};
-use wavefield::interop::DeviceUuid;
+use vulkan_cuda::DeviceUuid;
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
 

@@ -5,8 +5,8 @@ mod common;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT, whole_image};
 use wavefield::app::{DeviceTable, ProducerKind, Scene};
-use wavefield::interop::ownership::{Owner, SHARED_LAYOUT, whole_image};
 use wavefield::producer::ImageSlot;
 use wavefield::render::Source;
 use wavefield::stamp::Seen;

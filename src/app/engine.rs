@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use tracing::trace_span;
+use vulkan_cuda::ownership::Owner;
 
 use super::scene::{field_producer, texture_producer};
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, ProducerKind, Scene, Stop, Summary};
-use crate::interop::ownership::Owner;
 use crate::producer::{
     Blocked, CHECK_READS, CHECK_SAMPLES, DRAW_READS, DRAW_SAMPLES, Frame, Producer, level_regions,
 };

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ash::vk;
+use vulkan_cuda::Ring;
 
 use crate::cuda::KernelSource;
 use crate::handoff::Handoff;
-use crate::interop::Ring;
 use crate::producer::Broken;
 use crate::render::{ColorMap, Samples};
 use crate::vulkan::{PresentMode, Validation};
@@ -36,8 +36,7 @@ pub(crate) use engine::Installed;
 pub use engine::{Engine, FrameTiming, Moment};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
-pub use retire::left_running;
-pub(crate) use retire::{leave_running, retire};
+pub(crate) use retire::retire;
 #[cfg(target_os = "linux")]
 pub(crate) use scene::field_producer;
 pub use select::{Choice, DeviceTable};

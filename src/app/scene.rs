@@ -1,7 +1,7 @@
 //! What is shown, and who makes it.
 
 use super::{Choice, Config, ProducerKind};
-use crate::cuda::{Context, KernelSource, Signature};
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, StillProducer, TextureComputeProducer, TextureHostProducer,
@@ -53,7 +53,7 @@ pub(crate) fn field_producer(queue: &Queue, choice: &Choice, config: &Config) ->
     let device = queue.device();
     Ok(match (config.producer, &choice.cuda) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
-            let context = Context::new(*driver, info)?;
+            let context = Cuda::primary(*driver, info)?;
             let built_in = KernelSource::built_in();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
             let handoff = config.handoff.on(device);
@@ -88,7 +88,7 @@ pub(super) fn texture_producer(
     let (size, ring) = (config.grid, config.ring);
     Ok(match (config.producer, &choice.cuda) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
-            let context = Context::new(*driver, info)?;
+            let context = Cuda::primary(*driver, info)?;
             let built_in = KernelSource::built_in_texture();
             let kernel = config.kernel.as_ref().unwrap_or(&built_in);
             let handoff = match config.handoff.supports_texture(device.info()) {

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use ash::vk::PhysicalDeviceType as Kind;
+use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
 use super::ProducerKind;
-use crate::cuda::{DeviceInfo, Driver};
-use crate::interop::{DeviceUuid, find_twin, same_device};
+use crate::cuda::{CudaInfo, Driver};
 use crate::machine::Machine;
 use crate::vulkan::{Adapter, Instance, Surface};
 use crate::{Error, Result};
@@ -19,7 +19,7 @@ pub struct DeviceTable {
 
 struct Row {
     adapter: Option<Adapter>,
-    cuda: Option<DeviceInfo>,
+    cuda: Option<CudaInfo>,
     facts: Facts,
 }
 
@@ -43,7 +43,7 @@ pub struct Choice {
     /// Vulkan's side.
     pub adapter: Adapter,
     /// CUDA's side, where it is to be used.
-    pub cuda: Option<(Driver, DeviceInfo)>,
+    pub cuda: Option<(Driver, CudaInfo)>,
     /// Why `auto` does without CUDA.
     pub fallback: Option<String>,
 }
@@ -56,7 +56,7 @@ impl Choice {
 
     /// Whether its memory and timelines can be handed to other processes.
     pub(crate) fn can_export(&self) -> bool {
-        let exports = self.adapter.info().exports;
+        let exports = self.adapter.info().sharing.exports;
         exports.buffer.is_some() && exports.timeline.is_some()
     }
 }
@@ -65,10 +65,11 @@ impl DeviceTable {
     /// Asks both APIs. A missing CUDA driver is no error here: it becomes every row's reason.
     pub fn query(instance: &Instance, surface: Option<&Surface>) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
-        let driver = Driver::load();
+        vulkan_cuda::on_cleanup_error(|error| crate::report::cleanup_error(&error.clone().into()));
+        let driver = tracing::trace_span!("CUDA driver").in_scope(|| Ok(Driver::load()?));
         let cuda = match &driver {
             // A driver that lists no device says so in every row, like a missing one.
-            Ok(driver) => driver.devices(),
+            Ok(driver) => driver.devices().map_err(Error::from),
             Err(_) => Ok(Vec::new()),
         };
         let (driver, cuda) = match (driver, cuda) {
@@ -79,18 +80,18 @@ impl DeviceTable {
         for adapter in instance.adapters()? {
             let info = adapter.info();
             let twin = match &driver {
-                Ok(_) => find_twin(info, &cuda).map_err(|mismatch| mismatch.to_string()),
+                Ok(_) => find_twin(&info.sharing, &cuda).map_err(|mismatch| mismatch.to_string()),
                 Err(error) => Err(error.to_string()),
             };
             let facts = Facts {
                 name: info.name.clone(),
-                uuid: info.uuid,
+                uuid: info.sharing.uuid,
                 kind: info.kind,
                 last_resort: info.driver_id == ash::vk::DriverId::GOOGLE_SWIFTSHADER,
                 draws: adapter.can_draw(surface),
                 shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
             };
-            let cuda = cuda.iter().find(|device| same_device(info, device)).cloned();
+            let cuda = cuda.iter().find(|device| same_device(&info.sharing, device)).cloned();
             rows.push(Row { adapter: Some(adapter), cuda, facts });
         }
         let paired: Vec<_> =
@@ -169,7 +170,7 @@ impl Row {
             (None, Some(cuda)) => format!("CUDA {}", cuda.ordinal),
             (None, None) => String::new(),
         };
-        let exports = match info.map(|info| info.exports) {
+        let exports = match info.map(|info| info.sharing.exports) {
             Some(exports) => {
                 let all =
                     [("buffer", exports.buffer), ("timeline", exports.timeline), ("binary", exports.binary)];

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use vulkan_cuda::Ring;
+
 use super::Config;
 use super::engine::Engine;
-use crate::interop::Ring;
 use crate::report::{Failures, command_line};
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::wave::Grid;

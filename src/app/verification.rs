@@ -157,7 +157,7 @@ impl Verification {
 /// # Errors
 /// A place that cannot be written.
 pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
-    crate::bench::write_value(path, verification)
+    crate::whole_file::write_json(path, verification)
 }
 
 fn findings(

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::latency::Latency;
 use super::record::{Cell, Report, SCHEMA};
@@ -20,7 +19,7 @@ const MAX_RECORD: u64 = 64 << 20;
 /// A place that cannot be written, and a figure that is not finite: JSON has no such number, and a file that cannot be
 /// read back is worse than none.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
-    write_value(path, report)
+    whole_file::write_json(path, report)
 }
 
 /// Writes what `wavefield bench latency` found as JSON, as [`write_json`] does.
@@ -28,7 +27,7 @@ pub fn write_json(path: &Path, report: &Report) -> Result<()> {
 /// # Errors
 /// As for [`write_json`].
 pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
-    write_value(path, latency)
+    whole_file::write_json(path, latency)
 }
 
 /// Writes what `wavefield bench startup` found as JSON, as [`write_json`] does.
@@ -36,19 +35,7 @@ pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
 /// # Errors
 /// As for [`write_json`].
 pub fn write_startup(path: &Path, startup: &Startup) -> Result<()> {
-    write_value(path, startup)
-}
-
-pub(crate) fn write_value<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
-    let text = serde_json::to_string_pretty(value).and_then(|text| {
-        serde_json::from_str::<T>(&text)?;
-        Ok(text)
-    });
-    whole_file::write(path, |file| {
-        let text =
-            text.map_err(|error| io::Error::other(format!("a figure is not a finite number ({error})")))?;
-        writeln!(file, "{text}")
-    })
+    whole_file::write_json(path, startup)
 }
 
 /// Reads what [`write_json`] wrote.

@@ -4,13 +4,12 @@
 //! CUDA 12's manual: "Graph Management", `cuGraphAddExternalSemaphoresWaitNode` and its neighbours.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use cudarc::driver::sys;
+use vulkan_cuda::SharedTimeline;
 
 use crate::Result;
-use crate::cuda::{Context, Kernel, Stream, api, require};
-use crate::interop::SharedTimeline;
+use crate::cuda::{Cuda, Kernel, Stream, api, require};
 
 /// The calls that this needs besides those that every run needs.
 const SYMBOLS: [&str; 11] = [
@@ -33,7 +32,7 @@ pub(crate) struct PingPong {
     exec: sys::CUgraphExec,
     /// In the order of the chain.
     nodes: [sys::CUgraphNode; 4],
-    context: Arc<Context>,
+    context: Cuda,
 }
 
 /// What changes from launch to launch.
@@ -49,7 +48,7 @@ pub(crate) struct Turn<'a> {
 
 impl PingPong {
     /// Builds the graph with a first turn's values, which is not launched by this.
-    pub(crate) fn new(context: &Arc<Context>, turn: &Turn<'_>) -> Result<Self> {
+    pub(crate) fn new(context: &Cuda, turn: &Turn<'_>) -> Result<Self> {
         require(&SYMBOLS, "CUDA 12.0")?;
         context.bind()?;
         let mut graph = std::ptr::null_mut();
@@ -103,7 +102,7 @@ impl PingPong {
         let code = unsafe { api::cuGraphExecExternalSemaphoresWaitNodeSetParams(exec, wait, &waits) };
         context.check("cuGraphExecExternalSemaphoresWaitNodeSetParams", code)?;
         // SAFETY: a live graph and stream of one context.
-        context.check("cuGraphLaunch", unsafe { api::cuGraphLaunch(exec, stream.raw()) })
+        Ok(context.check("cuGraphLaunch", unsafe { api::cuGraphLaunch(exec, stream.raw()) })?)
     }
 }
 

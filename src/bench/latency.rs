@@ -10,12 +10,13 @@ use std::time::Instant;
 
 use ash::vk;
 use serde::{Deserialize, Serialize};
+use vulkan_cuda::SharedTimeline;
 
 use super::graph::{PingPong, Turn};
 use super::record::{Distribution, Machine, complete};
-use crate::app::{Config, DeviceTable, ProducerKind, Stop, leave_running};
-use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Priority, Stream};
-use crate::interop::SharedTimeline;
+use crate::app::{Config, DeviceTable, ProducerKind, Stop};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Priority, Stream};
+use crate::left_running::leave_running;
 use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
@@ -110,13 +111,14 @@ pub fn measure_latency(
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };
-    let context = Context::new(*driver, info)?;
+    let context = Cuda::primary(*driver, info)?;
     let desc = DeviceDesc { interop: true, compute_only: trial.compute_queue, ..DeviceDesc::default() };
     let (device, mut queue) = choice.adapter.request_device(&desc)?;
     let stream = Stream::with_priority(&context, trial.priority)?;
     let kernel = Kernel::load(&context, &KernelSource::stamp())?;
     let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
-    let (ping, pong) = (SharedTimeline::new(&device, &context)?, SharedTimeline::new(&device, &context)?);
+    let pair = device.pair(&context)?;
+    let (ping, pong) = (SharedTimeline::new(&pair)?, SharedTimeline::new(&pair)?);
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
@@ -278,8 +280,11 @@ impl Bench<'_> {
                 Some(graph) => graph.launch(&self.stream, &self.turn(index))?,
                 None => {
                     self.stamp(index * 2)?;
-                    self.ping.cuda_signal(&self.stream, self.value)?;
-                    self.pong.cuda_wait(&self.stream, self.value)?;
+                    // SAFETY: the stream comes to rest before the timelines go.
+                    unsafe {
+                        self.ping.cuda_signal(&self.stream, self.value)?;
+                        self.pong.cuda_wait(&self.stream, self.value)?;
+                    }
                     self.stamp(index * 2 + 1)?;
                 }
             }
@@ -333,19 +338,21 @@ impl Bench<'_> {
 
     fn through_vulkan(&mut self) -> Result<bool> {
         self.submit(&[], false)?;
-        self.pong.wait_from_host(self.value)
+        Ok(self.pong.wait_from_host(self.value)?)
     }
 
     fn through_cuda(&mut self) -> Result<bool> {
         // A kernel first, so that the wait really has to wait.
         self.stamp(0)?;
-        self.ping.cuda_signal(&self.stream, self.value)?;
-        self.ping.wait_from_host(self.value)
+        // SAFETY: as in `enqueue`.
+        unsafe { self.ping.cuda_signal(&self.stream, self.value) }?;
+        Ok(self.ping.wait_from_host(self.value)?)
     }
 
     fn through_stream(&mut self) -> Result<bool> {
         self.stamp(0)?;
-        self.ping.cuda_signal(&self.stream, self.value)?;
+        // SAFETY: as in `enqueue`.
+        unsafe { self.ping.cuda_signal(&self.stream, self.value) }?;
         self.stream.synchronize().map(|()| true)
     }
 }

@@ -22,7 +22,6 @@ mod table;
 mod traces;
 
 pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
-pub(crate) use files::write_value;
 pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
 pub use html::write_html;
 pub use latency::{LATENCY_SCHEMA, Latency, Trial, measure_latency};

@@ -1,15 +1,16 @@
 //! The baseline of the CUDA side: the kernel alone, into a ring of shared buffers that nobody draws.
 
-use std::sync::Arc;
 use std::time::Instant;
 
+use vulkan_cuda::SharedBuffer;
+
 use super::runner::{Plan, Samples};
-use crate::app::{Choice, Config, Scene, Stop, leave_running};
-use crate::cuda::{Context, KernelSource};
+use crate::app::{Choice, Config, Scene, Stop};
+use crate::cuda::{Cuda, KernelSource};
 use crate::handoff::{Painter, SharedPicture};
-use crate::interop::SharedBuffer;
+use crate::left_running::leave_running;
 use crate::producer::Fill;
-use crate::producer::{DRAW_READS, Frame, SLOT_USAGE, check_grid, check_texture, each_slot};
+use crate::producer::{DRAW_READS, Frame, check_grid, check_texture, each_slot, shared_slot};
 use crate::vulkan::{Device, DeviceDesc};
 use crate::{Error, Result};
 
@@ -23,12 +24,13 @@ enum Slots {
 }
 
 impl Slots {
-    fn new(device: &Device, context: &Arc<Context>, config: &Config) -> Result<Self> {
+    fn new(device: &Device, context: &Cuda, config: &Config) -> Result<Self> {
         let (size, depth) = (config.grid, config.ring.depth());
         match config.scene {
             Scene::Field => {
                 check_grid(device, size)?;
-                let slot = || SharedBuffer::new(device, context, size.bytes(), SLOT_USAGE);
+                let pair = device.pair(context)?;
+                let slot = || shared_slot(&pair, size);
                 Ok(Self::Buffers(each_slot(device, Some(context), size, depth, slot)?))
             }
             Scene::Texture => {
@@ -57,7 +59,7 @@ pub(super) fn measure(
     config: &Config,
     samples: &mut Samples,
     choice: &Choice,
-    context: &Arc<Context>,
+    context: &Cuda,
     stop: &Stop,
 ) -> Result<()> {
     let (device, _queue) =

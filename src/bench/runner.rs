@@ -1,6 +1,5 @@
 //! Measures the cells: in rounds, each cell once a round, so that drift hits all alike.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ash::vk;
@@ -11,7 +10,7 @@ use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
-use crate::cuda::Context;
+use crate::cuda::Cuda;
 use crate::report::Failures;
 use crate::vulkan::{Instance, InstanceDesc};
 use crate::wave::Grid;
@@ -75,7 +74,7 @@ pub fn run(
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     // Held throughout, so that no cell pays for making it.
-    let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
+    let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
     for &cell in &plan.cells {
@@ -138,7 +137,7 @@ pub(super) fn obstacle(
     cell: &CellPlan,
     scene: Scene,
     choice: &Choice,
-    context: Option<&Arc<Context>>,
+    context: Option<&Cuda>,
 ) -> Option<String> {
     let strategy = cell.strategy;
     let needs_cuda = strategy.producer() == ProducerKind::Cuda;
@@ -146,7 +145,7 @@ pub(super) fn obstacle(
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
     }
-    if strategy == Strategy::RenderShared && choice.adapter.info().exports.buffer.is_none() {
+    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.exports.buffer.is_none() {
         return Some("the device exports no memory".to_owned());
     }
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
@@ -177,7 +176,7 @@ fn measure(
     cell: &CellPlan,
     samples: &mut Samples,
     choice: &Choice,
-    context: Option<&Arc<Context>>,
+    context: Option<&Cuda>,
     stop: &Stop,
 ) -> Result<()> {
     let config = cell.config(base, plan.size);

@@ -1,10 +1,10 @@
 //! What can be measured, and which combinations are worth it.
 
 use ash::vk;
+use vulkan_cuda::Ring;
 
 use crate::app::{Config, ProducerKind};
 use crate::handoff::Handoff;
-use crate::interop::Ring;
 use crate::wave::Grid;
 
 /// One way of getting a frame from the producer to the picture.

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::runner::Plan;
 use super::strategy::Strategy;
 use crate::app::{Choice, Config, Headless, Stop, retire};
-use crate::cuda::Context;
+use crate::cuda::Cuda;
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
@@ -28,7 +28,7 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, st
     if !spans.install() {
         return Err(Error::Unsupported("a process can be traced once only".into()));
     }
-    let context = choice.cuda.as_ref().map(|(driver, info)| Context::new(*driver, info)).transpose()?;
+    let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let (mut lanes, mut failures) = (Vec::new(), Failures::default());
     let cells: Vec<_> = plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly).collect();
     let progress = Progress::new("tracing");

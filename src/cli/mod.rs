@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
+use vulkan_cuda::Ring;
 use wavefield::app::{
     Config, Ended, EventLoop, ProducerKind, RISK, Scene, Stop, attempt_headless, attempt_windowed,
 };
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::interop::Ring;
 use wavefield::render::{ColorMap, Samples};
 use wavefield::report::Failures;
 use wavefield::vulkan::{PresentMode, Validation};
@@ -474,9 +474,7 @@ fn parse_size(text: &str) -> Result<vk::Extent2D, String> {
 
 fn parse_ring(text: &str) -> Result<Ring, String> {
     let depth = parse_whole(text).and_then(|depth| Ring::new(u32::try_from(depth).ok()?));
-    depth.ok_or_else(|| {
-        format!("`{text}` is not a whole number from 1 to {}", wavefield::interop::ring::MAX_DEPTH)
-    })
+    depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
 }
 
 fn parse_batch(text: &str) -> Result<u32, String> {

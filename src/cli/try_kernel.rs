@@ -10,8 +10,8 @@
 use std::io::Read;
 
 use clap::Args;
+use vulkan_cuda::DeviceUuid;
 use wavefield::cuda::MAX_PTX;
-use wavefield::interop::DeviceUuid;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
 
 use super::api;
-use super::{Context, KernelSource};
+use super::{Cuda, KernelSource};
 use crate::{Error, Result};
 
 /// Machine code of one kernel for one GPU, as the linker made it.
@@ -33,7 +33,7 @@ impl Cubin {
 ///
 /// # Errors
 /// The linker's log where it refuses.
-pub fn link(context: &Context, source: &KernelSource) -> Result<Cubin> {
+pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
     let ptx = CString::new(source.ptx.as_str())
@@ -69,7 +69,7 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Cubin> {
         let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
-    if let Err(error) = linked {
+    if let Err(error) = linked.map_err(Error::from) {
         let log = String::from_utf8_lossy(&log);
         return Err(problem(format!("{error}\n{}", log.trim_end_matches('\0').trim()).trim().to_owned()));
     }
@@ -79,7 +79,7 @@ pub fn link(context: &Context, source: &KernelSource) -> Result<Cubin> {
 
 struct Linker<'a> {
     state: CUlinkState,
-    context: &'a Context,
+    context: &'a Cuda,
 }
 
 impl Drop for Linker<'_> {

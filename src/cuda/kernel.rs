@@ -2,14 +2,13 @@
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUjit_option};
 
 use super::api;
 use super::cubin::Cubin;
 use super::ptx::{self, Code, Signature};
-use super::{Context, Stream, is_sticky};
+use super::{Cuda, Stream, is_sticky};
 use crate::{Error, Result, plain_file};
 
 /// No kernel's PTX is longer, in bytes.
@@ -142,7 +141,7 @@ pub struct Kernel {
     block: u32,
     function: sys::CUfunction,
     module: sys::CUmodule,
-    context: Arc<Context>,
+    context: Cuda,
 }
 
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
@@ -162,7 +161,7 @@ impl Kernel {
     /// # Errors
     /// The compiler's log where it refuses; the driver's answer where the entry is missing; a kernel that demands blocks of
     /// more than one dimension.
-    pub fn load(context: &Arc<Context>, source: &KernelSource) -> Result<Self> {
+    pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
         let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
@@ -194,8 +193,8 @@ impl Kernel {
         if code != api::Code::SUCCESS {
             let log = String::from_utf8_lossy(&log);
             let log = log.trim_end_matches('\0').trim();
-            let answer = context.check("cuModuleLoadDataEx", code).err().map(|error| error.to_string());
-            let answer = answer.unwrap_or_default();
+            let answer = context.check("cuModuleLoadDataEx", code).err();
+            let answer = answer.map_or(String::new(), |error| Error::from(error).to_string());
             return Err(problem(if log.is_empty() { answer } else { format!("{answer}\n{log}") }));
         }
         // From here on Drop unloads.
@@ -210,7 +209,7 @@ impl Kernel {
         let code = unsafe { api::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
-            .map_err(|error| problem(format!("entry `{}`: {error}", source.entry)))?;
+            .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
         kernel.block = match Code::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
@@ -305,9 +304,9 @@ impl Kernel {
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
-        self.context.check("cuLaunchKernel", code).map_err(|error| match error {
+        self.context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
             // A fault may be that of a kernel before this one.
-            Error::Cuda { code, .. } if !is_sticky(code) => {
+            error @ Error::Cuda { code, .. } if !is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }
             error => error,

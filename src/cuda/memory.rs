@@ -1,32 +1,24 @@
 //! Device memory of CUDA's own: what the hand-offs that copy fill first.
 
-use std::sync::Arc;
-
 use cudarc::driver::sys;
 
 use super::api;
-use super::{Context, Stream};
+use super::{Cuda, Stream};
 use crate::Result;
 
 /// Linear device memory.
 pub struct DeviceMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
-    context: Arc<Context>,
+    context: Cuda,
 }
 
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
 unsafe impl Send for DeviceMemory {}
 
 impl DeviceMemory {
-    /// With nothing behind it: see [`super::context::tests`].
-    #[cfg(test)]
-    pub(super) fn unreal(context: &Arc<Context>) -> Self {
-        Self { pointer: 0, size: 1, context: context.clone() }
-    }
-
     /// Allocates `size` bytes; not 0.
-    pub fn new(context: &Arc<Context>, size: u64) -> Result<Self> {
+    pub fn new(context: &Cuda, size: u64) -> Result<Self> {
         context.bind()?;
         let mut pointer = 0;
         // SAFETY: writes one address; the context is current.
@@ -48,7 +40,7 @@ impl DeviceMemory {
         self.context.bind()?;
         // SAFETY: the caller's promise.
         let code = unsafe { api::cuMemcpyDtoDAsync(target, self.pointer, self.size as usize, stream.raw()) };
-        self.context.check("cuMemcpyDtoDAsync", code)
+        Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
     /// Enqueues a copy that fills all of it from `source`.
@@ -60,7 +52,7 @@ impl DeviceMemory {
         self.context.bind()?;
         // SAFETY: the caller's promise.
         let code = unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
-        self.context.check("cuMemcpyDtoDAsync", code)
+        Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
     /// Copies `bytes` (or as many as fit) from the host to the beginning of it, and waits for the stream.
@@ -68,7 +60,7 @@ impl DeviceMemory {
     /// # Errors
     /// A stream of another context, before CUDA is asked.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
-        self.context.require_same(stream.context(), "cuMemcpyHtoDAsync")?;
+        self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
@@ -82,7 +74,7 @@ impl DeviceMemory {
     /// # Errors
     /// A stream of another context, before CUDA is asked.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
-        self.context.require_same(stream.context(), "cuMemcpyDtoHAsync")?;
+        self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
         // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
@@ -102,7 +94,7 @@ pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u6
     context.bind()?;
     // SAFETY: the caller's promise.
     let code = unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
-    context.check("cuMemsetD32Async", code)
+    Ok(context.check("cuMemsetD32Async", code)?)
 }
 
 impl Drop for DeviceMemory {

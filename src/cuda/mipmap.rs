@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys;
+use vulkan_cuda::Result;
 
 use super::api;
-use super::{Array, Context};
-use crate::Result;
+use super::{Array, Cuda};
 
 /// A mipmapped array in memory that CUDA allocated.
 ///
 /// Before it is dropped, the stream that uses it must be idle.
 pub struct MipmappedArray {
     raw: sys::CUmipmappedArray,
-    context: Arc<Context>,
+    context: Cuda,
 }
 
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
@@ -26,11 +26,7 @@ impl MipmappedArray {
     ///
     /// # Errors
     /// Out of memory; 1 (`INVALID_VALUE`) for an array that CUDA does not have.
-    pub fn new(
-        context: &Arc<Context>,
-        desc: &sys::CUDA_ARRAY3D_DESCRIPTOR,
-        levels: u32,
-    ) -> Result<Arc<Self>> {
+    pub fn new(context: &Cuda, desc: &sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<Self>> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.

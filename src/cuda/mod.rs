@@ -1,28 +1,23 @@
-//! The CUDA driver API, opened at run time: no toolkit to build, none to run, and no panic where there is no driver.
+//! CUDA as this program uses it: streams, kernels and memory of CUDA's own. The driver, its devices and their contexts are the
+//! library's ([`vulkan_cuda::cuda`]).
 //!
-//! cudarc brings the types ([`cudarc::driver::sys`]) and opens the library; `api` has its functions. The few types here own what they
-//! create, keep their [`Context`] alive, and name the call and the device in every error.
+//! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 
-pub(crate) mod api;
-mod array;
-mod context;
 pub mod cubin;
-mod driver;
 mod kernel;
 mod memory;
 mod mipmap;
 mod ptx;
+mod stream;
 
-pub use array::{Array, Surface, Texture, TextureDesc};
-pub(crate) use context::is_sticky;
-#[cfg(test)]
-pub(crate) use context::tests;
-pub use context::{Context, Event, Priority, Stream};
-pub(crate) use driver::require;
-pub use driver::{DeviceInfo, Driver};
 pub(crate) use kernel::blocks;
 pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;
 pub use ptx::Signature;
+pub use stream::{Event, Priority, Stream};
+pub(crate) use vulkan_cuda::cuda::api;
+pub use vulkan_cuda::cuda::{Array, Surface, Texture, TextureDesc};
+pub(crate) use vulkan_cuda::cuda::{is_sticky, require};
+pub use vulkan_cuda::{Cuda, CudaInfo, Driver};

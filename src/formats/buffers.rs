@@ -1,17 +1,15 @@
 //! Buffers through CUDA and back: one in an allocation of its own, and several of odd sizes in one allocation.
 
-use std::sync::Arc;
-
 use ash::vk;
 use cudarc::driver::sys::CUdeviceptr;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{ArrayFormat, SharedAllocation, SharedBuffer};
 
 use super::kernels::ImageKernels;
 use super::record::Outcome;
 use super::{pattern, transfer};
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, Stream};
-use crate::interop::ownership::Owner;
-use crate::interop::{ArrayFormat, SharedAllocation, SharedBuffer};
+use crate::cuda::{Cuda, DeviceMemory, Stream};
 use crate::producer::SLOT_USAGE;
 use crate::vulkan::{Queue, read_buffer};
 
@@ -22,28 +20,20 @@ pub(super) const SEVERAL: &str = "several in one allocation";
 const SIZES: [u64; 10] = [1, 3, 17, 255, 256, 257, 1000, 4099, 65_537, 1_000_003];
 
 /// One buffer for itself.
-pub(super) fn check_dedicated(
-    queue: &mut Queue,
-    context: &Arc<Context>,
-    kernels: &ImageKernels,
-) -> Result<Outcome> {
+pub(super) fn check_dedicated(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
     let size = SIZES[SIZES.len() - 1];
-    let shared = match SharedBuffer::new(queue.device(), context, size, SLOT_USAGE) {
+    let shared = match SharedBuffer::new(&queue.device().pair(context)?, size, SLOT_USAGE) {
         Ok(shared) => shared,
-        Err(error) => return super::images::refused(context, error),
+        Err(error) => return super::images::refused(context, error.into()),
     };
     round_trips(queue, context, kernels.stream(), &[(shared.vulkan(), shared.cuda(), size)])
 }
 
 /// Many in one allocation. All are written before the first is read, so that one that lies over another is found.
-pub(super) fn check_several(
-    queue: &mut Queue,
-    context: &Arc<Context>,
-    kernels: &ImageKernels,
-) -> Result<Outcome> {
-    let shared = match SharedAllocation::new(queue.device(), context, &SIZES, SLOT_USAGE) {
+pub(super) fn check_several(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
+    let shared = match SharedAllocation::new(&queue.device().pair(context)?, &SIZES, SLOT_USAGE) {
         Ok(shared) => shared,
-        Err(error) => return super::images::refused(context, error),
+        Err(error) => return super::images::refused(context, error.into()),
     };
     let buffers: Vec<_> = shared
         .buffers()
@@ -55,7 +45,7 @@ pub(super) fn check_several(
 
 fn round_trips(
     queue: &mut Queue,
-    context: &Arc<Context>,
+    context: &Cuda,
     stream: &Stream,
     buffers: &[(vk::Buffer, CUdeviceptr, u64)],
 ) -> Result<Outcome> {

@@ -1,12 +1,10 @@
 //! Tries what [`list`](super::list()) has listed.
 
-use std::sync::Arc;
-
 use super::kernels::ImageKernels;
 use super::record::Report;
 use super::{buffers, images, list};
 use crate::app::{Choice, Stop};
-use crate::cuda::Context;
+use crate::cuda::Cuda;
 use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Queue};
 use crate::{Error, Result};
@@ -32,7 +30,7 @@ pub fn check(
         let name = &choice.adapter.info().name;
         return Err(Error::Unsupported(format!("--check needs CUDA on {name}: {reason}")));
     };
-    let context = Context::new(*driver, info)?;
+    let context = Cuda::primary(*driver, info)?;
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (_device, mut queue) = choice.adapter.request_device(&desc)?;
     let kernels = ImageKernels::new(&context)?;
@@ -46,7 +44,7 @@ fn try_all(
     report: &mut Report,
     choice: &Choice,
     queue: &mut Queue,
-    context: &Arc<Context>,
+    context: &Cuda,
     kernels: &ImageKernels,
     stop: &Stop,
     progress: &mut dyn FnMut(usize, usize),

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use vulkan_cuda::layout::{self, Needs, Range};
+use vulkan_cuda::{ExportedImage, MappedImage, Shape};
+
 use super::kernels::{ImageKernels, LevelTexels};
 use super::list::Case;
 use super::pattern;
 use super::record::{Level, Outcome};
 use super::transfer;
-use crate::cuda::{Array, Context, DeviceMemory, TextureDesc};
-use crate::interop::layout::{self, Needs, Range};
-use crate::interop::{ExportedImage, MappedImage, Shape};
+use crate::cuda::{Array, Cuda, DeviceMemory, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
@@ -25,16 +26,16 @@ pub(super) struct Tried {
 /// Whatever is no answer to the question: Vulkan's own failures, memory that ran out, a kernel that faulted.
 pub(super) fn check(
     queue: &mut Queue,
-    context: &Arc<Context>,
+    context: &Cuda,
     kernels: &ImageKernels,
     case: &Case,
     seed: u64,
 ) -> Result<Tried> {
-    let exported = Arc::new(ExportedImage::new(queue.device(), &case.request)?);
+    let exported = Arc::new(ExportedImage::new(queue.device().sharing()?, &case.request)?);
     transfer::hand_over(queue, &exported)?;
-    let mapped = match MappedImage::import(context, &exported) {
+    let mapped = match MappedImage::import(&queue.device().pair(context)?, &exported) {
         Ok(mapped) => mapped,
-        Err(error) => return Ok(Tried { map: refused(context, error)?, levels: Vec::new() }),
+        Err(error) => return Ok(Tried { map: refused(context, error.into())?, levels: Vec::new() }),
     };
     let shape = case.request.shape;
     let (ranges, size) = places(shape, case)?;
@@ -49,11 +50,11 @@ pub(super) fn check(
     let mut written = Vec::new();
     for (level, range) in ranges.iter().enumerate() {
         let this = level_texels(case, shape, level as u32);
-        let wrote = mapped.level(level as u32).and_then(|array| {
-            let surface = array.surface()?;
+        let wrote = || {
+            let surface = mapped.level(level as u32)?.surface()?;
             kernels.write(&surface, &this, &texels, range.offset)
-        });
-        written.push(wrote.map_err(|error| refused(context, error)));
+        };
+        written.push(wrote().map_err(|error| refused(context, error)));
     }
     let got = transfer::read_image(queue, &exported, &ranges, size)?;
 
@@ -72,7 +73,7 @@ pub(super) fn check(
         let array = match mapped.level(level as u32) {
             Ok(array) => array,
             Err(error) => {
-                let refused = refused(context, error)?;
+                let refused = refused(context, error.into())?;
                 levels.push(Level {
                     surface_write,
                     surface_read: refused.clone(),
@@ -92,9 +93,8 @@ pub(super) fn check(
             // The object shows one level, whichever a kernel asks for: here the first, as a `tex` without a level
             // does, and there the one that it shows.
             let lod = if linear { level as f32 } else { 0.0 };
-            let sampled =
-                array.texture(how).and_then(|texture| kernels.sample(&texture, &this, linear, lod, &scratch));
-            match sampled {
+            let sampled = || kernels.sample(&array.texture(how)?, &this, linear, lod, &scratch);
+            match sampled() {
                 Ok(got) if linear => {
                     Ok(outcome(pattern::compare_filtered(this.format, this.view, &want, this.size, &got)))
                 }
@@ -139,7 +139,7 @@ fn places(shape: Shape, case: &Case) -> Result<(Vec<Range>, u64)> {
             alignment: bytes.max(4),
         })
         .collect();
-    Ok(layout::pack(&needs)?)
+    Ok(layout::pack(&needs).map_err(vulkan_cuda::Error::from)?)
 }
 
 fn fill(case: &Case, ranges: &[Range], size: u64, seed: u64) -> Vec<u8> {
@@ -157,7 +157,7 @@ fn outcome(compared: Result<(), String>) -> Outcome {
 }
 
 /// A driver's "no" is an answer; a fault, after which nothing works any more, is an error.
-pub(super) fn refused(context: &Context, error: Error) -> Result<Outcome> {
+pub(super) fn refused(context: &Cuda, error: Error) -> Result<Outcome> {
     match &error {
         Error::Cuda { code, .. } if *code == OUT_OF_MEMORY || context.has_faulted() => Err(error),
         Error::Cuda { .. } => Ok(Outcome::Refused(error.to_string())),
@@ -169,7 +169,7 @@ const OUT_OF_MEMORY: u32 = 2;
 
 /// Vulkan's half alone: writes and reads back through the barriers of the hand-over, with nobody on the other side.
 pub(super) fn check_vulkan(queue: &mut Queue, case: &Case, seed: u64) -> Result<Outcome> {
-    let exported = ExportedImage::new(queue.device(), &case.request)?;
+    let exported = ExportedImage::new(queue.device().sharing()?, &case.request)?;
     transfer::hand_over(queue, &exported)?;
     let shape = case.request.shape;
     let (ranges, size) = places(shape, case)?;

@@ -1,11 +1,11 @@
 //! `kernels/image.cu` from this side.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+
+use vulkan_cuda::{ArrayFormat, Numeric, ViewType};
 
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
-use crate::interop::{ArrayFormat, Numeric, ViewType};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
 
 use super::pattern::Dimensions;
 
@@ -19,7 +19,7 @@ pub(super) struct ImageKernels {
 }
 
 impl ImageKernels {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self> {
+    pub(super) fn new(context: &Cuda) -> Result<Self> {
         let load = |entry| Kernel::load(context, &KernelSource::image(entry));
         Ok(Self {
             stream: Stream::new(context)?,

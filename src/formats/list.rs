@@ -3,11 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ash::vk;
+use vulkan_cuda::handle::ExportType;
+use vulkan_cuda::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
 
 use super::record::{Buffer, Image, Report, SCHEMA, Semaphore};
 use crate::app::Choice;
-use crate::interop::handle::ExportType;
-use crate::interop::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
 use crate::producer::SLOT_USAGE;
 use crate::vulkan::Adapter;
 
@@ -34,11 +34,26 @@ pub(super) fn cases(adapter: &Adapter) -> Vec<Case> {
 }
 
 fn case(adapter: &Adapter, format: ArrayFormat, view: ViewType, more: vk::ImageUsageFlags) -> Case {
-    let usage = exportable::shared_usage(adapter, format.vulkan) | more;
+    let usage = shared_usage(adapter, format.vulkan) | more;
     Case {
         format,
         request: ImageRequest { format: format.vulkan, shape: sample(view), usage, surface: true },
     }
+}
+
+/// What images of `format` may be used for on `adapter`, of what sharing with CUDA wants: copies, sampling, and storage
+/// writes, which are to Vulkan what surface writes are to CUDA.
+fn shared_usage(adapter: &Adapter, format: vk::Format) -> vk::ImageUsageFlags {
+    // SAFETY: a live physical device of this instance.
+    let features =
+        unsafe { adapter.instance().raw().get_physical_device_format_properties(adapter.raw(), format) }
+            .optimal_tiling_features;
+    let mut usage =
+        vk::ImageUsageFlags::TRANSFER_SRC | vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::SAMPLED;
+    if features.contains(vk::FormatFeatureFlags::STORAGE_IMAGE) {
+        usage |= vk::ImageUsageFlags::STORAGE;
+    }
+    usage
 }
 
 /// Small, of odd sizes, with all levels.
@@ -60,7 +75,7 @@ fn sample(view: ViewType) -> Shape {
 /// Asks the device what it exports; `command` is for the record.
 pub fn list(choice: &Choice, command: String) -> Report {
     let adapter = &choice.adapter;
-    let exports = adapter.info().exports;
+    let exports = adapter.info().sharing.exports;
     let name = |handle: Option<ExportType>| handle.map(|handle| handle.name().to_owned());
     let semaphore =
         |kind: &str, handle: Option<ExportType>| Semaphore { kind: kind.into(), handle: name(handle) };
@@ -71,7 +86,13 @@ pub fn list(choice: &Choice, command: String) -> Report {
         check: None,
     };
     let support = match exports.buffer {
-        Some(handle) => exportable::buffer(adapter, SLOT_USAGE, handle),
+        Some(handle) => exportable::buffer(
+            adapter.instance().raw(),
+            adapter.raw(),
+            &adapter.info().name,
+            SLOT_USAGE,
+            handle,
+        ),
         None => Err(format!("the device exports no buffers as {}", ExportType::names())),
     };
     let none = support.as_ref().err().cloned();
@@ -96,8 +117,15 @@ pub fn list(choice: &Choice, command: String) -> Report {
 
 fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
     let shape = request.shape;
-    let support = exportable::image(adapter, request.format, shape.view(), request.usage)
-        .and_then(|support| support.holds(&shape).map(|()| support));
+    let support = match adapter.info().sharing.exports.buffer {
+        Some(_) => {
+            let vulkan = adapter.instance().raw();
+            exportable::image(vulkan, adapter.raw(), request.format, shape.view(), request.usage)
+        }
+        // Images are exported by the same extension as buffers.
+        None => Err(format!("the device exports no memory as {}", ExportType::names())),
+    };
+    let support = support.and_then(|support| support.holds(&shape).map(|()| support));
     let vk::Extent3D { width, height, depth } = shape.extent();
     Image {
         format: format.name(),

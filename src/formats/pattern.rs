@@ -1,6 +1,6 @@
 //! Bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a GPU.
 
-use crate::interop::{ArrayFormat, Numeric, ViewType};
+use vulkan_cuda::{ArrayFormat, Numeric, ViewType};
 
 /// `texels` texels of noise that differs with `seed`. Every integer may occur; floats are finite and between -1 and 1, so
 /// that comparing and averaging them means something.
@@ -180,7 +180,7 @@ mod tests {
     use ash::vk;
 
     use super::*;
-    use crate::interop::FORMATS;
+    use vulkan_cuda::FORMATS;
 
     fn format(format: vk::Format) -> ArrayFormat {
         ArrayFormat::of(format).unwrap()

@@ -97,7 +97,7 @@ pub struct Buffer {
 pub struct Image {
     /// Vulkan's name, without `VK_FORMAT_`.
     pub format: String,
-    /// As [`crate::interop::ViewType::name`] has it.
+    /// As [`vulkan_cuda::ViewType::name`] has it.
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,

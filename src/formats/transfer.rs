@@ -1,11 +1,11 @@
 //! Vulkan's half of the check: bytes into shared buffers and images and out of them, with CUDA owning them in between.
 
 use ash::vk;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
+use vulkan_cuda::{ExportedImage, Shape};
 
 use crate::Result;
-use crate::interop::layout::Range;
-use crate::interop::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
-use crate::interop::{ExportedImage, Shape};
 use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, read_image_levels};
 
 const WRITES: Access =

@@ -3,15 +3,13 @@
 //! The GPU waits both ways, as with timelines, but the two sides take turns: each frame pays for two switches between
 //! the CUDA context and the graphics context.
 
-use std::sync::Arc;
-
 use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{BinarySignal, Pair, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
 
-use crate::cuda::{Context, KernelSource, Signature, Stream};
-use crate::interop::Ring;
-use crate::interop::ownership::Owner;
-use crate::interop::{BinarySignal, SharedBinary, SharedBuffer, SignalToSubmit, WaitToSubmit};
-use crate::producer::{Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::cuda::{Cuda, KernelSource, Signature, Stream};
+use crate::producer::{Fill, Frame, FrameSync, Producer, barrier, check_grid, shared_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -27,15 +25,16 @@ pub struct BinaryHandoff {
 }
 
 impl BinaryHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
-    pub fn new(queue: &Queue, context: &Arc<Context>, source: &KernelSource, grid: Grid) -> Result<Self> {
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, grid: Grid) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         let fill = Fill::new(context, source, Signature::Field, grid)?;
-        let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
+        let pair = device.pair(context)?;
+        let shared = shared_slot(&pair, grid)?;
         Ok(Self {
             fill,
-            semaphores: BinaryPair::new(device, context)?,
+            semaphores: BinaryPair::new(&pair)?,
             slots: [shared.vulkan()],
             shared,
             device: device.clone(),
@@ -126,20 +125,25 @@ pub(super) struct BinaryPair {
 }
 
 impl BinaryPair {
-    pub(super) fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
-        let (ready, free) = (SharedBinary::new(device, context)?, SharedBinary::new(device, context)?);
+    pub(super) fn new(pair: &Pair) -> Result<Self> {
+        let (ready, free) = (SharedBinary::new(pair)?, SharedBinary::new(pair)?);
         Ok(Self { ready, free, written: None, submitting: None, read: None })
     }
 
     /// CUDA: what is enqueued from now on writes the slot.
     pub(super) fn cuda_wait(&mut self, stream: &Stream) -> Result<()> {
         // Only what was submitted can be waited for, and the frame before was. The first frame has none before it.
-        self.read.take().map_or(Ok(()), |read| read.cuda_wait(stream))
+        match self.read.take() {
+            // SAFETY: the stream comes to rest before the semaphore goes.
+            Some(read) => Ok(unsafe { read.cuda_wait(stream) }?),
+            None => Ok(()),
+        }
     }
 
     /// CUDA: everything enqueued so far fills the slot.
     pub(super) fn cuda_signal(&mut self, stream: &Stream) -> Result<()> {
-        self.written = Some(self.ready.cuda_signal(stream)?);
+        // SAFETY: as in `cuda_wait`.
+        self.written = Some(unsafe { self.ready.cuda_signal(stream) }?);
         Ok(())
     }
 

@@ -3,12 +3,13 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use vulkan_cuda::format::ArrayFormat;
+use vulkan_cuda::image::picture;
+use vulkan_cuda::ownership::SHARED_LAYOUT;
+use vulkan_cuda::{MappedImage, share_image};
+
 use crate::Result;
-use crate::cuda::{Array, Context, Kernel, KernelSource, MipmappedArray, Stream, Surface};
-use crate::interop::format::ArrayFormat;
-use crate::interop::image::picture;
-use crate::interop::ownership::SHARED_LAYOUT;
-use crate::interop::{MappedImage, share_image};
+use crate::cuda::{Array, Cuda, Kernel, KernelSource, MipmappedArray, Stream, Surface};
 use crate::producer::{Fill, Frame, ImageSlot, TEXTURE_FORMAT};
 use crate::texture::{self, Texel};
 use crate::vulkan::{Device, View};
@@ -23,13 +24,13 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    fn new(size: Grid, level: impl Fn(u32) -> Result<Array>) -> Result<Self> {
+    fn new(size: Grid, level: impl Fn(u32) -> vulkan_cuda::Result<Array>) -> Result<Self> {
         let levels = (0..texture::levels(size)).map(|index| level(index)?.surface());
-        Ok(Self { levels: levels.collect::<Result<_>>()?, size })
+        Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
     /// In memory of CUDA's own, of the shape of a shared picture.
-    pub(super) fn own(context: &Arc<Context>, size: Grid) -> Result<Self> {
+    pub(super) fn own(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;
         let desc = request.shape.mipmapped_array(format, request.usage, request.surface);
@@ -66,7 +67,7 @@ impl Chain {
             if copied.is_err() {
                 // Earlier levels may be under way.
                 let _ = stream.synchronize();
-                return copied;
+                return Ok(copied?);
             }
             rest = next;
         }
@@ -83,11 +84,11 @@ pub(crate) struct SharedPicture {
 }
 
 impl SharedPicture {
-    pub(crate) fn new(device: &Device, context: &Arc<Context>, size: Grid) -> Result<Self> {
+    pub(crate) fn new(device: &Device, context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
-        let image = share_image(device, context, &request)?;
+        let image = share_image(&device.pair(context)?, &request)?;
         let chain = Chain::new(size, |level| image.level(level))?;
-        Ok(Self { view: image.exported().create_view()?, chain, image })
+        Ok(Self { view: View::shared(device, image.exported())?, chain, image })
     }
 
     pub(super) fn slot(&self) -> ImageSlot {
@@ -116,12 +117,12 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+    pub(crate) fn new(context: &Cuda) -> Result<Self> {
         Ok(Self { reduce: Kernel::load(context, &KernelSource::texture_reduce())?, stamp: None })
     }
 
     /// From the next frame on, every texel carries its frame's number.
-    pub(super) fn stamp_frames(&mut self, context: &Arc<Context>) -> Result<()> {
+    pub(super) fn stamp_frames(&mut self, context: &Cuda) -> Result<()> {
         self.stamp = Some(Kernel::load(context, &KernelSource::texture_stamp())?);
         Ok(())
     }

@@ -1,16 +1,15 @@
 //! One shared buffer and no semaphore: the CPU waits for CUDA before it submits to Vulkan, and for Vulkan before the next
 //! frame. Nothing is copied, and nothing overlaps.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use vulkan_cuda::SharedBuffer;
+use vulkan_cuda::ownership::Owner;
 
 use crate::Result;
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::SharedBuffer;
-use crate::interop::ownership::Owner;
-use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid};
+use crate::cuda::{Cuda, KernelSource, Signature};
+use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, barrier, check_grid, shared_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -26,10 +25,10 @@ pub struct CpuSyncHandoff {
 }
 
 impl CpuSyncHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
     pub fn new(
         queue: &Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         grid: Grid,
         timeout: Duration,
@@ -37,7 +36,7 @@ impl CpuSyncHandoff {
         let device = queue.device();
         check_grid(device, grid)?;
         let fill = Fill::new(context, source, Signature::Field, grid)?;
-        let shared = SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)?;
+        let shared = shared_slot(&device.pair(context)?, grid)?;
         Ok(Self {
             fill,
             slots: [shared.vulkan()],

@@ -1,16 +1,14 @@
 //! CUDA fills memory of its own and copies it, on the device, into the shared slot: what libraries do that bring their own
 //! allocator (Taichi and Warp, for example). The hand-off itself is that of `timeline`.
 
-use std::sync::Arc;
-
 use ash::vk;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{Ring, SharedBuffer};
 
 use super::timeline::Timelines;
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
-use crate::interop::ownership::Owner;
-use crate::interop::{Ring, SharedBuffer};
-use crate::producer::{Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
+use crate::cuda::{Cuda, DeviceMemory, KernelSource, Signature};
+use crate::producer::{Fill, Frame, FrameSync, Producer, barrier, check_grid, each_slot, shared_slot};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -27,23 +25,16 @@ pub struct DeviceCopyHandoff {
 }
 
 impl DeviceCopyHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
-    pub fn new(
-        queue: &Queue,
-        context: &Arc<Context>,
-        source: &KernelSource,
-        grid: Grid,
-        ring: Ring,
-    ) -> Result<Self> {
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, grid: Grid, ring: Ring) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         let fill = Fill::new(context, source, Signature::Field, grid)?;
-        let shared = each_slot(device, Some(context), grid, ring.depth(), || {
-            SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
-        })?;
+        let pair = device.pair(context)?;
+        let shared = each_slot(device, Some(context), grid, ring.depth(), || shared_slot(&pair, grid))?;
         Ok(Self {
             fill,
-            timelines: Timelines::new(device, context)?,
+            timelines: Timelines::new(&pair)?,
             own: DeviceMemory::new(context, grid.bytes())?,
             slots: shared.iter().map(SharedBuffer::vulkan).collect(),
             shared,
@@ -60,7 +51,7 @@ impl DeviceCopyHandoff {
         unsafe { self.fill.enqueue(self.own.pointer(), frame) }?;
         // Only the copy must wait for the slot.
         if let Some(value) = turn.wait_free {
-            self.timelines.free.cuda_wait(stream, value)?;
+            self.timelines.cuda_wait(stream, value)?;
         }
         // SAFETY: both have the grid's bytes; the wait above keeps Vulkan out of the slot until the signal below.
         unsafe { self.own.copy_to(stream, self.shared[turn.slot].cuda()) }?;

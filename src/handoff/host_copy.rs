@@ -1,14 +1,13 @@
 //! Device → host → device: what a program does whose two APIs know nothing of each other. Here to show what it costs.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Owner;
 
 use crate::Result;
-use crate::cuda::{Context, DeviceMemory, KernelSource, Signature};
-use crate::interop::ownership::Owner;
+use crate::cuda::{Cuda, DeviceMemory, KernelSource, Signature};
 use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
 use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
@@ -29,7 +28,7 @@ impl HostCopyHandoff {
     /// Works with any pair of devices; nothing is shared.
     pub fn new(
         queue: &Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         grid: Grid,
         timeout: Duration,

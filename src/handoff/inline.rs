@@ -4,16 +4,15 @@
 //! [`Module`] is the kernel as Vulkan holds it; what launches it is experimental, so this is an option with a fallback.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
 
 use super::module::Module;
 use crate::Result;
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::Ring;
-use crate::interop::ownership::Owner;
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{Frame, FrameSync, Producer, barrier, check_grid, own_slots};
 use crate::vulkan::{Buffer, Device, Queue, buffer_barrier};
 use crate::wave::Grid;
@@ -27,7 +26,7 @@ pub struct InlineHandoff {
     slots: Vec<vk::Buffer>,
     addresses: Vec<vk::DeviceAddress>,
     grid: Grid,
-    context: Arc<Context>,
+    context: Cuda,
     device: Device,
 }
 
@@ -36,13 +35,7 @@ impl InlineHandoff {
     ///
     /// # Errors
     /// A device without either extension, a kernel that does not link or has another signature, out of memory.
-    pub fn new(
-        queue: &Queue,
-        context: &Arc<Context>,
-        source: &KernelSource,
-        grid: Grid,
-        ring: Ring,
-    ) -> Result<Self> {
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, grid: Grid, ring: Ring) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         let module = Module::new(device, device.inline()?, context, source)?;

@@ -27,11 +27,11 @@ mod texture_host_copy;
 mod texture_inline;
 mod timeline;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::{Context, KernelSource};
-use crate::interop::Ring;
+use vulkan_cuda::Ring;
+
+use crate::cuda::{Cuda, KernelSource};
 use crate::producer::Producer;
 use crate::vulkan::{AdapterInfo, Device, Queue};
 use crate::wave::Grid;
@@ -97,11 +97,11 @@ impl Handoff {
         }
     }
 
-    /// Makes the producer; `timeout` bounds the waits of those that make the CPU wait. `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
+    /// Makes the producer; `timeout` bounds the waits of those that make the CPU wait. `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
     pub fn make(
         self,
         queue: &Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         grid: Grid,
         ring: Ring,
@@ -124,7 +124,7 @@ impl Handoff {
     pub fn make_texture(
         self,
         queue: &mut Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         size: Grid,
         ring: Ring,

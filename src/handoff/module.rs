@@ -8,11 +8,10 @@
 //! that has it was at hand.
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
 
 use ash::{nv, nvx, vk};
 
-use crate::cuda::{Context, Kernel, KernelSource, blocks, cubin};
+use crate::cuda::{Cuda, Kernel, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -38,7 +37,7 @@ impl Module {
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
     ) -> Result<Self> {
         let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };

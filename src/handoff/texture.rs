@@ -2,20 +2,19 @@
 //!
 //! What orders the two sides is what orders them for buffers, since a semaphore does not know what it guards: a ring and two
 //! timelines, one slot and two binary semaphores, or the CPU. What is different is how the memory is reached (see
-//! [`crate::interop::image`](mod@crate::interop::image)) and that an image has a layout (see [`crate::interop::ownership`]).
+//! [`vulkan_cuda::image`](mod@vulkan_cuda::image)) and that an image has a layout (see [`vulkan_cuda::ownership`]).
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use vulkan_cuda::ownership::{Owner, first_release};
+use vulkan_cuda::{Ring, Turn};
 
 use super::Handoff;
 use super::binary::BinaryPair;
 use super::chain::{Chain, Painter, SharedPicture};
 use super::timeline::Timelines;
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::ownership::{Owner, first_release};
-use crate::interop::{Ring, Turn};
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{Blocked, Broken, Fill, Frame, FrameSync, ImageSlot, Producer, check_texture};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::wave::Grid;
@@ -34,7 +33,7 @@ pub struct TextureHandoff {
     ring: Ring,
     /// What `wavefield verify --break` leaves out; `None` in every other run.
     broken: Option<Broken>,
-    context: Arc<Context>,
+    context: Cuda,
     device: Device,
     family: u32,
 }
@@ -51,7 +50,7 @@ impl Order {
     fn wait_free(&mut self, fill: &Fill, turn: Turn, broken: Option<Broken>) -> Result<()> {
         match (self, turn.wait_free) {
             (Self::Timeline(timelines), Some(value)) if broken != Some(Broken::Free) => {
-                timelines.free.cuda_wait(fill.stream(), value)
+                timelines.cuda_wait(fill.stream(), value)
             }
             (Self::Binary(pair), _) => pair.cuda_wait(fill.stream()),
             // With cpu-sync the pacer has waited for the frame before.
@@ -75,14 +74,14 @@ impl Order {
 }
 
 impl TextureHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`]. Waits for the queue.
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the queue.
     ///
     /// # Errors
     /// A hand-off that is not of shared images (`inline`, `host-copy`), a texture that is too large, a kernel that does not
     /// load, out of memory.
     pub fn new(
         queue: &mut Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         size: Grid,
         ring: Ring,
@@ -94,10 +93,11 @@ impl TextureHandoff {
         let fill = Fill::new(context, source, Signature::Texture, size)?;
         let painter = Painter::new(context)?;
         let of = |depth: usize| Ring::new(depth as u32).unwrap_or_default();
+        let pair = device.pair(context)?;
         let (order, ring) = match handoff {
-            Handoff::Timeline => (Order::Timeline(Timelines::new(&device, context)?), ring),
-            Handoff::DeviceCopy => (Order::Timeline(Timelines::new(&device, context)?), of(ring.depth())),
-            Handoff::Binary => (Order::Binary(BinaryPair::new(&device, context)?), of(1)),
+            Handoff::Timeline => (Order::Timeline(Timelines::new(&pair)?), ring),
+            Handoff::DeviceCopy => (Order::Timeline(Timelines::new(&pair)?), of(ring.depth())),
+            Handoff::Binary => (Order::Binary(BinaryPair::new(&pair)?), of(1)),
             Handoff::CpuSync => (Order::CpuSync { blocked: Blocked::default(), timeout }, of(1)),
             Handoff::Inline | Handoff::HostCopy => {
                 return Err(Error::Unsupported(format!("--handoff {} shares no image", handoff.name())));

@@ -1,15 +1,14 @@
 //! A texture from device to host to device: what a program does whose two APIs know nothing of each other. Here to show what
 //! it costs.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Owner;
 
 use super::chain::{Chain, Painter};
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::ownership::Owner;
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
     Blocked, Fill, Frame, FrameSync, ImageSlot, Producer, check_texture, own_images, own_slot, record_upload,
 };
@@ -29,7 +28,7 @@ pub struct TextureHostCopyHandoff {
     size: Grid,
     blocked: Blocked,
     timeout: Duration,
-    context: Arc<Context>,
+    context: Cuda,
     device: Device,
 }
 
@@ -37,7 +36,7 @@ impl TextureHostCopyHandoff {
     /// Works with any pair of devices; nothing is shared.
     pub fn new(
         queue: &Queue,
-        context: &Arc<Context>,
+        context: &Cuda,
         source: &KernelSource,
         size: Grid,
         timeout: Duration,

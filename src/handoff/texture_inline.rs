@@ -7,14 +7,13 @@
 //! `VK_NV_cuda_kernel_launch` nobody says so: there images are refused.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::{Owner, whole_image};
 
 use super::module::Module;
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::Ring;
-use crate::interop::ownership::{Owner, whole_image};
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
     Frame, FrameSync, ImageSlot, Producer, check_texture, level_views, own_images, own_slot,
 };
@@ -34,7 +33,7 @@ pub struct TextureInlineHandoff {
     levels: Vec<Vec<Level>>,
     slots: Vec<ImageSlot>,
     _images: Vec<Image>,
-    context: Arc<Context>,
+    context: Cuda,
     device: Device,
 }
 
@@ -68,13 +67,7 @@ impl TextureInlineHandoff {
     /// # Errors
     /// A device that lacks one of the two extensions, a kernel that does not link or has another signature, a texture that is
     /// too large, out of memory, handles that cannot be right.
-    pub fn new(
-        queue: &Queue,
-        context: &Arc<Context>,
-        source: &KernelSource,
-        size: Grid,
-        ring: Ring,
-    ) -> Result<Self> {
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, size: Grid, ring: Ring) -> Result<Self> {
         let device = queue.device();
         check_texture(device, size)?;
         // Before all else, because it knows what the device lacks.
@@ -246,12 +239,11 @@ impl Producer for TextureInlineHandoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interop::device::tests::adapter;
 
     #[test]
     fn what_is_missing_is_named() {
         let reason = |inline, inline_images| {
-            let info = AdapterInfo { inline, inline_images, ..adapter(1) };
+            let info = AdapterInfo { inline, inline_images, ..AdapterInfo::unreal(1) };
             TextureInlineHandoff::supports(&info)
         };
         assert!(reason(None, false).unwrap_err().contains("neither"));

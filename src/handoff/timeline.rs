@@ -1,14 +1,14 @@
 //! The hand-off that this crate exists to show: a ring of shared buffers, two timelines, and a CPU that never waits.
 
-use std::sync::Arc;
-
 use ash::vk;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{Pair, Ring, SharedBuffer, SharedTimeline, Turn};
 
 use crate::Result;
-use crate::cuda::{Context, KernelSource, Signature};
-use crate::interop::ownership::Owner;
-use crate::interop::{Ring, SharedBuffer, SharedTimeline, Turn};
-use crate::producer::{Broken, Fill, Frame, FrameSync, Producer, SLOT_USAGE, barrier, check_grid, each_slot};
+use crate::cuda::{Cuda, KernelSource, Signature, Stream};
+use crate::producer::{
+    Broken, Fill, Frame, FrameSync, Producer, barrier, check_grid, each_slot, shared_slot,
+};
 use crate::vulkan::{Device, Queue};
 use crate::wave::Grid;
 
@@ -27,24 +27,17 @@ pub struct TimelineHandoff {
 }
 
 impl TimelineHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`crate::interop::find_twin`].
-    pub fn new(
-        queue: &Queue,
-        context: &Arc<Context>,
-        source: &KernelSource,
-        grid: Grid,
-        ring: Ring,
-    ) -> Result<Self> {
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, grid: Grid, ring: Ring) -> Result<Self> {
         let device = queue.device();
         check_grid(device, grid)?;
         // First the kernel: a bad one should be known before gigabytes are allocated.
         let fill = Fill::new(context, source, Signature::Field, grid)?;
-        let shared = each_slot(device, Some(context), grid, ring.depth(), || {
-            SharedBuffer::new(device, context, grid.bytes(), SLOT_USAGE)
-        })?;
+        let pair = device.pair(context)?;
+        let shared = each_slot(device, Some(context), grid, ring.depth(), || shared_slot(&pair, grid))?;
         Ok(Self {
             fill,
-            timelines: Timelines::new(device, context)?,
+            timelines: Timelines::new(&pair)?,
             slots: shared.iter().map(SharedBuffer::vulkan).collect(),
             shared,
             ring,
@@ -60,7 +53,7 @@ impl TimelineHandoff {
         if let Some(value) = self.ring.turn(frame.index).wait_free
             && self.broken != Some(Broken::Free)
         {
-            self.timelines.free.cuda_wait(stream, value)?;
+            self.timelines.cuda_wait(stream, value)?;
         }
         // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
         for index in self.ring.batch_from(frame.index) {
@@ -167,17 +160,24 @@ pub(super) struct Timelines {
     /// Set by CUDA: the slot is written.
     ready: SharedTimeline,
     /// Set by Vulkan: the slot was read.
-    pub(super) free: SharedTimeline,
+    free: SharedTimeline,
 }
 
 impl Timelines {
-    pub(super) fn new(device: &Device, context: &Arc<Context>) -> Result<Self> {
-        Ok(Self { ready: SharedTimeline::new(device, context)?, free: SharedTimeline::new(device, context)? })
+    pub(super) fn new(pair: &Pair) -> Result<Self> {
+        Ok(Self { ready: SharedTimeline::new(pair)?, free: SharedTimeline::new(pair)? })
+    }
+
+    /// CUDA: what is enqueued from now on waits until Vulkan has signalled `value`.
+    pub(super) fn cuda_wait(&self, stream: &Stream, value: u64) -> Result<()> {
+        // SAFETY: the stream comes to rest before the timelines go.
+        Ok(unsafe { self.free.cuda_wait(stream, value) }?)
     }
 
     /// CUDA: everything enqueued so far fills this turn's slot.
-    pub(super) fn cuda_signal(&self, stream: &crate::cuda::Stream, turn: Turn) -> Result<()> {
-        self.ready.cuda_signal(stream, turn.signal_ready)
+    pub(super) fn cuda_signal(&self, stream: &Stream, turn: Turn) -> Result<()> {
+        // SAFETY: as in `cuda_wait`.
+        Ok(unsafe { self.ready.cuda_signal(stream, turn.signal_ready) }?)
     }
 
     /// Vulkan: what the turn's submission, whose stages `reads` read the slot, waits for and signals.
@@ -203,7 +203,8 @@ impl Timelines {
 
     pub(super) fn abandon(&self) {
         // Nothing can be returned, and without it the queue only stays busy.
-        let _ = self.ready.signal_from_host(self.ready.promised());
+        // SAFETY: CUDA has failed, and signals nothing more.
+        let _ = unsafe { self.ready.signal_from_host(self.ready.promised()) };
     }
 }
 

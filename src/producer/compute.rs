@@ -2,11 +2,11 @@
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{ExportedBuffer, Ring};
 
 use super::{Frame, FrameSync, Producer, SLOT_USAGE, check_grid, own_slots};
 use crate::Result;
-use crate::interop::ownership::Owner;
-use crate::interop::{ExportedBuffer, Ring};
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
@@ -42,7 +42,7 @@ impl ComputeProducer {
     /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
     pub(super) fn exported(device: &Device, grid: Grid) -> Result<Self> {
         check_grid(device, grid)?;
-        let buffer = ExportedBuffer::new(device, grid.bytes(), SLOT_USAGE)?;
+        let buffer = ExportedBuffer::new(device.sharing()?, grid.bytes(), SLOT_USAGE)?;
         Self::with(device, grid, vec![buffer.raw()], Memory::Exported { _buffer: buffer })
     }
 

@@ -1,13 +1,12 @@
 //! The kernel on its stream: what every hand-off from CUDA has in common.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 
 use super::Frame;
-use crate::cuda::{Context, Event, Kernel, KernelSource, Signature, Stream, is_sticky, memset};
+use crate::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, is_sticky, memset};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -31,12 +30,7 @@ impl Fill {
     ///
     /// # Errors
     /// Those of [`Kernel::load`]; a kernel of another signature.
-    pub fn new(
-        context: &Arc<Context>,
-        source: &KernelSource,
-        signature: Signature,
-        grid: Grid,
-    ) -> Result<Self> {
+    pub fn new(context: &Cuda, source: &KernelSource, signature: Signature, grid: Grid) -> Result<Self> {
         let kernel = Kernel::load(context, source)?;
         // Only now, because the compiler knows better what is wrong with text that is no PTX.
         source.check_signature(signature)?;

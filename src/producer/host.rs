@@ -3,11 +3,11 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
 
 use super::{Frame, FrameSync, Producer, check_grid, own_slots};
 use crate::Result;
-use crate::interop::Ring;
-use crate::interop::ownership::Owner;
 use crate::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Vertex};

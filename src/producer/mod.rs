@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::{Access, Owner};
+use vulkan_cuda::{Pair, Ring, SharedBuffer};
 
-use crate::cuda::Context;
-use crate::interop::Ring;
-use crate::interop::ownership::{Access, Owner};
+use crate::cuda::Cuda;
 use crate::vulkan::{Buffer, BufferDesc, Device, pipeline_barrier};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, texture};
@@ -272,6 +272,12 @@ pub(crate) fn own_slots(
     each_slot(device, None, grid, ring.depth(), || Buffer::new(device, &desc))
 }
 
+/// One slot of a field, in memory that CUDA and Vulkan share.
+pub(crate) fn shared_slot(pair: &Pair, grid: Grid) -> Result<SharedBuffer> {
+    let _span = tracing::trace_span!("memory").entered();
+    Ok(SharedBuffer::new(pair, grid.bytes(), SLOT_USAGE)?)
+}
+
 /// Makes the memory of each of `depth` slots with `make`; where it runs out, says how much was asked for, how much there
 /// is and what would fit. `context` is CUDA's side, where CUDA has a part in that memory.
 ///
@@ -279,7 +285,7 @@ pub(crate) fn own_slots(
 /// Those of `make`; one that says that memory ran out becomes [`Error::NoRoom`].
 pub(crate) fn each_slot<T>(
     device: &Device,
-    context: Option<&Context>,
+    context: Option<&Cuda>,
     grid: Grid,
     depth: usize,
     mut make: impl FnMut() -> Result<T>,

@@ -1,10 +1,10 @@
 //! Fills its slot once and never again: the draw alone, for comparison.
 
 use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
 
 use super::{ComputeProducer, Frame, FrameSync, ImageSlot, Producer, TextureComputeProducer};
-use crate::interop::Ring;
-use crate::interop::ownership::Owner;
 use crate::vulkan::Device;
 use crate::wave::Grid;
 use crate::{Error, Result};

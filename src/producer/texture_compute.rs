@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
+use vulkan_cuda::ownership::{Owner, whole_image};
+use vulkan_cuda::{ExportedImage, Ring, image::picture};
 
 use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
 use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
 use crate::Result;
-use crate::interop::ownership::{Owner, whole_image};
-use crate::interop::{ExportedImage, Ring, image::picture};
 use crate::stamp::{self, texel};
 use crate::texture;
 use crate::vulkan::{
@@ -52,8 +52,8 @@ impl TextureComputeProducer {
     pub(super) fn exported(device: &Device, size: Grid) -> Result<Self> {
         check_texture(device, size)?;
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
-        let image = Arc::new(ExportedImage::new(device, &request)?);
-        let view = image.create_view()?;
+        let image = Arc::new(ExportedImage::new(device.sharing()?, &request)?);
+        let view = View::shared(device, &image)?;
         let slots = vec![ImageSlot { image: image.raw(), view: view.raw(), layout: LAYOUT }];
         Self::with(device, size, slots, Some(view), Memory::Exported { _image: image })
     }

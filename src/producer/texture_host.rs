@@ -4,11 +4,11 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
 use crate::Result;
-use crate::interop::Ring;
-use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::stamp::texel;
 use crate::texture::{self, Texel};
 use crate::vulkan::{

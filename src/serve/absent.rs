@@ -1,8 +1,8 @@
 //! Nobody: what the engine holds while its producer is being exchanged after a fault. It is never drawn from.
 
 use ash::vk;
+use vulkan_cuda::ownership::Owner;
 
-use crate::interop::ownership::Owner;
 use crate::producer::{Frame, FrameSync, Producer};
 use crate::{Error, Result};
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::app::leave_running;
-use crate::cuda::{Context, DeviceMemory, Driver, Kernel, KernelSource, Signature, Stream};
-use crate::interop::DeviceUuid;
+use vulkan_cuda::DeviceUuid;
+
+use crate::cuda::{Cuda, DeviceMemory, Driver, Kernel, KernelSource, Signature, Stream};
+use crate::left_running::leave_running;
 use crate::wave::Grid;
 use crate::{Error, Result, say};
 
@@ -37,13 +38,13 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
 ///
 /// # Errors
 /// No CUDA, no such device; the kernel does not load, has other parameters, or faults. After a fault the process is to be left at once
-/// ([`crate::app::left_running`]).
+/// ([`crate::left_running()`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let driver = Driver::load()?;
     let info = driver.devices()?.into_iter().find(|info| info.uuid == device);
     let info =
         info.ok_or_else(|| Error::Unsupported(format!("CUDA has no device with the UUID {device}")))?;
-    let context = Context::new(driver, &info)?;
+    let context = Cuda::primary(driver, &info)?;
     let source = KernelSource { name: format!("`{entry}`"), ptx, entry, cubin: None };
     let kernel = Kernel::load(&context, &source)?;
     source.check_signature(Signature::Field)?;

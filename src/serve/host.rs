@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use rustix::io::Errno;
+use vulkan_cuda::Ring;
 
 use super::absent::Absent;
 use super::door::{Door, Seated, Visitor, refuse};
@@ -24,7 +25,6 @@ use super::socket::{Connection, Received, discard, take_leave};
 use super::{FRAME_SECONDS, Options};
 use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_producer};
 use crate::cuda::KernelSource;
-use crate::interop::Ring;
 use crate::producer::{ComputeProducer, Producer};
 use crate::report::Failures;
 use crate::verify::tally::{Counts, Tally};
@@ -307,7 +307,10 @@ impl Host {
         let welcome = Welcome {
             protocol: VERSION,
             server: concat!("wavefield ", env!("CARGO_PKG_VERSION")).into(),
-            device: DeviceName { name: info.name.clone(), uuid: info.uuid.to_string().replace('-', "") },
+            device: DeviceName {
+                name: info.name.clone(),
+                uuid: info.sharing.uuid.to_string().replace('-', ""),
+            },
             memory: terms.memory,
             grid: [grid.cols, grid.rows],
             components: 4,

@@ -10,14 +10,14 @@ use super::Options;
 use super::socket::discard;
 use super::trial::Trial;
 use crate::app::{Choice, Config, RISK};
-use crate::cuda::{Context, DeviceInfo, Driver, KernelSource, Signature, cubin};
+use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
 use crate::producer::Producer;
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
 
 /// A kernel with its machine code, and the context that this was made in; or why there is none.
-type Compiled = Result<(KernelSource, Arc<Context>)>;
+type Compiled = Result<(KernelSource, Cuda)>;
 
 /// How long a faulted context is waited for.
 const MOMENT: Duration = Duration::from_millis(30);
@@ -25,9 +25,9 @@ const MOMENT: Duration = Duration::from_millis(30);
 /// The compiler of clients' kernels, and the CUDA context that they run in.
 pub(super) struct Kernels {
     /// Or why there is none.
-    cuda: Result<(Driver, DeviceInfo), String>,
+    cuda: Result<(Driver, CudaInfo), String>,
     /// The primary context, held as long as kernels are expected to come; none after a fault.
-    context: Option<Arc<Context>>,
+    context: Option<Cuda>,
     job: Option<Job>,
     /// What a kernel is tried with, see [`Options::try_with`].
     try_with: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl Kernels {
             // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
             let context = match context {
                 Some(context) => context,
-                None => Context::new(cuda.0, &cuda.1)?,
+                None => Cuda::primary(cuda.0, &cuda.1)?,
             };
             source.cubin = Some(cubin::link(&context, &source)?);
             Ok((source, context))
@@ -108,7 +108,7 @@ impl Kernels {
     }
 
     /// What compiles, and what tries; or why a kernel cannot be taken now.
-    fn compiler(&self) -> Result<((Driver, DeviceInfo), PathBuf), String> {
+    fn compiler(&self) -> Result<((Driver, CudaInfo), PathBuf), String> {
         if self.job.is_some() {
             return Err("the kernel before this one is still being tried or compiled".into());
         }
@@ -143,7 +143,7 @@ impl Kernels {
             // After a fault there is none.
             None => {
                 let (driver, info) = self.cuda.clone().map_err(Error::Unsupported)?;
-                self.context.insert(Context::new(driver, &info)?).clone()
+                self.context.insert(Cuda::primary(driver, &info)?).clone()
             }
         };
         let config = &self.config;

@@ -7,13 +7,13 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
+use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{ExportedBuffer, ExportedTimeline, Ring};
 
 use super::ledger::Source;
 use super::protocol::{MemoryKind, Place};
 use crate::app::Engine;
-use crate::interop::handle::{MemoryHandle, SemaphoreHandle};
-use crate::interop::ownership::Owner;
-use crate::interop::{ExportedBuffer, ExportedTimeline, Ring};
 use crate::producer::{SLOT_USAGE, check_grid, own_slots};
 use crate::stamp;
 use crate::vulkan::{Buffer, Device};
@@ -57,10 +57,10 @@ impl ClientMemory {
         let (size, depth) = (grid.bytes(), ring.depth());
         Ok(match kind {
             MemoryKind::Cuda => Self::Cuda(CudaMemory {
-                ready: ExportedTimeline::new(device)?,
-                free: ExportedTimeline::new(device)?,
+                ready: ExportedTimeline::new(device.sharing()?)?,
+                free: ExportedTimeline::new(device.sharing()?)?,
                 slots: (0..depth)
-                    .map(|_| ExportedBuffer::new(device, size, SLOT_USAGE))
+                    .map(|_| Ok(ExportedBuffer::new(device.sharing()?, size, SLOT_USAGE)?))
                     .collect::<Result<_>>()?,
                 allocations: BTreeMap::new(),
             }),
@@ -138,7 +138,7 @@ impl ClientMemory {
         let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
             Self::Cuda(memory) => {
-                let buffer = ExportedBuffer::new(device, bytes, SLOT_USAGE)?;
+                let buffer = ExportedBuffer::new(device.sharing()?, bytes, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
                 memory.allocations.insert(id, buffer);
                 Ok(made)

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::attempt::LAUNCHED;
-use crate::cuda::{DeviceInfo, KernelSource};
+use crate::cuda::{CudaInfo, KernelSource};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -44,7 +44,7 @@ const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 pub(super) struct Trial<'a> {
     /// The program to start, which knows `try-kernel`.
     pub(super) program: &'a Path,
-    pub(super) device: &'a DeviceInfo,
+    pub(super) device: &'a CudaInfo,
     pub(super) grid: Grid,
     /// How long the kernel may run. Shorter than what the renderer's own watchdog allows: a kernel that does not end may keep
     /// the renderer off the GPU, too.
@@ -248,7 +248,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::interop::DeviceUuid;
+    use vulkan_cuda::DeviceUuid;
 
     /// What `tests/try_kernel.sh` is told to do.
     fn attempt(entry: &str, patience: Duration, wanted: impl Fn() -> bool) -> Result<Duration, String> {
@@ -262,7 +262,7 @@ mod tests {
         patience: Duration,
         wanted: impl Fn() -> bool,
     ) -> Result<Duration, String> {
-        let device = DeviceInfo {
+        let device = CudaInfo {
             ordinal: 0,
             name: "a GPU".into(),
             uuid: DeviceUuid([7; 16]),

@@ -1,12 +1,11 @@
 //! One clock for both sides: the GPU's, as Vulkan's timestamps and CUDA's `%globaltimer` show it, tied to the CPU's.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use crate::cuda::{Context, DeviceMemory, Event, Kernel, KernelSource, Stream};
+use crate::cuda::{Cuda, DeviceMemory, Event, Kernel, KernelSource, Stream};
 use crate::vulkan::{Queue, Timestamps, one_shot};
 use crate::{Error, Result};
 
@@ -81,7 +80,7 @@ pub struct CudaClock {
 
 impl CudaClock {
     /// Lets the stream note `%globaltimer` between two events. Waits for the stream.
-    pub fn tie(context: &Arc<Context>, stream: &Stream) -> Result<Self> {
+    pub fn tie(context: &Cuda, stream: &Stream) -> Result<Self> {
         let kernel = Kernel::load(context, &KernelSource::stamp())?;
         let memory = DeviceMemory::new(context, size_of::<u64>() as u64)?;
         let mut best: Option<Self> = None;

@@ -1,10 +1,10 @@
 //! The GPU's times of the first frames of a run.
 
 use ash::vk;
+use vulkan_cuda::Ring;
 
 use super::clock::{CudaClock, GpuClock};
 use crate::Result;
-use crate::interop::Ring;
 use crate::producer::{Fill, Producer};
 use crate::vulkan::{Device, Queue, Timestamps};
 use crate::wave::Grid;

@@ -1,10 +1,10 @@
 //! What the frame loop holds in a checked run: the checker, which flight holds which frame, and what was found so far.
 
 use ash::vk;
+use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Slot, SlotsFound};
 use super::{Checker, Footprint, Pass, tally::Tally};
-use crate::interop::ownership::Owner;
 use crate::machine::Machine;
 use crate::producer::Broken;
 use crate::producer::{Frame, Producer, level_regions};

@@ -8,10 +8,10 @@
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::tally::{Look, Looks};
 use crate::Result;
-use crate::interop::ownership::{Access, Owner, whole_image};
 use crate::producer::{ImageSlot, Vertices};
 use crate::render::Source;
 use crate::scene::Scene;

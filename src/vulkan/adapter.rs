@@ -1,12 +1,9 @@
 //! A Vulkan physical device: what it is, what it can do, what it can export.
 
 use ash::{ext, nvx, vk};
+use vulkan_cuda::VkInfo;
 
 use super::{Device, DeviceDesc, InlineSupport, Instance, Queue, Surface};
-use crate::identity::{DeviceUuid, Luid};
-use crate::interop::exportable::buffer_features;
-use crate::interop::handle::{self, ExportType, SemaphoreKind};
-use crate::producer::SLOT_USAGE;
 use crate::{Error, Result};
 
 /// A Vulkan physical device (wgpu calls it an adapter).
@@ -22,10 +19,8 @@ pub struct Adapter {
 pub struct AdapterInfo {
     /// `VkPhysicalDeviceProperties::deviceName`.
     pub name: String,
-    /// The identity that CUDA reports for the same device.
-    pub uuid: DeviceUuid,
-    /// The identity that Windows gave the adapter; `None` elsewhere.
-    pub luid: Option<Luid>,
+    /// By what CUDA knows the same device, and what it can export to CUDA.
+    pub sharing: VkInfo,
     /// Discrete, integrated, virtual or CPU.
     pub kind: vk::PhysicalDeviceType,
     /// The driver's name and version, as the driver words them.
@@ -34,10 +29,6 @@ pub struct AdapterInfo {
     pub driver_id: vk::DriverId,
     /// The Vulkan version that the device has, packed.
     pub api_version: u32,
-    /// How many physical devices share its device group; 1 for a device of its own.
-    pub group_size: usize,
-    /// What it can export to CUDA.
-    pub exports: Exports,
     /// Timeline semaphores, synchronization2 and dynamic rendering: those that are missing.
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
@@ -65,27 +56,6 @@ pub struct AdapterInfo {
     pub largest_picture: u32,
 }
 
-/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver grants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exports {
-    /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
-    pub buffer: Option<ExportType>,
-    /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
-    pub timeline: Option<ExportType>,
-    /// A binary semaphore, in the same way.
-    pub binary: Option<ExportType>,
-}
-
-impl Exports {
-    /// The handle type of one of the two kinds of semaphore.
-    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
-        match kind {
-            SemaphoreKind::Timeline => self.timeline,
-            SemaphoreKind::Binary => self.binary,
-        }
-    }
-}
-
 impl Adapter {
     pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
         let failed =
@@ -94,13 +64,10 @@ impl Adapter {
         // SAFETY: a live instance.
         let devices =
             unsafe { vk.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
-        let groups = device_groups(vk).map_err(failed("vkEnumeratePhysicalDeviceGroups"))?;
         devices
             .into_iter()
             .map(|raw| {
-                let group_size =
-                    groups.iter().find(|group| group.contains(&raw)).map_or(1, |group| group.len());
-                let info = AdapterInfo::query(vk, raw, group_size)?;
+                let info = AdapterInfo::query(vk, raw)?;
                 Ok(Self { instance: instance.clone(), raw, info })
             })
             .collect()
@@ -151,18 +118,16 @@ impl Adapter {
 }
 
 impl AdapterInfo {
-    fn query(vk: &ash::Instance, raw: vk::PhysicalDevice, group_size: usize) -> Result<Self> {
+    fn query(vk: &ash::Instance, raw: vk::PhysicalDevice) -> Result<Self> {
         // SAFETY: (and for all queries below) `raw` was enumerated from this live instance.
         let base = unsafe { vk.get_physical_device_properties(raw) };
         let name =
             base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
 
-        let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
         let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
-        let mut properties =
-            vk::PhysicalDeviceProperties2::default().push_next(&mut id).push_next(&mut maintenance3);
+        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut maintenance3);
         // Structures that came with a later version must not be chained on an older device.
         if base.api_version >= vk::API_VERSION_1_2 {
             properties = properties.push_next(&mut driver);
@@ -217,15 +182,12 @@ impl AdapterInfo {
         let largest_buffer = limits.into_iter().min_by_key(|(bytes, _)| *bytes).unwrap_or((0, "none"));
 
         Ok(Self {
-            uuid: DeviceUuid(id.device_uuid),
-            luid: (id.device_luid_valid == vk::TRUE)
-                .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
+            // SAFETY: as above.
+            sharing: unsafe { VkInfo::query(vk, raw) }?,
             kind: base.device_type,
             driver: driver_words(&driver, base.driver_version),
             driver_id: driver.driver_id,
             api_version: base.api_version,
-            group_size,
-            exports: exports(vk, raw, base.api_version, &has),
             device_fault: has(ext::device_fault::NAME) && reports_faults(vk, raw),
             memory_budget: has(ext::memory_budget::NAME),
             inline,
@@ -253,6 +215,37 @@ impl AdapterInfo {
         })
     }
 
+    /// A device with nothing behind it.
+    #[cfg(test)]
+    pub(crate) fn unreal(uuid: u8) -> Self {
+        Self {
+            name: format!("Vulkan {uuid}"),
+            sharing: VkInfo {
+                name: format!("Vulkan {uuid}"),
+                uuid: vulkan_cuda::DeviceUuid([uuid; 16]),
+                luid: None,
+                group_size: 1,
+                exports: vulkan_cuda::Exports::default(),
+            },
+            kind: vk::PhysicalDeviceType::DISCRETE_GPU,
+            driver: "driver".into(),
+            driver_id: vk::DriverId::default(),
+            api_version: vk::API_VERSION_1_3,
+            missing_features: Vec::new(),
+            queue_family: Some(0),
+            largest_buffer: (1 << 32, "maxBufferSize"),
+            largest_allocation: 1 << 32,
+            largest_picture: 16384,
+            inline: None,
+            inline_images: false,
+            compute_family: None,
+            calibrated_timestamps: false,
+            device_fault: false,
+            memory_budget: false,
+            timestamp_period: Some(1.0),
+        }
+    }
+
     /// A word for the kind of device.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
@@ -274,18 +267,6 @@ fn driver_words(driver: &vk::PhysicalDeviceDriverProperties, version: u32) -> St
         "" => format!("driver {version:#x}"),
         words => words.to_owned(),
     }
-}
-
-fn device_groups(vk: &ash::Instance) -> Result<Vec<Vec<vk::PhysicalDevice>>, vk::Result> {
-    // SAFETY: a live instance.
-    let count = unsafe { vk.enumerate_physical_device_groups_len() }?;
-    let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
-    // SAFETY: as above; the slice has the length that was just asked.
-    unsafe { vk.enumerate_physical_device_groups(&mut groups) }?;
-    Ok(groups
-        .iter()
-        .map(|group| group.physical_devices[..group.physical_device_count as usize].to_vec())
-        .collect())
 }
 
 /// Buffers reach such a kernel by their addresses, so that feature is needed too.
@@ -315,57 +296,10 @@ fn supports_inline(
         .find(listed)
 }
 
-/// Asks for every handle type of this system.
-fn exports(
-    vk: &ash::Instance,
-    raw: vk::PhysicalDevice,
-    api_version: u32,
-    has: &dyn Fn(&'static std::ffi::CStr) -> bool,
-) -> Exports {
-    let first = |granted: &dyn Fn(ExportType) -> bool| {
-        ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
-    };
-    let semaphore = |kind: SemaphoreKind| {
-        // The question needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
-        let may_ask = has(handle::SEMAPHORE_EXTENSION) && api_version >= vk::API_VERSION_1_2;
-        first(&|handle_type| {
-            may_ask && handle_type.carries(kind) && exports_semaphore(vk, raw, handle_type, kind)
-        })
-    };
-    Exports {
-        buffer: first(&|handle_type| exports_buffer(vk, raw, handle_type))
-            .filter(|_| has(handle::MEMORY_EXTENSION)),
-        timeline: semaphore(SemaphoreKind::Timeline),
-        binary: semaphore(SemaphoreKind::Binary),
-    }
-}
-
 fn reports_faults(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
     let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut fault);
     // SAFETY: `raw` was enumerated from this live instance and has the extension; the chain is of local structures.
     unsafe { vk.get_physical_device_features2(raw, &mut features) };
     fault.device_fault == vk::TRUE
-}
-
-/// The same usage that the ring's buffers have: the answer may depend on it.
-fn exports_buffer(vk: &ash::Instance, raw: vk::PhysicalDevice, handle_type: ExportType) -> bool {
-    buffer_features(vk, raw, SLOT_USAGE, handle_type).contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
-}
-
-/// Without `VkSemaphoreTypeCreateInfo` in the chain the driver would answer for *binary* semaphores.
-fn exports_semaphore(
-    vk: &ash::Instance,
-    raw: vk::PhysicalDevice,
-    handle_type: ExportType,
-    kind: SemaphoreKind,
-) -> bool {
-    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
-    let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
-        .handle_type(handle_type.semaphore())
-        .push_next(&mut kind);
-    let mut answer = vk::ExternalSemaphoreProperties::default();
-    // SAFETY: `raw` was enumerated from this live instance.
-    unsafe { vk.get_physical_device_external_semaphore_properties(raw, &info, &mut answer) };
-    answer.external_semaphore_features.contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
 }

@@ -23,7 +23,7 @@ pub struct BufferDesc {
 /// Bytes from which a buffer is a large one.
 const LARGE: u64 = 1 << 20;
 
-/// A buffer and its memory. Nothing of it is shared with CUDA: see [`crate::interop::SharedBuffer`] for that.
+/// A buffer and its memory. Nothing of it is shared with CUDA: see [`vulkan_cuda::SharedBuffer`] for that.
 pub struct Buffer {
     raw: vk::Buffer,
     // None only while it is being dropped.

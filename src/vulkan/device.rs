@@ -1,6 +1,6 @@
 //! The logical device, its one queue, and the allocator that serves everything that is not shared.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ash::{ext, khr, nvx, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
 use super::{Adapter, AdapterInfo, InlineSupport, Instance};
-use crate::interop::handle;
+use crate::left_running::leave_running;
 use crate::{Error, Result};
 
 /// What a [`Device`] is to be used for.
@@ -30,7 +31,11 @@ pub struct DeviceDesc {
 
 /// A logical device. Cheap to clone; every object that it makes keeps a clone.
 #[derive(Clone)]
-pub struct Device(Arc<Shared>);
+pub struct Device {
+    /// With `interop`: the same device as the library shares it.
+    vk: Option<Vk>,
+    shared: Arc<Shared>,
+}
 
 struct Shared {
     // Dropped by hand, first: its Drop frees VkDeviceMemory.
@@ -40,8 +45,6 @@ struct Shared {
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: Option<InlineSupport>,
     image_view_handles: Option<nvx::image_view_handle::Device>,
-    memory_handles: Option<handle::MemoryFns>,
-    semaphore_handles: Option<handle::SemaphoreFns>,
     fault: Option<FaultReport>,
     /// See [`Device::leave_running`].
     left_running: AtomicBool,
@@ -70,10 +73,7 @@ impl Device {
         }
         if desc.interop {
             // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
-            let exports = info.exports;
-            extensions.extend(exports.buffer.map(|_| handle::MEMORY_EXTENSION.as_ptr()));
-            let semaphore = exports.timeline.or(exports.binary);
-            extensions.extend(semaphore.map(|_| handle::SEMAPHORE_EXTENSION.as_ptr()));
+            extensions.extend(info.sharing.extensions().map(CStr::as_ptr));
         }
         if info.calibrated_timestamps {
             extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
@@ -148,7 +148,7 @@ impl Device {
                 });
             }
         };
-        let device = Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             allocator,
             swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
             calibrated_timestamps: info
@@ -156,15 +156,19 @@ impl Device {
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
             image_view_handles: inline_images.then(|| nvx::image_view_handle::Device::new(instance, &raw)),
-            memory_handles: (desc.interop && info.exports.buffer.is_some())
-                .then(|| handle::MemoryFns::new(instance, &raw)),
-            semaphore_handles: (desc.interop && info.exports.timeline.or(info.exports.binary).is_some())
-                .then(|| handle::SemaphoreFns::new(instance, &raw)),
             fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             left_running: AtomicBool::new(false),
             adapter: adapter.clone(),
-        }));
+        });
+        let vk = match desc.interop {
+            // SAFETY: the three belong together, and live as long as `shared`; both features were enabled above.
+            true => Some(unsafe {
+                Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
+            }?),
+            false => None,
+        };
+        let device = Self { vk, shared };
         // SAFETY: one queue of this family was asked for above.
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
         let queue = Queue { device: device.clone(), raw, family, patience: PATIENCE };
@@ -174,50 +178,53 @@ impl Device {
     /// Leaves the device, and all that was made from it, to the end of the process: its queue did not come to rest, so the GPU
     /// may use any of it for ever. From now on nothing of it is destroyed.
     pub(crate) fn leave_running(&self) {
-        if !self.0.left_running.swap(true, Ordering::Relaxed) {
-            crate::app::leave_running(self.clone());
+        if !self.shared.left_running.swap(true, Ordering::Relaxed) {
+            if let Some(vk) = &self.vk {
+                vk.abandon();
+            }
+            leave_running(self.clone());
         }
     }
 
     /// Whether nothing of it may be destroyed any more: every `Drop` asks.
     pub(crate) fn is_left_running(&self) -> bool {
-        self.0.left_running.load(Ordering::Relaxed)
+        self.shared.left_running.load(Ordering::Relaxed)
     }
 
     /// ash's device.
     pub fn raw(&self) -> &ash::Device {
-        &self.0.raw
+        &self.shared.raw
     }
 
     /// The physical device that it was made from.
     pub fn adapter(&self) -> &Adapter {
-        &self.0.adapter
+        &self.shared.adapter
     }
 
     /// What that physical device says of itself.
     pub fn info(&self) -> &AdapterInfo {
-        self.0.adapter.info()
+        self.shared.adapter.info()
     }
 
     /// The instance below it.
     pub fn instance(&self) -> &Instance {
-        self.0.adapter.instance()
+        self.shared.adapter.instance()
     }
 
     /// The allocator of everything that is not exported.
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
         // A poisoned lock only says that another thread panicked; the allocator itself is still whole.
-        self.0.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Swapchain functions; an error on a device that was made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
-        self.0.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
+        self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
     /// How it launches CUDA kernels; an error where it cannot, and on a device that was made without `inline`.
     pub(crate) fn inline(&self) -> Result<InlineSupport> {
-        match (self.0.inline, self.info().inline) {
+        match (self.shared.inline, self.info().inline) {
             (Some(support), _) => Ok(support),
             (None, Some(_)) => Err(self.made_without("inline")),
             (None, None) => Err(Error::Unsupported(format!(
@@ -231,7 +238,7 @@ impl Device {
     /// What gives kernels of [`InlineSupport::BinaryImport`] their images; an error where they reach none, and on a device that
     /// was made without `inline`.
     pub(crate) fn image_view_handles(&self) -> Result<&nvx::image_view_handle::Device> {
-        self.0.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
+        self.shared.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
             true => self.made_without("inline"),
             false => Error::Unsupported(format!(
                 "{} lets no CUDA kernel in a command buffer reach images: that takes VK_NVX_binary_import and \
@@ -241,19 +248,22 @@ impl Device {
         })
     }
 
-    /// The function that exports memory; an error on a device that was made without `interop`.
-    pub(crate) fn memory_handles(&self) -> Result<&handle::MemoryFns> {
-        self.0.memory_handles.as_ref().ok_or_else(|| self.made_without("interop"))
+    /// The device as the library shares it; an error on a device that was made without `interop`.
+    pub fn sharing(&self) -> Result<&Vk> {
+        self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
     }
 
-    /// The function that exports semaphores; an error on a device that was made without `interop`.
-    pub(crate) fn semaphore_handles(&self) -> Result<&handle::SemaphoreFns> {
-        self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without("interop"))
+    /// This device and a CUDA context of the same GPU.
+    ///
+    /// # Errors
+    /// Different GPUs, and a device that was made without `interop`.
+    pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
+        Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
     /// What reads the device's clock, where it can be read.
     pub(crate) fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
-        self.0.calibrated_timestamps.as_ref()
+        self.shared.calibrated_timestamps.as_ref()
     }
 
     fn made_without(&self, what: &str) -> Error {
@@ -266,7 +276,7 @@ impl Device {
             let device = self.info().name.clone();
             match result {
                 vk::Result::ERROR_DEVICE_LOST => {
-                    let fault = self.0.fault.as_ref().and_then(FaultReport::words);
+                    let fault = self.shared.fault.as_ref().and_then(FaultReport::words);
                     Error::DeviceLost { call, device, fault }
                 }
                 result => Error::Vulkan { call, device, result },
@@ -310,19 +320,6 @@ impl Device {
         let properties =
             unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
         properties.limits.min_storage_buffer_offset_alignment
-    }
-
-    /// The index of a memory type of `allowed` with all of `wanted`.
-    pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
-        // SAFETY: a live physical device.
-        let memory =
-            unsafe { self.instance().raw().get_physical_device_memory_properties(self.adapter().raw()) };
-        memory
-            .memory_types_as_slice()
-            .iter()
-            .enumerate()
-            .find(|(index, kind)| allowed & (1 << index) != 0 && kind.property_flags.contains(wanted))
-            .map(|(index, _)| index as u32)
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+use vulkan_cuda::{ExportedImage, ownership};
 
 use super::Device;
 use crate::{Error, Result};
@@ -146,6 +147,12 @@ impl View {
         range: vk::ImageSubresourceRange,
     ) -> Result<Self> {
         Ok(Self { raw: create_view(device, image, format, kind, range)?, device: device.clone() })
+    }
+
+    /// All levels and layers of a shared image, as its shape says.
+    pub(crate) fn shared(device: &Device, image: &ExportedImage) -> Result<Self> {
+        let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
+        Self::new(device, image.raw(), format, kind, ownership::whole_image())
     }
 
     /// The raw handle.

@@ -21,7 +21,7 @@ mod sync;
 mod timestamps;
 mod validation;
 
-pub use adapter::{Adapter, AdapterInfo, Exports};
+pub use adapter::{Adapter, AdapterInfo};
 pub use buffer::{Buffer, BufferDesc};
 pub use compute::{Bound, Choices, ComputePipeline, ComputePipelineDesc, groups};
 pub(crate) use device::cuda_inside_vulkan;

@@ -2,10 +2,10 @@
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, image_barrier, pipeline_barrier};
 use crate::Result;
-use crate::interop::ownership::{Access, Owner, whole_image};
 
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///

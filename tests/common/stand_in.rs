@@ -84,7 +84,12 @@ impl StandIn {
 
     /// The program with both halves, and the layer with `extensions`.
     pub fn command(&self, extensions: &[&str]) -> Command {
-        let mut command = with_libraries(self.folder.path());
+        self.beneath(wavefield(), extensions)
+    }
+
+    /// Any program with both halves.
+    pub fn beneath(&self, program: Command, extensions: &[&str]) -> Command {
+        let mut command = finding(program, self.folder.path());
         command
             .env("VK_ADD_LAYER_PATH", self.folder.path())
             .env("VK_INSTANCE_LAYERS", "VK_LAYER_WAVEFIELD_stand_in")
@@ -120,7 +125,10 @@ impl StandIn {
 
 /// The program, with libraries in `folder` found before the system's.
 pub fn with_libraries(folder: &Path) -> Command {
-    let mut command = wavefield();
+    finding(wavefield(), folder)
+}
+
+fn finding(mut command: Command, folder: &Path) -> Command {
     let mut path = folder.as_os_str().to_owned();
     if let Some(usual) = std::env::var_os("LD_LIBRARY_PATH") {
         path.push(":");

@@ -266,6 +266,23 @@ exports! {
     }
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { alive("primary context", -1); Ok(()) }
     fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
+    fn cuCtxGetCurrent(context: *mut *mut c_void) {
+        *context = std::ptr::null_mut();
+        Ok(())
+    }
+    fn cuCtxGetDevice(device: *mut c_int) {
+        *device = 0;
+        Ok(())
+    }
+    fn cuCtxSynchronize() {
+        while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        match FAULT.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
 
     fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) {
         *stream = handle(Stream::new());

@@ -1,0 +1,132 @@
+//! Which CUDA device is this Vulkan device? Neither API's numbering says, nor does the name: only the UUID does.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 01_match
+//! ```
+//!
+//! Here the Vulkan device is ash's own and the CUDA context is cudarc's, as they would be in a program that has both already.
+//! The other examples begin with [`open`] too.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::CudaContext;
+use vulkan_cuda::{Cuda, Driver, Pair, Vk, VkInfo, find_twin};
+
+/// Both APIs on one GPU.
+pub struct Gpu {
+    pub cuda: Arc<CudaContext>,
+    pub device: ash::Device,
+    pub queue: vk::Queue,
+    pub family: u32,
+    pub memory: vk::PhysicalDeviceMemoryProperties,
+    pub pair: Pair,
+}
+
+/// What the pair keeps alive: it goes once nothing that is shared is left.
+struct Owner {
+    device: ash::Device,
+    instance: ash::Instance,
+    _entry: ash::Entry,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: nothing else of them is left, and every example waits for the GPU.
+        unsafe {
+            self.device.destroy_device(None);
+            self.instance.destroy_instance(None);
+        }
+    }
+}
+
+/// Opens the first Vulkan device that CUDA has too; `Err` inside says why there is none.
+pub fn open() -> Result<Result<Gpu, String>, Box<dyn Error>> {
+    // The driver is opened at run time, so a machine without CUDA runs this too. cudarc would panic there.
+    let driver = match Driver::load() {
+        Ok(driver) => driver,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    // SAFETY: the loader is the system's own.
+    let entry = match unsafe { ash::Entry::load() } {
+        Ok(entry) => entry,
+        Err(error) => return Ok(Err(format!("there is no Vulkan loader: {error}"))),
+    };
+    let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
+    // SAFETY: a plain description.
+    let instance =
+        unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) }?;
+
+    // The match: by UUID (on Windows by LUID), and both sides must be able to share memory and timelines.
+    let mut reasons = vec!["no device is shared".to_owned()];
+    // SAFETY: (also below) a live instance, and its own devices.
+    let physical_devices = unsafe { instance.enumerate_physical_devices() }?;
+    let cuda_devices = driver.devices()?;
+    for physical in physical_devices {
+        let vulkan = unsafe { VkInfo::query(&instance, physical) }?;
+        match find_twin(&vulkan, &cuda_devices) {
+            Ok(twin) => {
+                println!("Vulkan's {} is CUDA's device {}: {}", vulkan.name, twin.ordinal, vulkan.uuid);
+                return Ok(Ok(make(entry, instance, physical, &vulkan, twin.ordinal)?));
+            }
+            Err(mismatch) => reasons.push(format!("{}: {mismatch}", vulkan.name)),
+        }
+    }
+    // SAFETY: nothing was made from it.
+    unsafe { instance.destroy_instance(None) };
+    Ok(Err(reasons.join("; ")))
+}
+
+/// Makes a device that can share, and pairs it with a context.
+fn make(
+    entry: ash::Entry,
+    instance: ash::Instance,
+    physical: vk::PhysicalDevice,
+    info: &VkInfo,
+    ordinal: i32,
+) -> Result<Gpu, Box<dyn Error>> {
+    // The first family of every driver that CUDA shares with draws, computes and copies.
+    let family = 0;
+    let priorities = [1.0];
+    let queues =
+        [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+    // What sharing needs of the device: these extensions and these two features.
+    let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
+    let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+    let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+    let create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .push_next(&mut timeline)
+        .push_next(&mut sync2);
+    // SAFETY: `create` points to locals; the device lists the extensions.
+    let device = unsafe { instance.create_device(physical, &create, None) }?;
+    // SAFETY: one queue of this family was asked for; a live physical device.
+    let (queue, memory) = unsafe {
+        (device.get_device_queue(family, 0), instance.get_physical_device_memory_properties(physical))
+    };
+    let owner = Owner { device: device.clone(), instance: instance.clone(), _entry: entry };
+    // SAFETY: the three belong together and live as long as `owner`; both features were enabled above.
+    let vk = unsafe { Vk::from_raw(instance, physical, device.clone(), Arc::new(owner)) }?;
+    let cuda = CudaContext::new(ordinal as usize)?;
+    let pair = Pair::new(vk, Cuda::from_cudarc(&cuda)?)?;
+    Ok(Gpu { cuda, device, queue, family, memory, pair })
+}
+
+/// Runs the example; `Err` inside says why this machine cannot.
+pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
+    Ok(open()?.map(drop))
+}
+
+#[allow(dead_code)] // The other examples have their own.
+fn main() -> Result<(), Box<dyn Error>> {
+    run().map(report)
+}
+
+/// Says why an example did nothing.
+pub fn report(outcome: Result<(), String>) {
+    if let Err(reason) = outcome {
+        println!("skipped: {reason}");
+    }
+}

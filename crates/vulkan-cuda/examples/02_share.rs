@@ -1,0 +1,69 @@
+//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and writes, Vulkan reads. The CPU orders the two by
+//! waiting; the next example does without.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 02_share
+//! ```
+
+use std::error::Error;
+
+use ash::vk;
+use cudarc::driver::sys;
+use vulkan_cuda::SharedBuffer;
+use vulkan_cuda::ownership::{Access, Owner};
+
+#[path = "01_match.rs"]
+mod match_devices;
+#[path = "readback/mod.rs"]
+mod readback;
+
+const WORDS: usize = 1024;
+const BYTES: u64 = 4 * WORDS as u64;
+
+/// Runs the example; `Err` inside says why this machine cannot.
+pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
+    let gpu = match match_devices::open()? {
+        Ok(gpu) => gpu,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let shared = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
+
+    // CUDA writes. A kernel would be launched in the same way: it takes the address.
+    let stream = gpu.cuda.new_stream()?;
+    // SAFETY: the buffer has so many words, and nobody else uses it yet.
+    unsafe { sys::cuMemsetD32Async(shared.cuda(), 0xC0FFEE, WORDS, stream.cu_stream()) }.result()?;
+    stream.synchronize()?;
+
+    // Vulkan reads. CUDA owns the buffer, so Vulkan acquires it from `VK_QUEUE_FAMILY_EXTERNAL` first.
+    let target = readback::Target::new(&gpu, BYTES)?;
+    let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
+    let access = Access { stage: copies, access: vk::AccessFlags2::TRANSFER_READ };
+    let acquire = [Owner::External.acquire(shared.vulkan(), gpu.family, access)];
+    let commands = target.record(|device, commands| {
+        let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
+        let copy = [vk::BufferCopy::default().size(BYTES)];
+        // SAFETY: being recorded; both buffers have so many bytes.
+        unsafe {
+            device.cmd_pipeline_barrier2(commands, &barriers);
+            device.cmd_copy_buffer(commands, shared.vulkan(), target.buffer, &copy);
+        }
+    })?;
+    let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+    let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
+    // SAFETY: recorded above; everything lives until the queue is idle.
+    unsafe {
+        gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
+        gpu.device.queue_wait_idle(gpu.queue)?;
+    }
+    let words = target.words()?;
+    if words.iter().any(|&word| word != 0xC0FFEE) {
+        return Err("Vulkan did not read what CUDA wrote".into());
+    }
+    println!("CUDA wrote {BYTES} bytes at {:#x}, and Vulkan read the same", shared.cuda());
+    Ok(Ok(()))
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn Error>> {
+    run().map(match_devices::report)
+}

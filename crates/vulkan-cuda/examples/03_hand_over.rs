@@ -1,0 +1,98 @@
+//! Frames go from CUDA to Vulkan through a ring of slots. Two timelines order them on the GPU, in both directions; the CPU
+//! enqueues everything and waits only at the end.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 03_hand_over
+//! ```
+
+use std::error::Error;
+
+use ash::vk;
+use cudarc::driver::sys;
+use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::{SharedBuffer, SharedRing};
+
+#[path = "01_match.rs"]
+mod match_devices;
+#[path = "readback/mod.rs"]
+mod readback;
+
+const SLOTS: usize = 3;
+const FRAMES: u64 = 12;
+const WORDS: usize = 1024;
+const BYTES: u64 = 4 * WORDS as u64;
+
+/// Runs the example; `Err` inside says why this machine cannot.
+pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
+    let gpu = match match_devices::open()? {
+        Ok(gpu) => gpu,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    // Every frame as Vulkan saw it.
+    let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
+
+    // What Vulkan does with a slot: here it copies it. A renderer would name VERTEX_SHADER and SHADER_READ.
+    let reads = Reads {
+        family: gpu.family,
+        stage: vk::PipelineStageFlags::TRANSFER,
+        access: vk::AccessFlags::TRANSFER_READ,
+    };
+    let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
+    let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
+    let stream = gpu.cuda.new_stream()?;
+    let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
+
+    for frame in 0..FRAMES {
+        // CUDA: wait, on the GPU, until Vulkan has read what was in the slot; write; signal.
+        let write = ring.write()?;
+        let address = write.slot().cuda();
+        // SAFETY: the slot has so many words, and is CUDA's until `finish`. A kernel would be launched here.
+        unsafe { sys::cuMemsetD32Async(address, word(frame), WORDS, stream.cu_stream()) }.result()?;
+        let read = write.finish()?;
+
+        // Vulkan: take the slot, read it, give it back.
+        let buffer = ring.slots()[read.slot()].vulkan();
+        let commands = seen.record(|device, commands| {
+            let copy = [vk::BufferCopy::default().dst_offset(frame * BYTES).size(BYTES)];
+            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            unsafe {
+                ring.record_acquire(&read, commands);
+                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
+                ring.record_release(&read, commands);
+            }
+        })?;
+        // Wait for CUDA's signal where the slot is read, and signal CUDA when the slot is given back.
+        let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
+        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+        let batch = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits)
+            .command_buffer_infos(&buffers)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: recorded above; everything lives until both sides are idle.
+        unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
+        // Without this the ring takes the frame for one that was never drawn, and gives its slot back to CUDA.
+        read.submitted();
+    }
+
+    // CUDA first: had a kernel failed, the queue would wait for ever.
+    stream.synchronize()?;
+    // SAFETY: nobody else uses the queue.
+    unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
+    for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
+        if let Some(wrong) = words.iter().position(|&seen| seen != word(frame)) {
+            return Err(format!("frame {frame} is wrong at word {wrong}").into());
+        }
+    }
+    println!("{FRAMES} frames went through {SLOTS} slots, each of them whole");
+    Ok(Ok(()))
+}
+
+/// What CUDA writes to every word in a frame.
+fn word(frame: u64) -> u32 {
+    0xF00D_0000 | frame as u32
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn Error>> {
+    run().map(match_devices::report)
+}

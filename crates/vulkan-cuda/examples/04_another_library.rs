@@ -1,0 +1,121 @@
+//! Another CUDA library, with a stream of its own, works on a shared slot and gives it back: the seven steps of ArrayFire's
+//! guide to interoperability with CUDA (<https://arrayfire.org/docs/interop_cuda.htm>), which hold for any such library.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 04_another_library
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
+use vulkan_cuda::ownership::{Access, Owner};
+use vulkan_cuda::{SharedBuffer, SharedTimeline};
+
+#[path = "01_match.rs"]
+mod match_devices;
+#[path = "readback/mod.rs"]
+mod readback;
+
+const WORDS: usize = 1024;
+const BYTES: u64 = 4 * WORDS as u64;
+const OURS: u32 = 0x0505_0505;
+const THEIRS: u32 = 0x7EA5_7EA5;
+
+/// Runs the example; `Err` inside says why this machine cannot.
+pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
+    let gpu = match match_devices::open()? {
+        Ok(gpu) => gpu,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
+    // Whose turn it is, on the GPU: 1, we have written; 2, the library has.
+    let turn = SharedTimeline::new(&gpu.pair)?;
+    let stream = gpu.cuda.new_stream()?;
+    let library = Library::new(&gpu.cuda)?;
+
+    // SAFETY: the slot has so many words, and nobody else is there yet.
+    unsafe { sys::cuMemsetD32Async(slot.cuda(), OURS, WORDS, stream.cu_stream()) }.result()?;
+    // 1. Finish what is pending. Our stream says so, and the library's stream waits for it: the CPU need not. A library that
+    //    hides its stream needs `stream.synchronize()` here.
+    // SAFETY: (also of step 4 and 6) the timeline lives until both streams are idle, below.
+    unsafe {
+        turn.cuda_signal(&stream, 1)?;
+        turn.cuda_wait(&library.stream, 1)?;
+    }
+    // 2. Wrap the pointer. The borrow says that the slot stays ours: the library's memory manager must not free it.
+    //    (ArrayFire: `Array::new_from_device_ptr`, then `lock`.)
+    let array = Array { pointer: slot.cuda(), words: WORDS, _owner: &slot };
+    // 3. Work.
+    library.fill_second_half(&array)?;
+    // 4. Evaluate, and synchronize its stream; ours knows nothing of it. (ArrayFire: `eval`, then `sync`.)
+    unsafe { turn.cuda_signal(&library.stream, 2) }?;
+    library.stream.synchronize()?;
+    // 5. Hand back: the wrapper ends here, where it is used for the last time, and the memory stays.
+    // 6. Go on, behind the library's work.
+    unsafe { turn.cuda_wait(&stream, 2) }?;
+    stream.synchronize()?;
+
+    let target = readback::Target::new(&gpu, BYTES)?;
+    let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
+    let access = Access { stage: copies, access: vk::AccessFlags2::TRANSFER_READ };
+    let acquire = [Owner::External.acquire(slot.vulkan(), gpu.family, access)];
+    let commands = target.record(|device, commands| {
+        let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
+        let copy = [vk::BufferCopy::default().size(BYTES)];
+        // SAFETY: being recorded; both buffers have so many bytes.
+        unsafe {
+            device.cmd_pipeline_barrier2(commands, &barriers);
+            device.cmd_copy_buffer(commands, slot.vulkan(), target.buffer, &copy);
+        }
+    })?;
+    let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+    let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
+    // SAFETY: recorded above; everything lives until the queue is idle.
+    unsafe {
+        gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
+        gpu.device.queue_wait_idle(gpu.queue)?;
+    }
+    for (index, word) in target.words()?.into_iter().enumerate() {
+        let expected = if index < WORDS / 2 { OURS } else { THEIRS };
+        if word != expected {
+            return Err(format!("word {index} is {word:#x}, not {expected:#x}").into());
+        }
+    }
+    println!("another library wrote half of {WORDS} words in place, and Vulkan read them");
+    // 7. Free what is yours: the library its stream, we the slot and the timeline. All are idle by now.
+    Ok(Ok(()))
+}
+
+/// Memory that the library works on and does not own.
+struct Array<'a> {
+    pointer: u64,
+    words: usize,
+    _owner: &'a SharedBuffer,
+}
+
+/// The library. Its stream is its own.
+struct Library {
+    stream: Arc<CudaStream>,
+}
+
+impl Library {
+    fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
+        Ok(Self { stream: context.new_stream()? })
+    }
+
+    /// Returns before it is done, as such libraries do.
+    fn fill_second_half(&self, array: &Array<'_>) -> Result<(), DriverError> {
+        let half = array.words / 2;
+        let pointer = array.pointer + 4 * half as u64;
+        // SAFETY: the array's words, and who wraps it keeps others out until the stream is done.
+        unsafe { sys::cuMemsetD32Async(pointer, THEIRS, array.words - half, self.stream.cu_stream()) }
+            .result()
+    }
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn Error>> {
+    run().map(match_devices::report)
+}

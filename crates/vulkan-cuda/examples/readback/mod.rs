@@ -1,0 +1,87 @@
+//! Plain Vulkan, for looking at what came through: a buffer that the CPU reads, and command buffers that copy into it.
+
+use ash::vk;
+
+use super::match_devices::Gpu;
+
+/// A buffer in the CPU's memory, and a pool of command buffers.
+pub struct Target {
+    pub buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    pool: vk::CommandPool,
+    bytes: u64,
+    device: ash::Device,
+    // Keeps the device alive.
+    _pair: vulkan_cuda::Pair,
+}
+
+impl Target {
+    pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, vk::Result> {
+        let device = gpu.device.clone();
+        let info = vk::BufferCreateInfo::default().size(bytes).usage(vk::BufferUsageFlags::TRANSFER_DST);
+        let pool = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
+        // SAFETY: a live device and plain descriptions; the memory is of a type and size that the buffer allows. A failure in
+        // between ends the example, and leaves to the end of the process what was made before.
+        unsafe {
+            let buffer = device.create_buffer(&info, None)?;
+            let needs = device.get_buffer_memory_requirements(buffer);
+            let wanted = vk::MemoryPropertyFlags::HOST_VISIBLE | vk::MemoryPropertyFlags::HOST_COHERENT;
+            let fits = |&(index, kind): &(u32, &vk::MemoryType)| {
+                needs.memory_type_bits & (1 << index) != 0 && kind.property_flags.contains(wanted)
+            };
+            let types = (0..).zip(gpu.memory.memory_types_as_slice());
+            let (index, _) = types.into_iter().find(fits).ok_or(vk::Result::ERROR_FEATURE_NOT_PRESENT)?;
+            let info = vk::MemoryAllocateInfo::default().allocation_size(needs.size).memory_type_index(index);
+            let memory = device.allocate_memory(&info, None)?;
+            device.bind_buffer_memory(buffer, memory, 0)?;
+            let pool = device.create_command_pool(&pool, None)?;
+            Ok(Self { buffer, memory, pool, bytes, device, _pair: gpu.pair.clone() })
+        }
+    }
+
+    /// A command buffer of whatever `record` records, and a barrier that shows the CPU what was copied.
+    pub fn record(
+        &self,
+        record: impl FnOnce(&ash::Device, vk::CommandBuffer),
+    ) -> Result<vk::CommandBuffer, vk::Result> {
+        let info = vk::CommandBufferAllocateInfo::default().command_pool(self.pool).command_buffer_count(1);
+        let to_host = [vk::MemoryBarrier2::default()
+            .src_stage_mask(vk::PipelineStageFlags2::ALL_TRANSFER)
+            .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
+            .dst_stage_mask(vk::PipelineStageFlags2::HOST)
+            .dst_access_mask(vk::AccessFlags2::HOST_READ)];
+        // SAFETY: a live pool, and a fresh command buffer of it.
+        unsafe {
+            let commands = self.device.allocate_command_buffers(&info)?[0];
+            self.device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default())?;
+            record(&self.device, commands);
+            let barriers = vk::DependencyInfo::default().memory_barriers(&to_host);
+            self.device.cmd_pipeline_barrier2(commands, &barriers);
+            self.device.end_command_buffer(commands)?;
+            Ok(commands)
+        }
+    }
+
+    /// What was copied, once the queue is idle.
+    pub fn words(&self) -> Result<Vec<u32>, vk::Result> {
+        // SAFETY: host-visible memory of so many bytes, which nobody writes any more.
+        unsafe {
+            let from = self.device.map_memory(self.memory, 0, self.bytes, vk::MemoryMapFlags::empty())?;
+            let words = std::slice::from_raw_parts(from.cast::<u32>(), (self.bytes / 4) as usize).to_vec();
+            self.device.unmap_memory(self.memory);
+            Ok(words)
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // SAFETY: every example waits for the queue; after an error, waiting once more does no harm.
+        unsafe {
+            let _ = self.device.device_wait_idle();
+            self.device.destroy_command_pool(self.pool, None);
+            self.device.destroy_buffer(self.buffer, None);
+            self.device.free_memory(self.memory, None);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Several buffers in *one* allocation: Vulkan exports it once, CUDA imports it once and maps each buffer at its own offset.
+//!
+//! A dedicated allocation for each buffer ([`crate::memory`]) is the plain case, and what drivers like best. This is for
+//! many small buffers: drivers allow only so many allocations (`maxMemoryAllocationCount`) and as many descriptors as a
+//! process may have open.
+//!
+//! The rules, and how they are kept:
+//!
+//! - The allocation is not dedicated, so CUDA is not told that it were.
+//! - Offset and size of a mapping are those of the Vulkan buffer there: [`MappedBuffer`]s are made from the exported
+//!   buffer, not from numbers. [`crate::layout`] checks the offsets themselves.
+//! - A mapping goes before its import, and the import before Vulkan's memory: each keeps an `Arc` of the next, so a
+//!   wrong order cannot be written.
+//!
+//! ```compile_fail
+//! // Nothing maps what was not exported: there is no way to make one from a pointer, or from a descriptor and a size.
+//! use vulkan_cuda::MappedBuffer;
+//! fn forged(pointer: u64) -> MappedBuffer {
+//!     MappedBuffer { pointer }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0616
+//! // The import below a mapping cannot be freed before it: nobody else can get at it.
+//! use vulkan_cuda::MappedBuffer;
+//! fn too_early(mapped: MappedBuffer) -> u64 {
+//!     drop(mapped.imported);
+//!     mapped.pointer()
+//! }
+//! ```
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ash::vk;
+use cudarc::driver::sys;
+
+use crate::cuda::api;
+use crate::export::{MemoryExport, export_memory};
+use crate::exportable;
+use crate::handle::ExportType;
+use crate::layout::{self, Needs, Range};
+use crate::memory::ImportedMemory;
+use crate::pair::Pair;
+use crate::vulkan::Vk;
+use crate::{Error, Result};
+
+/// Vulkan buffers that lie in one exportable allocation.
+pub struct ExportedAllocation {
+    buffers: Vec<vk::Buffer>,
+    ranges: Vec<Range>,
+    memory: vk::DeviceMemory,
+    size: u64,
+    kind: ExportType,
+    vk: Vk,
+}
+
+impl ExportedAllocation {
+    /// Makes a buffer of each of `sizes` and packs them into one allocation of device memory, in this order.
+    ///
+    /// # Errors
+    /// A size of 0, a device that exports such buffers in dedicated allocations only or was made without the extension, or
+    /// out of memory.
+    pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
+        Self::place(vk, sizes, usage, None)
+    }
+
+    /// The same with offsets of your own, in an allocation of `size` bytes.
+    ///
+    /// # Errors
+    /// As [`ExportedAllocation::new`], and every offset that breaks a rule of either API: see [`layout::check`].
+    pub fn with_offsets(vk: &Vk, ranges: &[Range], size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        let sizes: Vec<_> = ranges.iter().map(|range| range.size).collect();
+        Self::place(vk, &sizes, usage, Some((ranges, size)))
+    }
+
+    fn place(
+        vk: &Vk,
+        sizes: &[u64],
+        usage: vk::BufferUsageFlags,
+        places: Option<(&[Range], u64)>,
+    ) -> Result<Self> {
+        if sizes.is_empty() {
+            return Err(Error::Rule("an allocation for no buffers at all has no bytes".into()));
+        }
+        // Vulkan asks for a size; so does the layout, with the buffer's index.
+        if let Some(index) = sizes.iter().position(|&size| size == 0) {
+            return Err(layout::LayoutError::Empty(index).into());
+        }
+        let export = MemoryExport::new(vk)?;
+        let kind = export.kind();
+        let support = exportable::buffer(vk.instance(), vk.physical(), &vk.info().name, usage, kind)
+            .map_err(Error::Unsupported)?;
+        if support.dedicated_only {
+            return Err(Error::Unsupported(format!(
+                "{} exports such buffers in dedicated allocations only: give each its own",
+                vk.info().name
+            )));
+        }
+        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
+        let mut made = Self {
+            buffers: Vec::with_capacity(sizes.len()),
+            ranges: Vec::new(),
+            memory: vk::DeviceMemory::null(),
+            size: 0,
+            kind,
+            vk: vk.clone(),
+        };
+        let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);
+        for &size in sizes {
+            let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
+            let info = vk::BufferCreateInfo::default()
+                .size(size)
+                .usage(usage)
+                .sharing_mode(vk::SharingMode::EXCLUSIVE)
+                .push_next(&mut external);
+            // SAFETY: a live device and a plain description.
+            let buffer =
+                unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
+            made.buffers.push(buffer);
+            // SAFETY: made above.
+            let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+            // All must go into one memory, so it is of a type that suits them all. Buffers of the same usage and flags
+            // have the same types ("Resource Memory Association").
+            memory_types &= requirements.memory_type_bits;
+            needs.push(Needs { size: requirements.size, alignment: requirements.alignment });
+        }
+        (made.ranges, made.size) = match places {
+            Some((ranges, size)) => {
+                layout::check(size, &needs, ranges)?;
+                (ranges.to_vec(), size)
+            }
+            None => {
+                let (mut ranges, size) = layout::pack(&needs)?;
+                // Vulkan may want more bytes than the buffer has; CUDA maps the buffer.
+                ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
+                (ranges, size)
+            }
+        };
+        // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
+        made.memory = unsafe { export.allocate(vk, made.size, memory_types, None) }?;
+        for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
+            // SAFETY: aligned and inside the allocation, checked above; bound once.
+            unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }
+                .map_err(vk.failed("vkBindBufferMemory"))?;
+        }
+        Ok(made)
+    }
+
+    /// The buffers, in the order in which they were asked for.
+    pub fn buffers(&self) -> &[vk::Buffer] {
+        &self.buffers
+    }
+
+    /// Where each lies.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// Bytes of the allocation: what an importer must name.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for ExportedAllocation {
+    fn drop(&mut self) {
+        if self.vk.is_abandoned() {
+            return;
+        }
+        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        unsafe {
+            for &buffer in &self.buffers {
+                self.vk.device().destroy_buffer(buffer, None);
+            }
+            self.vk.device().free_memory(self.memory, None);
+        }
+    }
+}
+
+/// One allocation as CUDA sees it, with the ranges that are mapped just now.
+pub struct ImportedAllocation {
+    // CUDA lets go before Vulkan frees.
+    imported: ImportedMemory,
+    mapped: Mutex<Vec<(usize, Range)>>,
+    exported: Arc<ExportedAllocation>,
+}
+
+impl ImportedAllocation {
+    /// Imports the whole allocation, which is of the pair's device.
+    ///
+    /// # Errors
+    /// An allocation of another device, and what either driver answers.
+    pub fn new(pair: &Pair, exported: &Arc<ExportedAllocation>) -> Result<Arc<Self>> {
+        pair.vk().require_same(&exported.vk)?;
+        let handle = export_memory(&exported.vk, exported.memory, exported.kind)?;
+        let imported = ImportedMemory::new(pair.cuda(), handle, exported.size, false)?;
+        Ok(Arc::new(Self { imported, mapped: Mutex::default(), exported: exported.clone() }))
+    }
+
+    /// Vulkan's side.
+    pub fn exported(&self) -> &ExportedAllocation {
+        &self.exported
+    }
+
+    /// Maps buffer `index`, which must not be mapped already.
+    ///
+    /// # Errors
+    /// There is no such buffer, it is mapped already, or what the driver answers.
+    pub fn map(self: &Arc<Self>, index: usize) -> Result<MappedBuffer> {
+        let Some(&range) = self.exported.ranges.get(index) else {
+            return Err(Error::Rule(format!(
+                "there is no buffer {index} in an allocation of {}",
+                self.exported.ranges.len()
+            )));
+        };
+        // A poisoned lock only says that another thread panicked; the list is whole.
+        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        free_of(&mapped, index, range)?;
+        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
+            offset: range.offset,
+            size: range.size,
+            flags: 0,
+            reserved: [0; 16],
+        };
+        let cuda = &self.imported.cuda;
+        cuda.bind()?;
+        let mut pointer = 0;
+        // SAFETY: the range is that of a buffer in the imported allocation.
+        cuda.check("cuExternalMemoryGetMappedBuffer", unsafe {
+            api::cuExternalMemoryGetMappedBuffer(&mut pointer, self.imported.raw, &desc)
+        })?;
+        mapped.push((index, range));
+        Ok(MappedBuffer { pointer, index, range, imported: self.clone() })
+    }
+}
+
+/// Whether nothing that is mapped has a byte in common with `range`.
+fn free_of(mapped: &[(usize, Range)], index: usize, range: Range) -> Result<()> {
+    match mapped.iter().find(|(_, other)| other.overlaps(range)) {
+        None => Ok(()),
+        Some(&(other, other_range)) => Err(Error::Rule(format!(
+            "buffer {index} ({range}) cannot be mapped while buffer {other} ({other_range}) is: CUDA may give the same \
+             bytes a second address, through which writes to the first are not seen"
+        ))),
+    }
+}
+
+/// One buffer of an allocation as CUDA addresses it.
+pub struct MappedBuffer {
+    pointer: sys::CUdeviceptr,
+    index: usize,
+    range: Range,
+    imported: Arc<ImportedAllocation>,
+}
+
+impl MappedBuffer {
+    /// The address in CUDA's address space.
+    pub fn pointer(&self) -> sys::CUdeviceptr {
+        self.pointer
+    }
+
+    /// Where it lies in the allocation.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// The same bytes as Vulkan knows them.
+    pub fn vulkan(&self) -> vk::Buffer {
+        self.imported.exported.buffers[self.index]
+    }
+}
+
+impl Drop for MappedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map`; no stream uses it any more, which whoever launched work on it has promised.
+        self.imported.imported.cuda.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
+        let mut mapped = self.imported.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        mapped.retain(|(index, _)| *index != self.index);
+    }
+}
+
+/// Several buffers that both APIs address, in one allocation.
+pub struct SharedAllocation {
+    mapped: Vec<MappedBuffer>,
+}
+
+impl SharedAllocation {
+    /// Allocates once in Vulkan, imports once into CUDA, maps each buffer.
+    ///
+    /// # Errors
+    /// Those of [`ExportedAllocation::new`] and [`ImportedAllocation::new`].
+    pub fn new(pair: &Pair, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
+        let exported = Arc::new(ExportedAllocation::new(pair.vk(), sizes, usage)?);
+        let imported = ImportedAllocation::new(pair, &exported)?;
+        let mapped = (0..sizes.len()).map(|index| imported.map(index)).collect::<Result<_>>()?;
+        Ok(Self { mapped })
+    }
+
+    /// The buffers, in the order in which they were asked for.
+    pub fn buffers(&self) -> &[MappedBuffer] {
+        &self.mapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_mapping_of_the_same_bytes_names_both() {
+        let (a, b) = (Range { offset: 0, size: 100 }, Range { offset: 256, size: 7 });
+        assert!(free_of(&[(0, a)], 1, b).is_ok());
+        let text = free_of(&[(0, a), (1, b)], 1, b).unwrap_err().to_string();
+        assert!(text.contains("buffer 1 (7 bytes at offset 256) cannot be mapped while buffer 1"), "{text}");
+        let text = free_of(&[(0, a)], 3, Range { offset: 96, size: 16 }).unwrap_err().to_string();
+        assert!(text.contains("buffer 3 (16 bytes at offset 96)"), "{text}");
+        assert!(text.contains("buffer 0 (100 bytes at offset 0)"), "{text}");
+    }
+}

@@ -1,0 +1,285 @@
+//! The functions of `libcuda` that this crate calls, looked up once.
+//!
+//! cudarc brings the types and opens the library. Its functions are not called: each is looked up at its first use, with
+//! a panic where it is missing, and answers with a Rust enum that knows the codes of one CUDA version only. A newer
+//! driver may answer with a code that is not among them, and such an enum is undefined behaviour. Here a missing function
+//! is an error, and an answer is a number.
+//!
+//! The arguments are described in the
+//! [manual of the driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html).
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::*;
+
+/// What a call answered: a `CUresult`, of this or any later version of CUDA.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub u32);
+
+impl Code {
+    pub const SUCCESS: Self = Self(0);
+    /// `CUDA_ERROR_NOT_INITIALIZED`: also what is answered here before [`look_up`].
+    pub const NOT_INITIALIZED: Self = Self(3);
+    /// `CUDA_ERROR_NOT_FOUND`.
+    pub const NOT_FOUND: Self = Self(500);
+    /// `CUDA_ERROR_NOT_READY`: not done yet, which is no failure.
+    pub const NOT_READY: Self = Self(600);
+}
+
+/// Each function, its arguments, and the symbols under which libraries have it, the newest first. Behind `?` are those
+/// that only some runs need.
+macro_rules! functions {
+    (
+        $($name:ident($($argument:ident: $type:ty),*) = $symbols:expr;)*
+        ? $($extra:ident($($extra_argument:ident: $extra_type:ty),*) = $extra_symbols:expr;)*
+    ) => {
+        #[allow(non_snake_case)] // Fields are called as CUDA's functions are.
+        struct Functions {
+            $($name: unsafe extern "C" fn($($type),*) -> Code,)*
+            $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
+        }
+
+        /// Looks all of them up, once; the name of the first that the library lacks.
+        ///
+        /// # Safety
+        /// The library must be there: see [`is_culib_present`].
+        pub unsafe fn look_up() -> Result<(), &'static str> {
+            if FUNCTIONS.get().is_some() {
+                return Ok(());
+            }
+            // SAFETY: the library is there; these symbols are functions of these types in every version of it.
+            let functions = unsafe {
+                Functions {
+                    $($name: find(&$symbols).ok_or(stringify!($name))?,)*
+                    $($extra: find(&$extra_symbols),)*
+                }
+            };
+            // Where another thread was faster, it found the same.
+            let _ = FUNCTIONS.set(functions);
+            Ok(())
+        }
+
+        /// Whether the library has an optional function.
+        pub fn has(name: &str) -> bool {
+            let Some(functions) = FUNCTIONS.get() else { return false };
+            match name {
+                $(stringify!($extra) => functions.$extra.is_some(),)*
+                _ => false,
+            }
+        }
+
+        $(
+            /// # Safety
+            /// What the manual asks of a caller.
+            #[allow(non_snake_case, clippy::too_many_arguments)] // As in CUDA.
+            pub unsafe fn $name($($argument: $type),*) -> Code {
+                match FUNCTIONS.get() {
+                    // SAFETY: the caller's promise.
+                    Some(functions) => unsafe { (functions.$name)($($argument),*) },
+                    None => Code::NOT_INITIALIZED,
+                }
+            }
+        )*
+
+        $(
+            /// # Safety
+            /// What the manual asks of a caller. Without the function it answers `CUDA_ERROR_NOT_FOUND`: see [`has`].
+            #[allow(non_snake_case)] // As in CUDA.
+            pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
+                match FUNCTIONS.get().and_then(|functions| functions.$extra) {
+                    // SAFETY: the caller's promise.
+                    Some(function) => unsafe { function($($extra_argument),*) },
+                    None => Code::NOT_FOUND,
+                }
+            }
+        )*
+    };
+}
+
+/// The first of some symbols that the library has.
+///
+/// # Safety
+/// The library must be there, and `F` be the symbols' type.
+unsafe fn find<F: Copy>(symbols: &[&str]) -> Option<F> {
+    // SAFETY: the caller's promise.
+    symbols.iter().find_map(|symbol| unsafe { culib().get(symbol.as_bytes()) }.ok().map(|found| *found))
+}
+
+static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+
+functions! {
+    cuInit(flags: c_uint) = ["cuInit"];
+    cuDriverGetVersion(version: *mut c_int) = ["cuDriverGetVersion"];
+    cuGetErrorName(code: Code, text: *mut *const c_char) = ["cuGetErrorName"];
+    cuGetErrorString(code: Code, text: *mut *const c_char) = ["cuGetErrorString"];
+    cuDeviceGetCount(count: *mut c_int) = ["cuDeviceGetCount"];
+    cuDeviceGet(device: *mut CUdevice, ordinal: c_int) = ["cuDeviceGet"];
+    cuDeviceGetName(name: *mut c_char, size: c_int, device: CUdevice) = ["cuDeviceGetName"];
+    cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice) = ["cuDeviceGetAttribute"];
+    // The second form (CUDA 11.4) tells MIG instances apart; an older driver has only the first.
+    cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
+    cuDeviceGetLuid(luid: *mut c_char, node_mask: *mut c_uint, device: CUdevice) = ["cuDeviceGetLuid"];
+    cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) = ["cuDevicePrimaryCtxRetain"];
+    cuDevicePrimaryCtxRelease(device: CUdevice) = ["cuDevicePrimaryCtxRelease_v2"];
+    cuCtxSetCurrent(context: CUcontext) = ["cuCtxSetCurrent"];
+    cuStreamCreate(stream: *mut CUstream, flags: c_uint) = ["cuStreamCreate"];
+    cuStreamDestroy(stream: CUstream) = ["cuStreamDestroy_v2"];
+    cuStreamSynchronize(stream: CUstream) = ["cuStreamSynchronize"];
+    cuStreamQuery(stream: CUstream) = ["cuStreamQuery"];
+    cuEventCreate(event: *mut CUevent, flags: c_uint) = ["cuEventCreate"];
+    cuEventDestroy(event: CUevent) = ["cuEventDestroy_v2"];
+    cuEventRecord(event: CUevent, stream: CUstream) = ["cuEventRecord"];
+    cuEventQuery(event: CUevent) = ["cuEventQuery"];
+    cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) = ["cuEventElapsedTime"];
+    cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    ) = ["cuModuleLoadDataEx"];
+    cuModuleUnload(module: CUmodule) = ["cuModuleUnload"];
+    cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) = ["cuModuleGetFunction"];
+    cuFuncGetAttribute(value: *mut c_int, which: CUfunction_attribute, function: CUfunction) = ["cuFuncGetAttribute"];
+    cuLaunchKernel(
+        function: CUfunction,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void
+    ) = ["cuLaunchKernel"];
+    cuLinkCreate(
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+        state: *mut CUlinkState
+    ) = ["cuLinkCreate_v2"];
+    cuLinkAddData(
+        state: CUlinkState,
+        kind: CUjitInputType,
+        data: *mut c_void,
+        size: usize,
+        name: *const c_char,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    ) = ["cuLinkAddData_v2"];
+    cuLinkComplete(state: CUlinkState, cubin: *mut *mut c_void, size: *mut usize) = ["cuLinkComplete"];
+    cuLinkDestroy(state: CUlinkState) = ["cuLinkDestroy"];
+    cuMemGetInfo(free: *mut usize, total: *mut usize) = ["cuMemGetInfo_v2"];
+    cuMemAlloc(pointer: *mut CUdeviceptr, size: usize) = ["cuMemAlloc_v2"];
+    cuMemFree(pointer: CUdeviceptr) = ["cuMemFree_v2"];
+    cuMemsetD32Async(target: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) = ["cuMemsetD32Async"];
+    cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
+    cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];
+    cuMemcpyHtoDAsync(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) = ["cuMemcpyHtoDAsync_v2"];
+    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
+    cuImportExternalMemory(
+        memory: *mut CUexternalMemory,
+        desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC
+    ) = ["cuImportExternalMemory"];
+    cuExternalMemoryGetMappedBuffer(
+        pointer: *mut CUdeviceptr,
+        memory: CUexternalMemory,
+        desc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC
+    ) = ["cuExternalMemoryGetMappedBuffer"];
+    cuExternalMemoryGetMappedMipmappedArray(
+        mipmap: *mut CUmipmappedArray,
+        memory: CUexternalMemory,
+        desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC
+    ) = ["cuExternalMemoryGetMappedMipmappedArray"];
+    cuMipmappedArrayCreate(
+        mipmap: *mut CUmipmappedArray,
+        desc: *const CUDA_ARRAY3D_DESCRIPTOR,
+        levels: c_uint
+    ) = ["cuMipmappedArrayCreate"];
+    cuMipmappedArrayGetLevel(
+        array: *mut CUarray,
+        mipmap: CUmipmappedArray,
+        level: c_uint
+    ) = ["cuMipmappedArrayGetLevel"];
+    cuMipmappedArrayDestroy(mipmap: CUmipmappedArray) = ["cuMipmappedArrayDestroy"];
+    cuSurfObjectCreate(object: *mut CUsurfObject, desc: *const CUDA_RESOURCE_DESC) = ["cuSurfObjectCreate"];
+    cuSurfObjectDestroy(object: CUsurfObject) = ["cuSurfObjectDestroy"];
+    cuTexObjectCreate(
+        object: *mut CUtexObject,
+        desc: *const CUDA_RESOURCE_DESC,
+        how: *const CUDA_TEXTURE_DESC,
+        view: *const CUDA_RESOURCE_VIEW_DESC
+    ) = ["cuTexObjectCreate"];
+    cuTexObjectDestroy(object: CUtexObject) = ["cuTexObjectDestroy"];
+    cuDestroyExternalMemory(memory: CUexternalMemory) = ["cuDestroyExternalMemory"];
+    cuImportExternalSemaphore(
+        semaphore: *mut CUexternalSemaphore,
+        desc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC
+    ) = ["cuImportExternalSemaphore"];
+    cuSignalExternalSemaphoresAsync(
+        semaphores: *const CUexternalSemaphore,
+        params: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+        count: c_uint,
+        stream: CUstream
+    ) = ["cuSignalExternalSemaphoresAsync"];
+    cuWaitExternalSemaphoresAsync(
+        semaphores: *const CUexternalSemaphore,
+        params: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+        count: c_uint,
+        stream: CUstream
+    ) = ["cuWaitExternalSemaphoresAsync"];
+    cuDestroyExternalSemaphore(semaphore: CUexternalSemaphore) = ["cuDestroyExternalSemaphore"];
+    ?
+    // For a context that somebody else made.
+    cuCtxGetDevice(device: *mut CUdevice) = ["cuCtxGetDevice"];
+    // Since CUDA 5.5.
+    cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = ["cuCtxGetStreamPriorityRange"];
+    cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) = ["cuStreamCreateWithPriority"];
+    // Since CUDA 12.0, in these forms.
+    cuGraphCreate(graph: *mut CUgraph, flags: c_uint) = ["cuGraphCreate"];
+    cuGraphAddKernelNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS
+    ) = ["cuGraphAddKernelNode_v2"];
+    cuGraphAddExternalSemaphoresSignalNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) = ["cuGraphAddExternalSemaphoresSignalNode"];
+    cuGraphAddExternalSemaphoresWaitNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) = ["cuGraphAddExternalSemaphoresWaitNode"];
+    cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) = ["cuGraphInstantiateWithFlags"];
+    cuGraphExecKernelNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_KERNEL_NODE_PARAMS
+    ) = ["cuGraphExecKernelNodeSetParams_v2"];
+    cuGraphExecExternalSemaphoresSignalNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) = ["cuGraphExecExternalSemaphoresSignalNodeSetParams"];
+    cuGraphExecExternalSemaphoresWaitNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) = ["cuGraphExecExternalSemaphoresWaitNodeSetParams"];
+    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) = ["cuGraphLaunch"];
+    cuGraphExecDestroy(exec: CUgraphExec) = ["cuGraphExecDestroy"];
+    cuGraphDestroy(graph: CUgraph) = ["cuGraphDestroy"];
+}

@@ -1,0 +1,35 @@
+//! Linux and other Unices: *opaque file descriptors*. Each call of `vkGet…FdKHR` makes a new one, owned by the caller.
+
+use ash::vk;
+
+use crate::Result;
+use crate::handle::{ExportType, Fd, MemoryHandle, SemaphoreHandle, SemaphoreKind};
+use crate::vulkan::Vk;
+
+/// A new handle of `memory`, which was allocated with [`super::MemoryExport`].
+pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
+    let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(kind.memory());
+    // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
+    let fd = unsafe { vk.memory_handles()?.get_memory_fd(&info) }.map_err(vk.failed("vkGetMemoryFdKHR"))?;
+    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    Ok(MemoryHandle::OpaqueFd(unsafe { Fd::from_raw(fd) }))
+}
+
+/// A new handle of `semaphore`, which was created with [`super::SemaphoreExport`].
+pub fn export_semaphore(
+    vk: &Vk,
+    semaphore: vk::Semaphore,
+    kind: ExportType,
+    semaphore_kind: SemaphoreKind,
+) -> Result<SemaphoreHandle> {
+    let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(semaphore).handle_type(kind.semaphore());
+    // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
+    let fd = unsafe { vk.semaphore_handles()?.get_semaphore_fd(&info) }
+        .map_err(vk.failed("vkGetSemaphoreFdKHR"))?;
+    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    let fd = unsafe { Fd::from_raw(fd) };
+    Ok(match semaphore_kind {
+        SemaphoreKind::Binary => SemaphoreHandle::OpaqueFd(fd),
+        SemaphoreKind::Timeline => SemaphoreHandle::TimelineFd(fd),
+    })
+}

@@ -1,0 +1,140 @@
+//! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that hand out handles. The Windows half
+//! is type-checked and linted, not run.
+
+use ash::vk;
+
+use crate::handle::{ExportType, SemaphoreKind};
+use crate::vulkan::Vk;
+use crate::{Error, Result};
+
+#[cfg(unix)]
+#[path = "fd.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "win32.rs"]
+mod system;
+
+pub(crate) use system::{export_memory, export_semaphore};
+
+/// What an exportable allocation has in its chain.
+pub(crate) struct MemoryExport {
+    kind: ExportType,
+    info: vk::ExportMemoryAllocateInfo<'static>,
+    #[cfg(windows)]
+    win32: system::MemoryAttributes,
+}
+
+impl MemoryExport {
+    /// For the type that the device exports buffers as.
+    ///
+    /// # Errors
+    /// A device that exports none, or that was made without the extension.
+    pub(crate) fn new(vk: &Vk) -> Result<Self> {
+        let info = vk.info();
+        Self::of(vk, info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?)
+    }
+
+    /// For a type that the driver grants to what is to be exported.
+    ///
+    /// # Errors
+    /// A device that was made without the extension.
+    pub(crate) fn of(vk: &Vk, kind: ExportType) -> Result<Self> {
+        vk.memory_handles()?;
+        Ok(Self {
+            kind,
+            info: vk::ExportMemoryAllocateInfo::default().handle_types(kind.memory()),
+            #[cfg(windows)]
+            win32: system::MemoryAttributes::new()?,
+        })
+    }
+
+    /// What the memory will be exported as.
+    pub(crate) fn kind(&self) -> ExportType {
+        self.kind
+    }
+
+    /// Allocates `size` bytes of memory that can be exported, of one of `types`: the device's own where it is among them.
+    /// `dedicated` names the buffer or image that is to have it for itself.
+    ///
+    /// # Errors
+    /// Out of memory.
+    ///
+    /// # Safety
+    /// What `dedicated` names is alive and unbound, and requires so many bytes of one of these types.
+    pub(crate) unsafe fn allocate(
+        mut self,
+        vk: &Vk,
+        size: u64,
+        types: u32,
+        mut dedicated: Option<vk::MemoryDedicatedAllocateInfo<'_>>,
+    ) -> Result<vk::DeviceMemory> {
+        let memory_type = vk
+            .memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
+            // Every buffer and image has at least one memory type; without a device-local one any of them will do.
+            .unwrap_or(types.trailing_zeros());
+        let allocate = vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(memory_type);
+        let allocate = match &mut dedicated {
+            Some(dedicated) => allocate.push_next(dedicated),
+            None => allocate,
+        };
+        #[cfg(windows)]
+        // It is only allowed where an NT handle is asked for (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
+        let allocate = match self.kind {
+            ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.info),
+            _ => allocate,
+        };
+        let allocate = allocate.push_next(&mut self.info);
+        // SAFETY: a live device, a description that points to locals, and for the rest the caller's promise.
+        unsafe { vk.device().allocate_memory(&allocate, None) }.map_err(vk.failed("vkAllocateMemory"))
+    }
+}
+
+/// What an exportable semaphore has in its chain.
+pub(crate) struct SemaphoreExport {
+    kind: ExportType,
+    info: vk::ExportSemaphoreCreateInfo<'static>,
+    #[cfg(windows)]
+    win32: system::SemaphoreAttributes,
+}
+
+impl SemaphoreExport {
+    /// For the type that the device exports such semaphores as.
+    ///
+    /// # Errors
+    /// A device that exports none, or that was made without the extension.
+    pub(crate) fn new(vk: &Vk, semaphore: SemaphoreKind) -> Result<Self> {
+        let info = vk.info();
+        let kind = info.exports.semaphore(semaphore);
+        let kind = kind.ok_or_else(|| cannot(&info.name, &format!("a {}", semaphore.words())))?;
+        vk.semaphore_handles()?;
+        Ok(Self {
+            kind,
+            info: vk::ExportSemaphoreCreateInfo::default().handle_types(kind.semaphore()),
+            #[cfg(windows)]
+            win32: system::SemaphoreAttributes::new()?,
+        })
+    }
+
+    /// What the semaphore will be exported as.
+    pub(crate) fn kind(&self) -> ExportType {
+        self.kind
+    }
+
+    /// Adds it to the description of the semaphore.
+    pub(crate) fn chain<'a>(
+        &'a mut self,
+        create: vk::SemaphoreCreateInfo<'a>,
+    ) -> vk::SemaphoreCreateInfo<'a> {
+        #[cfg(windows)]
+        // As for memory (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        let create = match self.kind {
+            ExportType::OpaqueWin32 => create.push_next(&mut self.win32.info),
+            _ => create,
+        };
+        create.push_next(&mut self.info)
+    }
+}
+
+fn cannot(device: &str, what: &str) -> Error {
+    Error::Unsupported(format!("{device} cannot export {what} as {}", ExportType::names()))
+}

@@ -1,0 +1,191 @@
+//! Windows: NT handles and KMT handles. Type-checked and linted, not run.
+//!
+//! Each export of an NT handle makes a new one, owned by the caller, with the access rights and the security descriptor
+//! that the object was created with ([`MemoryAttributes`], [`SemaphoreAttributes`]). An export of a KMT handle gives the
+//! same number every time, which is nobody's to close.
+
+use std::ffi::c_void;
+
+use ash::vk;
+use windows_sys::Win32::Foundation::{FALSE, LocalFree};
+use windows_sys::Win32::Security::Authorization::{
+    ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+};
+use windows_sys::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
+use windows_sys::w;
+
+use crate::handle::{ExportType, KmtHandle, MemoryHandle, NtHandle, SemaphoreHandle, SemaphoreKind};
+use crate::vulkan::Vk;
+use crate::{Error, Result};
+
+/// Who may open an exported object: its owner and the system, for everything; nobody else, and no inheritance. An object
+/// without this gets the process's default, which may let other users in.
+struct Security {
+    attributes: Box<SECURITY_ATTRIBUTES>,
+    descriptor: PSECURITY_DESCRIPTOR,
+}
+
+impl Security {
+    fn new() -> Result<Self> {
+        // In Windows' language for this: protected; allow, generic all, owner rights; the same for the local system.
+        let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
+        let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
+        // SAFETY: a terminated string; writes one pointer; the size is not asked for.
+        let made = unsafe {
+            ConvertStringSecurityDescriptorToSecurityDescriptorW(
+                wanted,
+                SDDL_REVISION_1,
+                &mut descriptor,
+                std::ptr::null_mut(),
+            )
+        };
+        if made == FALSE {
+            let answer = std::io::Error::last_os_error();
+            return Err(Error::Unsupported(format!(
+                "no security descriptor for exported handles (ConvertStringSecurityDescriptorToSecurityDescriptorW): \
+                 {answer}"
+            )));
+        }
+        let attributes = Box::new(SECURITY_ATTRIBUTES {
+            nLength: size_of::<SECURITY_ATTRIBUTES>() as u32,
+            lpSecurityDescriptor: descriptor,
+            bInheritHandle: FALSE,
+        });
+        Ok(Self { attributes, descriptor })
+    }
+
+    /// Lives as long as `self`, wherever that moves.
+    fn pointer(&self) -> *const c_void {
+        (&raw const *self.attributes).cast()
+    }
+}
+
+impl Drop for Security {
+    fn drop(&mut self) {
+        // SAFETY: allocated by the call above, which says to free it so; freed once.
+        unsafe { LocalFree(self.descriptor) };
+    }
+}
+
+/// What exported memory has besides `VkExportMemoryAllocateInfo`, where its handle is an NT handle.
+pub(crate) struct MemoryAttributes {
+    pub info: vk::ExportMemoryWin32HandleInfoKHR<'static>,
+    // `info` points to it.
+    _security: Security,
+}
+
+impl MemoryAttributes {
+    pub fn new() -> Result<Self> {
+        let security = Security::new()?;
+        let info = vk::ExportMemoryWin32HandleInfoKHR {
+            p_attributes: security.pointer(),
+            dw_access: ACCESS,
+            ..Default::default()
+        };
+        Ok(Self { info, _security: security })
+    }
+}
+
+/// What an exported semaphore has besides `VkExportSemaphoreCreateInfo`, where its handle is an NT handle.
+pub(crate) struct SemaphoreAttributes {
+    pub info: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
+    // `info` points to it.
+    _security: Security,
+}
+
+impl SemaphoreAttributes {
+    pub fn new() -> Result<Self> {
+        let security = Security::new()?;
+        let info = vk::ExportSemaphoreWin32HandleInfoKHR {
+            p_attributes: security.pointer(),
+            dw_access: ACCESS,
+            ..Default::default()
+        };
+        Ok(Self { info, _security: security })
+    }
+}
+
+/// The rights of an exported handle: `DXGI_SHARED_RESOURCE_READ | DXGI_SHARED_RESOURCE_WRITE` of `dxgi1_2.h`, which
+/// windows-sys lacks.
+const ACCESS: u32 = 0x8000_0000 | 1;
+
+/// An exported handle, by the type that was asked for.
+enum Exported {
+    Nt(NtHandle),
+    Kmt(KmtHandle),
+}
+
+impl Exported {
+    /// # Safety
+    /// `raw` was exported as `kind` just now, and is nobody else's.
+    unsafe fn new(vk: &Vk, call: &str, kind: ExportType, raw: vk::HANDLE) -> Result<Self> {
+        let raw = std::ptr::with_exposed_provenance_mut(raw as usize);
+        // SAFETY: (both) the caller's promise; the object behind a KMT handle is owned by whoever exports it, and goes
+        // after CUDA's import of it (the field order in `memory` and `semaphore`).
+        let handle = unsafe {
+            match kind {
+                ExportType::OpaqueWin32Kmt => KmtHandle::from_raw(raw).map(Self::Kmt),
+                _ => NtHandle::from_raw(raw).map(Self::Nt),
+            }
+        };
+        let name = &vk.info().name;
+        handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
+    }
+}
+
+/// A new handle of `memory`, which was allocated with [`super::MemoryExport`].
+pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
+    let call = "vkGetMemoryWin32HandleKHR";
+    let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
+    // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
+    let raw = unsafe { vk.memory_handles()?.get_memory_win32_handle(&info) }.map_err(vk.failed(call))?;
+    // SAFETY: exported just now.
+    Ok(match unsafe { Exported::new(vk, call, kind, raw) }? {
+        Exported::Nt(handle) => MemoryHandle::OpaqueWin32(handle),
+        Exported::Kmt(handle) => MemoryHandle::OpaqueWin32Kmt(handle),
+    })
+}
+
+/// A new handle of `semaphore`, which was created with [`super::SemaphoreExport`].
+pub fn export_semaphore(
+    vk: &Vk,
+    semaphore: vk::Semaphore,
+    kind: ExportType,
+    semaphore_kind: SemaphoreKind,
+) -> Result<SemaphoreHandle> {
+    let call = "vkGetSemaphoreWin32HandleKHR";
+    let info =
+        vk::SemaphoreGetWin32HandleInfoKHR::default().semaphore(semaphore).handle_type(kind.semaphore());
+    // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
+    let raw =
+        unsafe { vk.semaphore_handles()?.get_semaphore_win32_handle(&info) }.map_err(vk.failed(call))?;
+    // SAFETY: exported just now.
+    match (unsafe { Exported::new(vk, call, kind, raw) }?, semaphore_kind) {
+        (Exported::Nt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32(handle)),
+        (Exported::Nt(handle), SemaphoreKind::Timeline) => Ok(SemaphoreHandle::TimelineWin32(handle)),
+        (Exported::Kmt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32Kmt(handle)),
+        // `ExportType::carries` keeps adapters from offering it.
+        (Exported::Kmt(_), SemaphoreKind::Timeline) => Err(Error::Unsupported(format!(
+            "CUDA imports no KMT handle of a timeline semaphore ({})",
+            vk.info().name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exported_objects_are_their_owners() {
+        let memory = MemoryAttributes::new().unwrap();
+        // SAFETY: what `new` made, which is alive.
+        let attributes = unsafe { &*memory.info.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
+        assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());
+        assert!(!attributes.lpSecurityDescriptor.is_null());
+        assert_eq!(attributes.bInheritHandle, FALSE);
+        assert_eq!(memory.info.dw_access, 0x8000_0001);
+        assert!(memory.info.name.is_null());
+        assert!(SemaphoreAttributes::new().is_ok());
+    }
+}

@@ -1,0 +1,171 @@
+//! What a device can export, asked before anything is made. Exporting what the driver did not promise is undefined, and
+//! "no" has reasons that a user should read.
+
+use ash::vk;
+
+use crate::handle::{ExportType, SemaphoreKind};
+use crate::shape::{Shape, ViewType};
+
+/// What a device says of one kind of image.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageSupport {
+    /// What its memory is exported as.
+    pub handle: ExportType,
+    /// Each needs an allocation of its own.
+    pub dedicated_only: bool,
+    /// The most texels each way.
+    pub extent: vk::Extent3D,
+    /// The most layers.
+    pub layers: u32,
+    /// The most levels.
+    pub levels: u32,
+}
+
+impl ImageSupport {
+    /// Whether such an image may be as large as `shape`.
+    ///
+    /// # Errors
+    /// Which limit is exceeded.
+    pub fn holds(&self, shape: &Shape) -> Result<(), String> {
+        let (asked, most) = (shape.extent(), self.extent);
+        if asked.width > most.width || asked.height > most.height || asked.depth > most.depth {
+            return Err(format!(
+                "{}x{}x{} texels were asked, {}x{}x{} is the most",
+                asked.width, asked.height, asked.depth, most.width, most.height, most.depth
+            ));
+        }
+        if shape.layers() > self.layers {
+            return Err(format!("{} layers were asked, {} is the most", shape.layers(), self.layers));
+        }
+        if shape.levels() > self.levels {
+            return Err(format!("{} levels were asked, {} is the most", shape.levels(), self.levels));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a device exports optimally tiled images of this kind, as the first of [`ExportType::HERE`] that it grants.
+///
+/// # Errors
+/// Why not, in words: the driver's, or that it has them and does not export them.
+pub fn image(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    format: vk::Format,
+    view: ViewType,
+    usage: vk::ImageUsageFlags,
+) -> Result<ImageSupport, String> {
+    if usage.is_empty() {
+        return Err("an image needs a usage".into());
+    }
+    let mut refused = String::new();
+    for &handle in ExportType::HERE {
+        match image_as(instance, physical, format, view, usage, handle) {
+            Ok(support) => return Ok(support),
+            Err(reason) => refused = reason,
+        }
+    }
+    Err(refused)
+}
+
+fn image_as(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    format: vk::Format,
+    view: ViewType,
+    usage: vk::ImageUsageFlags,
+    handle: ExportType,
+) -> Result<ImageSupport, String> {
+    let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
+    let info = vk::PhysicalDeviceImageFormatInfo2::default()
+        .format(format)
+        .ty(view.image_type())
+        .tiling(vk::ImageTiling::OPTIMAL)
+        .usage(usage)
+        .flags(view.create_flags())
+        .push_next(&mut external);
+    let mut answer = vk::ExternalImageFormatProperties::default();
+    let mut properties = vk::ImageFormatProperties2::default().push_next(&mut answer);
+    // SAFETY: a live physical device of this instance; the chains are of local structures.
+    unsafe { instance.get_physical_device_image_format_properties2(physical, &info, &mut properties) }
+        .map_err(|result| match result {
+            vk::Result::ERROR_FORMAT_NOT_SUPPORTED => {
+                format!("the driver has no such image ({result:?}) for {usage:?}")
+            }
+            other => format!("{other} ({other:?})"),
+        })?;
+    let limits = properties.image_format_properties;
+    let features = answer.external_memory_properties.external_memory_features;
+    if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
+        return Err("the driver has such images and does not export them".into());
+    }
+    Ok(ImageSupport {
+        handle,
+        dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
+        extent: limits.max_extent,
+        layers: limits.max_array_layers,
+        levels: limits.max_mip_levels,
+    })
+}
+
+/// What a device says of buffers that are used like that.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferSupport {
+    /// Each needs an allocation of its own: one allocation for several buffers is not exportable.
+    pub dedicated_only: bool,
+}
+
+/// Whether a device exports buffers of this usage as `handle`. `name` is the device's, for the answer.
+///
+/// # Errors
+/// That it does not, in words.
+pub fn buffer(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    name: &str,
+    usage: vk::BufferUsageFlags,
+    handle: ExportType,
+) -> Result<BufferSupport, String> {
+    if usage.is_empty() {
+        return Err("a buffer needs a usage".into());
+    }
+    let features = buffer_features(instance, physical, usage, handle);
+    match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
+        true => Ok(BufferSupport {
+            dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
+        }),
+        false => Err(format!("{name} exports no buffers for {usage:?} as {}", handle.name())),
+    }
+}
+
+/// The driver's answer. It may depend on the usage.
+pub(crate) fn buffer_features(
+    instance: &ash::Instance,
+    device: vk::PhysicalDevice,
+    usage: vk::BufferUsageFlags,
+    handle: ExportType,
+) -> vk::ExternalMemoryFeatureFlags {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(usage).handle_type(handle.memory());
+    let mut answer = vk::ExternalBufferProperties::default();
+    // SAFETY: the caller's physical device is of this live instance.
+    unsafe { instance.get_physical_device_external_buffer_properties(device, &info, &mut answer) };
+    answer.external_memory_properties.external_memory_features
+}
+
+/// Whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo` in the chain the driver
+/// would answer for *binary* semaphores.
+pub(crate) fn semaphore(
+    instance: &ash::Instance,
+    device: vk::PhysicalDevice,
+    handle: ExportType,
+    kind: SemaphoreKind,
+) -> bool {
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
+    let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
+        .handle_type(handle.semaphore())
+        .push_next(&mut kind);
+    let mut answer = vk::ExternalSemaphoreProperties::default();
+    // SAFETY: the caller's physical device is of this live instance.
+    unsafe { instance.get_physical_device_external_semaphore_properties(device, &info, &mut answer) };
+    answer.external_semaphore_features.contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
+}

@@ -1,0 +1,420 @@
+//! The five forms in which handles come, and whose they are.
+//!
+//! File descriptors exist on Unix and NT handles on Windows. Both types exist everywhere, so that every descriptor can be
+//! built and tested everywhere; where the system has no such thing, the type holds the bare value and closes nothing.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+#[cfg(windows)]
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+
+use cudarc::driver::sys;
+
+use crate::{Error, Result};
+
+/// What kind of thing a handle is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A file descriptor.
+    Fd,
+    /// A shared NT handle.
+    Nt,
+    /// The name of a shared object of the NT kernel.
+    Name,
+    /// A global handle of the kernel-mode thunk (KMT), the older kind.
+    Kmt,
+    /// A pointer to an object of NvSci, the sharing library of NVIDIA's embedded systems.
+    NvSci,
+}
+
+/// Who has to close a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// CUDA: it closes the handle when the imported object is destroyed, or earlier.
+    Cuda,
+    /// Whoever had it before.
+    You,
+    /// There is nothing to close.
+    Nobody,
+}
+
+/// Who has to close a handle once an import was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// When the import succeeded.
+    pub after_success: Keeper,
+    /// When it failed.
+    pub after_failure: Keeper,
+}
+
+/// The systems on which a form exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// Linux and other Unices.
+    Unix,
+    /// Windows.
+    Windows,
+    /// Wherever NVIDIA's NvSci libraries are: Tegra, DRIVE OS, some servers.
+    NvSci,
+}
+
+impl Form {
+    /// Whose a handle of this form is: "Ownership of the file descriptor is transferred to the CUDA driver when the
+    /// handle is imported successfully", "Ownership of this handle is not transferred to CUDA" of NT handles, and a KMT
+    /// handle "does not hold a reference to the underlying object" (`cuImportExternalMemory`).
+    pub const fn ownership(self) -> Ownership {
+        use Keeper::{Cuda, Nobody, You};
+        let (after_success, after_failure) = match self {
+            Self::Fd => (Cuda, You),
+            Self::Nt => (You, You),
+            Self::Name => (Nobody, Nobody),
+            Self::Kmt => (Nobody, Nobody),
+            Self::NvSci => (You, You),
+        };
+        Ownership { after_success, after_failure }
+    }
+
+    /// Where there are such handles.
+    pub const fn system(self) -> System {
+        match self {
+            Self::Fd => System::Unix,
+            Self::Nt | Self::Name | Self::Kmt => System::Windows,
+            Self::NvSci => System::NvSci,
+        }
+    }
+
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Fd => "file descriptor",
+            Self::Nt => "NT handle",
+            Self::Name => "name of an NT object",
+            Self::Kmt => "KMT handle",
+            Self::NvSci => "NvSci object",
+        }
+    }
+
+    /// An error where this system has no such handles, before a driver is asked.
+    pub(super) fn exists_here(self, name: &str) -> Result<()> {
+        let here = match self.system() {
+            System::Unix => cfg!(unix),
+            System::Windows => cfg!(windows),
+            // Whether its libraries are there is the driver's to say.
+            System::NvSci => true,
+        };
+        if here {
+            return Ok(());
+        }
+        let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
+        Err(Error::Unsupported(format!(
+            "{name} is a {}, and there are none on {}: CUDA imports {ours} here",
+            self.words(),
+            std::env::consts::OS
+        )))
+    }
+}
+
+/// What is written into the union of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// `handle.fd`
+    Fd(c_int),
+    /// `handle.win32.handle`, with no name.
+    Handle(*mut c_void),
+    /// `handle.win32.name`, with no handle: UTF-16, terminated.
+    Name(*const u16),
+    /// `handle.nvSciBufObject` or `handle.nvSciSyncObj`.
+    Object(*const c_void),
+}
+
+impl Member {
+    /// The union for memory; what is not used is zero.
+    pub(super) fn memory(self) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
+        type Union = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1;
+        type Win32 = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1;
+        let mut union = Union { win32: Win32 { handle: std::ptr::null_mut(), name: std::ptr::null() } };
+        match self {
+            Self::Fd(fd) => union.fd = fd,
+            Self::Handle(handle) => union.win32 = Win32 { handle, name: std::ptr::null() },
+            Self::Name(name) => union.win32 = Win32 { handle: std::ptr::null_mut(), name: name.cast() },
+            Self::Object(object) => union.nvSciBufObject = object,
+        }
+        union
+    }
+
+    /// The union for semaphores; what is not used is zero.
+    pub(super) fn semaphore(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
+        type Union = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1;
+        type Win32 = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1;
+        let mut union = Union { win32: Win32 { handle: std::ptr::null_mut(), name: std::ptr::null() } };
+        match self {
+            Self::Fd(fd) => union.fd = fd,
+            Self::Handle(handle) => union.win32 = Win32 { handle, name: std::ptr::null() },
+            Self::Name(name) => union.win32 = Win32 { handle: std::ptr::null_mut(), name: name.cast() },
+            Self::Object(object) => union.nvSciSyncObj = object,
+        }
+        union
+    }
+}
+
+/// What every form of handle can say of itself.
+pub(super) trait Payload {
+    const FORM: Form;
+
+    fn member(&self) -> Member;
+}
+
+/// A file descriptor; closed when it is dropped.
+#[derive(Debug)]
+pub struct Fd(#[cfg(unix)] OwnedFd, #[cfg(not(unix))] c_int);
+
+impl Fd {
+    /// Takes over an open descriptor.
+    ///
+    /// # Safety
+    /// It is open, and nobody else closes it.
+    pub unsafe fn from_raw(raw: c_int) -> Self {
+        // SAFETY: the caller's promise.
+        #[cfg(unix)]
+        return Self(unsafe { OwnedFd::from_raw_fd(raw) });
+        #[cfg(not(unix))]
+        Self(raw)
+    }
+}
+
+#[cfg(unix)]
+impl From<OwnedFd> for Fd {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
+#[cfg(unix)]
+impl From<Fd> for OwnedFd {
+    fn from(fd: Fd) -> Self {
+        fd.0
+    }
+}
+
+impl Payload for Fd {
+    const FORM: Form = Form::Fd;
+
+    fn member(&self) -> Member {
+        #[cfg(unix)]
+        return Member::Fd(self.0.as_raw_fd());
+        #[cfg(not(unix))]
+        Member::Fd(self.0)
+    }
+}
+
+/// A shared NT handle; closed (`CloseHandle`) when it is dropped.
+#[derive(Debug)]
+pub struct NtHandle(#[cfg(windows)] OwnedHandle, #[cfg(not(windows))] NonNull<c_void>);
+
+impl NtHandle {
+    /// Takes over an open handle; `None` for null.
+    ///
+    /// # Safety
+    /// It is open, and nobody else closes it.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
+        let raw = NonNull::new(raw)?;
+        // SAFETY: the caller's promise; not null.
+        #[cfg(windows)]
+        return Some(Self(unsafe { OwnedHandle::from_raw_handle(raw.as_ptr()) }));
+        #[cfg(not(windows))]
+        Some(Self(raw))
+    }
+}
+
+#[cfg(windows)]
+impl From<OwnedHandle> for NtHandle {
+    fn from(handle: OwnedHandle) -> Self {
+        Self(handle)
+    }
+}
+
+#[cfg(windows)]
+impl From<NtHandle> for OwnedHandle {
+    fn from(handle: NtHandle) -> Self {
+        handle.0
+    }
+}
+
+impl Payload for NtHandle {
+    const FORM: Form = Form::Nt;
+
+    fn member(&self) -> Member {
+        #[cfg(windows)]
+        return Member::Handle(self.0.as_raw_handle());
+        #[cfg(not(windows))]
+        Member::Handle(self.0.as_ptr())
+    }
+}
+
+/// A KMT handle. It keeps nothing alive: the object that it stands for must live until CUDA has let go of its import.
+#[derive(Clone, Copy, Debug)]
+pub struct KmtHandle(NonNull<c_void>);
+
+impl KmtHandle {
+    /// Takes the value; `None` for null.
+    ///
+    /// # Safety
+    /// It is a global KMT handle of an object that lives for as long as the handle is used.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
+        NonNull::new(raw).map(Self)
+    }
+}
+
+impl Payload for KmtHandle {
+    const FORM: Form = Form::Kmt;
+
+    fn member(&self) -> Member {
+        Member::Handle(self.0.as_ptr())
+    }
+}
+
+/// The name under which a shared object was created, such as `Local\picture`.
+#[derive(Clone, Debug)]
+pub struct ObjectName(Box<[u16]>);
+
+impl ObjectName {
+    /// Turns it into what Windows takes: UTF-16 with a zero at the end.
+    ///
+    /// # Errors
+    /// An empty name, or one with a zero in it, which would name another object.
+    pub fn new(name: &str) -> Result<Self> {
+        if name.is_empty() || name.contains('\0') {
+            return Err(Error::Rule(format!(
+                "{name:?} names no shared object: a name has a character at least, and none is zero"
+            )));
+        }
+        Ok(Self(name.encode_utf16().chain([0]).collect()))
+    }
+}
+
+impl Payload for ObjectName {
+    const FORM: Form = Form::Name;
+
+    fn member(&self) -> Member {
+        Member::Name(self.0.as_ptr())
+    }
+}
+
+/// An `NvSciBufObj` or `NvSciSyncObj`, borrowed: whoever made it frees it, once CUDA has let go of its import.
+#[derive(Clone, Copy, Debug)]
+pub struct NvSciObject(NonNull<c_void>);
+
+impl NvSciObject {
+    /// Takes the pointer; `None` for null.
+    ///
+    /// # Safety
+    /// It is a live object of the NvSci kind that it is then used as, and lives for as long as CUDA has it imported.
+    pub unsafe fn from_raw(raw: *const c_void) -> Option<Self> {
+        NonNull::new(raw.cast_mut()).map(Self)
+    }
+}
+
+impl Payload for NvSciObject {
+    const FORM: Form = Form::NvSci;
+
+    fn member(&self) -> Member {
+        Member::Object(self.0.as_ptr())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A value that stands for a handle or object in tests; nothing is behind it, and nothing here looks.
+    pub(in super::super) const BARE: *mut c_void = std::ptr::without_provenance_mut(0x1234_5670);
+
+    pub(in super::super) fn fd() -> Fd {
+        #[cfg(unix)]
+        return Fd::from(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+        // SAFETY: bare values are not closed here.
+        #[cfg(not(unix))]
+        unsafe {
+            Fd::from_raw(42)
+        }
+    }
+
+    /// With the value behind it, which on Windows is a real handle's.
+    pub(in super::super) fn nt() -> (NtHandle, *mut c_void) {
+        #[cfg(windows)]
+        let handle = NtHandle::from(OwnedHandle::from(std::fs::File::open("NUL").unwrap()));
+        // SAFETY: a bare value is not closed here.
+        #[cfg(not(windows))]
+        let handle = unsafe { NtHandle::from_raw(BARE) }.unwrap();
+        let Member::Handle(raw) = handle.member() else { unreachable!() };
+        (handle, raw)
+    }
+
+    pub(in super::super) fn kmt() -> KmtHandle {
+        // SAFETY: only written into descriptors.
+        unsafe { KmtHandle::from_raw(BARE) }.unwrap()
+    }
+
+    pub(in super::super) fn sci() -> NvSciObject {
+        // SAFETY: only written into descriptors.
+        unsafe { NvSciObject::from_raw(BARE) }.unwrap()
+    }
+
+    /// Each variant has its place in the repository's `docs/interop.md`, which the packaged crate does not have.
+    pub(in super::super) fn assert_documented(handle: &impl std::fmt::Debug) {
+        let text = format!("{handle:?}");
+        let name = text.split('(').next().unwrap_or_default();
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/interop.md");
+        let Ok(page) = std::fs::read_to_string(page) else { return };
+        assert!(page.contains(&format!("`{name}`")), "docs/interop.md lacks {name}");
+    }
+
+    /// The table of the module's documentation, from CUDA's manual.
+    #[test]
+    fn whose_a_handle_is() {
+        use Keeper::*;
+        for (form, success, failure, system) in [
+            (Form::Fd, Cuda, You, System::Unix),
+            (Form::Nt, You, You, System::Windows),
+            (Form::Name, Nobody, Nobody, System::Windows),
+            (Form::Kmt, Nobody, Nobody, System::Windows),
+            (Form::NvSci, You, You, System::NvSci),
+        ] {
+            let ownership = Ownership { after_success: success, after_failure: failure };
+            assert_eq!((form.ownership(), form.system()), (ownership, system), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn no_handle_is_null() {
+        let null = std::ptr::null_mut();
+        // SAFETY: null is refused.
+        unsafe {
+            assert!(NtHandle::from_raw(null).is_none());
+            assert!(KmtHandle::from_raw(null).is_none());
+            assert!(NvSciObject::from_raw(null).is_none());
+        }
+    }
+
+    #[test]
+    fn names_are_terminated_and_not_empty() {
+        let name = ObjectName::new("Local\\ä").unwrap();
+        assert_eq!(&*name.0, [0x4c, 0x6f, 0x63, 0x61, 0x6c, 0x5c, 0xe4, 0]);
+        for bad in ["", "a\0b"] {
+            assert!(ObjectName::new(bad).is_err_and(|error| error.to_string().contains("no shared object")));
+        }
+    }
+
+    #[test]
+    fn a_form_that_this_system_lacks_is_an_error_in_words() {
+        let foreign = if cfg!(windows) { Form::Fd } else { Form::Kmt };
+        let text = foreign.exists_here("D3D11_RESOURCE_KMT").unwrap_err().to_string();
+        for part in ["D3D11_RESOURCE_KMT", foreign.words(), std::env::consts::OS, "CUDA imports"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert!(Form::NvSci.exists_here("NVSCIBUF").is_ok());
+    }
+}

@@ -1,0 +1,91 @@
+//! The handle types that Vulkan exports: three of the many that CUDA imports.
+
+use ash::vk;
+
+use super::{Form, SemaphoreKind};
+
+/// A handle type that Vulkan exports and CUDA imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportType {
+    /// A file descriptor.
+    OpaqueFd,
+    /// An NT handle.
+    OpaqueWin32,
+    /// A KMT handle, which keeps nothing alive.
+    OpaqueWin32Kmt,
+}
+
+impl ExportType {
+    /// Those of this system, the one to prefer first.
+    pub const HERE: &[Self] =
+        if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
+
+    /// The name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpaqueFd => "OPAQUE_FD",
+            Self::OpaqueWin32 => "OPAQUE_WIN32",
+            Self::OpaqueWin32Kmt => "OPAQUE_WIN32_KMT",
+        }
+    }
+
+    /// [`ExportType::HERE`] in words.
+    pub fn names() -> String {
+        Self::HERE.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ")
+    }
+
+    /// The form of its handles.
+    pub const fn form(self) -> Form {
+        match self {
+            Self::OpaqueFd => Form::Fd,
+            Self::OpaqueWin32 => Form::Nt,
+            Self::OpaqueWin32Kmt => Form::Kmt,
+        }
+    }
+
+    /// Vulkan's flag for memory.
+    pub const fn memory(self) -> vk::ExternalMemoryHandleTypeFlags {
+        match self {
+            Self::OpaqueFd => vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD,
+            Self::OpaqueWin32 => vk::ExternalMemoryHandleTypeFlags::OPAQUE_WIN32,
+            Self::OpaqueWin32Kmt => vk::ExternalMemoryHandleTypeFlags::OPAQUE_WIN32_KMT,
+        }
+    }
+
+    /// Vulkan's flag for semaphores.
+    pub const fn semaphore(self) -> vk::ExternalSemaphoreHandleTypeFlags {
+        match self {
+            Self::OpaqueFd => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD,
+            Self::OpaqueWin32 => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_WIN32,
+            Self::OpaqueWin32Kmt => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_WIN32_KMT,
+        }
+    }
+
+    /// Whether CUDA imports semaphores of this kind as this type: it knows no KMT handles of timelines.
+    pub const fn carries(self, kind: SemaphoreKind) -> bool {
+        !matches!((self, kind), (Self::OpaqueWin32Kmt, SemaphoreKind::Timeline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bits of `vulkan_core.h`, which are the same for memory and semaphores.
+    #[test]
+    fn the_types_are_those_of_vulkan() {
+        for (kind, bit, form, name) in [
+            (ExportType::OpaqueFd, 0x1, Form::Fd, "OPAQUE_FD"),
+            (ExportType::OpaqueWin32, 0x2, Form::Nt, "OPAQUE_WIN32"),
+            (ExportType::OpaqueWin32Kmt, 0x4, Form::Kmt, "OPAQUE_WIN32_KMT"),
+        ] {
+            assert_eq!((kind.memory().as_raw(), kind.semaphore().as_raw()), (bit, bit), "{name}");
+            assert_eq!((kind.form(), kind.name()), (form, name));
+            assert!(kind.carries(SemaphoreKind::Binary));
+        }
+        assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
+        for kind in ExportType::HERE {
+            assert!(kind.form().exists_here(kind.name()).is_ok());
+        }
+    }
+}

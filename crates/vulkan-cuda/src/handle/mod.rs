@@ -1,0 +1,63 @@
+//! What travels between the two APIs, as data.
+//!
+//! CUDA imports twelve kinds of memory handle and fifteen kinds of semaphore handle, and has one function for each of
+//! the two: everything that differs is in a descriptor. So here a handle is a value ([`MemoryHandle`],
+//! [`SemaphoreHandle`]) that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the
+//! flags, what its waits and signals need, and how the two devices are matched. Descriptors are built by pure functions
+//! from that row, on every platform.
+//!
+//! Only the [`Form`] decides who closes a handle, and this is where most programs leak or close twice:
+//!
+//! | form | after a successful import | after a failed one |
+//! |---|---|---|
+//! | file descriptor | CUDA's: touching it again is undefined | still yours to close |
+//! | NT handle | still yours to close, and the import does not need it any longer | still yours to close |
+//! | KMT handle | nobody's: it keeps nothing alive and must not be closed | nobody's |
+//! | name | a string | a string |
+//! | NvSci object | still yours to free | still yours to free |
+//!
+//! An import takes the handle by value, so that a consumed one cannot be used again:
+//!
+//! ```compile_fail,E0382
+//! use vulkan_cuda::{ImportedSemaphore, handle::SemaphoreHandle};
+//! # fn test(cuda: &vulkan_cuda::Cuda, handle: SemaphoreHandle) -> vulkan_cuda::Result<()> {
+//! let semaphore = ImportedSemaphore::import(cuda, handle)?;
+//! let again = ImportedSemaphore::import(cuda, handle)?; // the descriptor is CUDA's now
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! and a handle of one kind is no handle of another:
+//!
+//! ```compile_fail,E0308
+//! use vulkan_cuda::handle::{KmtHandle, MemoryHandle};
+//! # fn test(kmt: KmtHandle) -> MemoryHandle {
+//! MemoryHandle::OpaqueWin32(kmt) // CUDA would take it for an NT handle
+//! # }
+//! ```
+//!
+//! Vulkan hands out three of them ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
+//! half is type-checked and linted (`scripts/check-windows.sh`), not run.
+
+mod form;
+mod kind;
+mod memory;
+mod semaphore;
+
+pub use form::{Fd, Form, Keeper, KmtHandle, Member, NtHandle, NvSciObject, ObjectName, Ownership, System};
+pub use kind::ExportType;
+pub use memory::{Dedicated, MemoryFacts, MemoryHandle};
+pub use semaphore::{NvSciFence, Operand, SemaphoreFacts, SemaphoreHandle, SemaphoreKind, Signal, Wait};
+
+/// How the exporter's device and CUDA's are found to be the same hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matching {
+    /// By UUID: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid`.
+    Uuid,
+    /// On Windows both APIs have a LUID too, which the system itself gave the adapter: where both say one, it and the
+    /// node mask decide; else the UUID does.
+    LuidElseUuid,
+    /// By LUID and node mask: `ID3D12Device::GetAdapterLuid` or `DXGI_ADAPTER_DESC::AdapterLuid`, and
+    /// `cuDeviceGetLuid`. Direct3D knows no UUIDs.
+    Luid,
+}

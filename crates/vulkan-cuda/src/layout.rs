@@ -1,0 +1,268 @@
+//! Several buffers in one allocation: where each may lie. Pure arithmetic, so it can be tested without a GPU.
+//!
+//! Two APIs have a say in an offset. Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`, and
+//! `size` bytes from there lie in the allocation (`VUID-vkBindBufferMemory-memoryOffset-01036`, `-size-01037`). CUDA's is
+//! that the offset and size of a mapping match Vulkan's, and are aligned as Vulkan asks; and since its kernels load
+//! `float4` and `double2` from typed pointers, that the address is a multiple of 16 ([`CUDA_ALIGNMENT`]).
+//!
+//! Two mappings that overlap may get two different addresses, and then a write through one need not be seen through the
+//! other (`cuExternalMemoryGetMappedBuffer`). Nobody wants that by accident, so here it is an error.
+
+use std::fmt;
+
+use crate::Error;
+
+/// The largest natural alignment of a type that CUDA loads and stores in one go: 16 bytes.
+pub const CUDA_ALIGNMENT: u64 = 16;
+
+/// What [`pack`] aligns to at least: that of every address from `cuMemAlloc`, on which kernels may have been tuned.
+pub const PACKED_ALIGNMENT: u64 = 256;
+
+/// Some bytes of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Bytes from the beginning of the allocation.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Range {
+    /// The first byte behind it; `None` beyond 64 bits.
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.size)
+    }
+
+    /// Whether the two have a byte in common.
+    pub fn overlaps(self, other: Self) -> bool {
+        let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
+        self.offset < other_end && other.offset < end
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at offset {}", self.size, self.offset)
+    }
+}
+
+/// What a buffer needs of its place: two fields of `VkMemoryRequirements`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes, which may be more than the buffer has.
+    pub size: u64,
+    /// A power of two.
+    pub alignment: u64,
+}
+
+/// Why a buffer cannot lie where it was put.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// A range without a byte in it.
+    #[error("buffer {0} has no bytes: neither API has a buffer of size 0")]
+    Empty(usize),
+    /// Vulkan's alignment is not kept.
+    #[error(
+        "buffer {index} ({range}) is not at a multiple of {alignment}, which VkMemoryRequirements::alignment asks of it"
+    )]
+    Vulkan {
+        /// Which buffer.
+        index: usize,
+        /// Where it was put.
+        range: Range,
+        /// What Vulkan asks.
+        alignment: u64,
+    },
+    /// CUDA's alignment is not kept.
+    #[error(
+        "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, which CUDA's vector loads ask of it"
+    )]
+    Cuda {
+        /// Which buffer.
+        index: usize,
+        /// Where it was put.
+        range: Range,
+    },
+    /// It ends behind the allocation.
+    #[error("buffer {index} ({range}) does not lie in the allocation, which has {allocation} bytes")]
+    Outside {
+        /// Which buffer.
+        index: usize,
+        /// Where it was put.
+        range: Range,
+        /// Bytes of the allocation.
+        allocation: u64,
+    },
+    /// Two have bytes in common.
+    #[error("buffer {first} ({first_range}) and buffer {second} ({second_range}) overlap")]
+    Overlap {
+        /// The one with the smaller index.
+        first: usize,
+        /// Where it is.
+        first_range: Range,
+        /// The other.
+        second: usize,
+        /// Where that is.
+        second_range: Range,
+    },
+    /// All of them together are beyond 64 bits.
+    #[error("the buffers together need more than 2^64 bytes")]
+    TooLarge,
+}
+
+impl From<LayoutError> for Error {
+    fn from(error: LayoutError) -> Self {
+        Self::Rule(error.to_string())
+    }
+}
+
+/// Puts buffers one behind the other, as close as both APIs allow. Returns their ranges and the allocation's size.
+///
+/// # Errors
+/// A buffer of no bytes, or more than 64 bits count.
+///
+/// ```
+/// use vulkan_cuda::layout::{Needs, pack};
+///
+/// let needs = [Needs { size: 1000, alignment: 16 }, Needs { size: 12, alignment: 1024 }];
+/// let (ranges, size) = pack(&needs).unwrap();
+/// assert_eq!((ranges[0].offset, ranges[1].offset, size), (0, 1024, 1036));
+/// ```
+pub fn pack(needs: &[Needs]) -> Result<(Vec<Range>, u64), LayoutError> {
+    let mut end: u64 = 0;
+    let mut ranges = Vec::with_capacity(needs.len());
+    for need in needs {
+        let alignment = need.alignment.max(PACKED_ALIGNMENT);
+        let offset = end.checked_next_multiple_of(alignment).ok_or(LayoutError::TooLarge)?;
+        let range = Range { offset, size: need.size };
+        end = range.end().ok_or(LayoutError::TooLarge)?;
+        ranges.push(range);
+    }
+    check(end, needs, &ranges)?;
+    Ok((ranges, end))
+}
+
+/// Checks places that somebody else chose against the rules of both APIs.
+///
+/// `ranges` are what is to be bound and mapped, one for each of `needs`. Where Vulkan needs more bytes than the range has
+/// (it may round up), those must be free too.
+///
+/// # Errors
+/// The first rule that is broken, with the buffers' indices and ranges.
+pub fn check(allocation: u64, needs: &[Needs], ranges: &[Range]) -> Result<(), LayoutError> {
+    // What Vulkan takes up.
+    let taken: Vec<_> = needs
+        .iter()
+        .zip(ranges)
+        .map(|(need, range)| Range { offset: range.offset, size: range.size.max(need.size) })
+        .collect();
+    for (index, (need, &range)) in needs.iter().zip(ranges).enumerate() {
+        let alignment = need.alignment;
+        if range.size == 0 {
+            return Err(LayoutError::Empty(index));
+        }
+        if !range.offset.is_multiple_of(alignment) {
+            return Err(LayoutError::Vulkan { index, range, alignment });
+        }
+        if !range.offset.is_multiple_of(CUDA_ALIGNMENT) {
+            return Err(LayoutError::Cuda { index, range });
+        }
+        if taken[index].end().is_none_or(|end| end > allocation) {
+            return Err(LayoutError::Outside { index, range: taken[index], allocation });
+        }
+        if let Some(first) = (0..index).find(|&first| taken[first].overlaps(taken[index])) {
+            let (first_range, second_range) = (taken[first], taken[index]);
+            return Err(LayoutError::Overlap { first, first_range, second: index, second_range });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ANY: Needs = Needs { size: 1, alignment: 1 };
+
+    fn at(offset: u64, size: u64) -> Range {
+        Range { offset, size }
+    }
+
+    #[test]
+    fn every_broken_rule_is_named_with_its_numbers() {
+        let verdict = |needs: &[Needs], ranges: &[Range]| check(4096, needs, ranges).unwrap_err().to_string();
+        for (text, parts) in [
+            (verdict(&[ANY], &[at(0, 0)]), &["buffer 0", "no bytes"][..]),
+            (verdict(&[Needs { size: 8, alignment: 64 }], &[at(32, 8)]), &["buffer 0", "offset 32", "64"]),
+            (verdict(&[ANY], &[at(8, 8)]), &["buffer 0", "offset 8", "16", "CUDA"]),
+            (verdict(&[ANY], &[at(4080, 17)]), &["17 bytes at offset 4080", "4096 bytes"]),
+            // Vulkan rounds the size up, and that counts.
+            (verdict(&[Needs { size: 64, alignment: 16 }], &[at(4080, 16)]), &["64 bytes at offset 4080"]),
+            (
+                verdict(&[ANY, ANY, ANY], &[at(0, 100), at(512, 100), at(96, 16)]),
+                &["buffer 0 (100 bytes at offset 0)", "buffer 2 (16 bytes at offset 96)", "overlap"],
+            ),
+            (verdict(&[ANY], &[at(16, u64::MAX)]), &["does not lie in the allocation"]),
+        ] {
+            for part in parts {
+                assert!(text.contains(part), "{part} is missing in: {text}");
+            }
+        }
+        assert_eq!(check(4096, &[ANY, ANY], &[at(0, 16), at(16, 4080)]), Ok(()));
+    }
+
+    #[test]
+    fn what_touches_does_not_overlap() {
+        assert!(!at(0, 16).overlaps(at(16, 16)) && !at(16, 16).overlaps(at(0, 16)));
+        assert!(at(0, 17).overlaps(at(16, 16)) && at(16, 16).overlaps(at(0, 17)));
+        assert!(at(0, 100).overlaps(at(10, 1)) && at(u64::MAX - 1, 5).overlaps(at(u64::MAX - 1, 1)));
+    }
+
+    #[test]
+    fn what_no_address_reaches_is_an_error() {
+        let huge = Needs { size: u64::MAX - 100, alignment: 1 };
+        assert_eq!(pack(&[huge, huge]), Err(LayoutError::TooLarge));
+        assert_eq!(pack(&[Needs { size: 0, alignment: 1 }]), Err(LayoutError::Empty(0)));
+        assert_eq!(pack(&[]), Ok((Vec::new(), 0)));
+    }
+
+    fn needs() -> impl Strategy<Value = Vec<Needs>> {
+        let need = (1u64..100_000, 0u32..17).prop_map(|(size, power)| Needs { size, alignment: 1 << power });
+        prop::collection::vec(need, 1..12)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_keeps_every_rule(needs in needs()) {
+            let (ranges, size) = pack(&needs).unwrap();
+            prop_assert_eq!(check(size, &needs, &ranges), Ok(()));
+            for (need, range) in needs.iter().zip(&ranges) {
+                prop_assert_eq!(range.size, need.size);
+                prop_assert_eq!(range.offset % need.alignment.max(PACKED_ALIGNMENT), 0);
+            }
+            // Nothing is wasted but by alignment, and one byte less is too little.
+            prop_assert_eq!(ranges.last().and_then(|last| last.end()), Some(size));
+            let outside = matches!(check(size - 1, &needs, &ranges), Err(LayoutError::Outside { .. }));
+            prop_assert!(outside);
+        }
+
+        /// Against the definition: a byte that both have.
+        #[test]
+        fn overlap_is_a_common_byte(a in 0u64..40, b in 0u64..40, n in 1u64..20, m in 1u64..20) {
+            let common = (a..a + n).any(|byte| (b..b + m).contains(&byte));
+            prop_assert_eq!(at(a, n).overlaps(at(b, m)), common);
+        }
+
+        /// A place moved onto its neighbour is found, and both are named.
+        #[test]
+        fn a_moved_buffer_is_found(needs in needs(), which in 0usize..12) {
+            prop_assume!(needs.len() > 1);
+            let (mut ranges, size) = pack(&needs).unwrap();
+            let which = 1 + which % (needs.len() - 1);
+            ranges[which].offset = ranges[which - 1].offset;
+            prop_assert!(check(size, &needs, &ranges).is_err());
+        }
+    }
+}

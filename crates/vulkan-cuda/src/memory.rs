@@ -1,0 +1,238 @@
+//! Step 2: one memory, two addresses. Vulkan allocates and exports, CUDA imports and maps.
+//!
+//! The rules that each side asks for, and that examples often leave out:
+//!
+//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
+//!   `VkExportMemoryAllocateInfo`; one without the other is not exportable.
+//! - The allocation is dedicated (`VkMemoryDedicatedAllocateInfo`), and CUDA is told so
+//!   (`CUDA_EXTERNAL_MEMORY_DEDICATED`).
+//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, not the buffer's size.
+//! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
+//!   The field order of the types below is that order.
+//!
+//! Neither driver can tell whether a descriptor's sizes are right. [`SharedBuffer`] has both sides and knows them. Who has a
+//! descriptor only, from another process say, promises them:
+//!
+//! ```compile_fail,E0133
+//! use vulkan_cuda::{Cuda, MappedMemory, Result, handle::MemoryHandle};
+//! fn unpromised(cuda: &Cuda, handle: MemoryHandle) -> Result<MappedMemory> {
+//!     MappedMemory::import(cuda, handle, 4096, 1 << 30)
+//! }
+//! ```
+
+use ash::vk;
+use cudarc::driver::sys;
+
+use crate::cuda::{Cuda, api};
+use crate::export::{MemoryExport, export_memory};
+use crate::exportable;
+use crate::handle::{ExportType, MemoryHandle};
+use crate::pair::Pair;
+use crate::vulkan::Vk;
+use crate::{Error, Result};
+
+/// A Vulkan buffer in exportable memory of its own.
+pub struct ExportedBuffer {
+    buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    size: u64,
+    allocation_size: u64,
+    kind: ExportType,
+    vk: Vk,
+}
+
+impl ExportedBuffer {
+    /// Makes a buffer of `size` bytes in device memory, exportable as the device exports buffers
+    /// ([`Exports::buffer`](crate::Exports::buffer)).
+    ///
+    /// # Errors
+    /// A size of 0, out of memory, a device that was made without the extension, or one that exports no buffers of this usage.
+    pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        if size == 0 {
+            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+        }
+        let export = MemoryExport::new(vk)?;
+        let kind = export.kind();
+        exportable::buffer(vk.instance(), vk.physical(), &vk.info().name, usage, kind)
+            .map_err(Error::Unsupported)?;
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
+        let info = vk::BufferCreateInfo::default()
+            .size(size)
+            .usage(usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .push_next(&mut external);
+        // SAFETY: a live device and a plain description.
+        let buffer =
+            unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
+        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
+        let mut exported =
+            Self { buffer, memory: vk::DeviceMemory::null(), size, allocation_size: 0, kind, vk: vk.clone() };
+        // SAFETY: made above.
+        let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+        // SAFETY: the size and types are those that the buffer requires.
+        exported.memory = unsafe {
+            export.allocate(vk, requirements.size, requirements.memory_type_bits, Some(dedicated))
+        }?;
+        exported.allocation_size = requirements.size;
+        // SAFETY: the memory is dedicated to this buffer and is bound once.
+        unsafe { vk.device().bind_buffer_memory(buffer, exported.memory, 0) }
+            .map_err(vk.failed("vkBindBufferMemory"))?;
+        Ok(exported)
+    }
+
+    /// The buffer.
+    pub fn raw(&self) -> vk::Buffer {
+        self.buffer
+    }
+
+    /// Its size in bytes, as asked.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The size of the allocation behind it: what an importer must name.
+    pub fn allocation_size(&self) -> u64 {
+        self.allocation_size
+    }
+
+    /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.
+    pub fn export(&self) -> Result<MemoryHandle> {
+        export_memory(&self.vk, self.memory, self.kind)
+    }
+}
+
+impl Drop for ExportedBuffer {
+    fn drop(&mut self) {
+        if self.vk.is_abandoned() {
+            return;
+        }
+        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        unsafe {
+            self.vk.device().destroy_buffer(self.buffer, None);
+            self.vk.device().free_memory(self.memory, None);
+        }
+    }
+}
+
+/// Vulkan's memory as CUDA sees it.
+pub(crate) struct ImportedMemory {
+    pub(crate) raw: sys::CUexternalMemory,
+    pub(crate) cuda: Cuda,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for ImportedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for ImportedMemory {}
+
+impl ImportedMemory {
+    /// Imports an allocation of `size` bytes; `dedicated` is whether one buffer or image has it for itself
+    /// (`VkMemoryDedicatedAllocateInfo`), which CUDA must be told.
+    pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
+        handle.exists_here()?;
+        let desc = handle.descriptor(size, dedicated);
+        let mut raw = std::ptr::null_mut();
+        cuda.bind()?;
+        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
+        let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
+        cuda.check("cuImportExternalMemory", code)?;
+        // Had it failed, dropping `handle` would have closed what is ours: see `handle`.
+        handle.imported();
+        Ok(Self { raw, cuda: cuda.clone() })
+    }
+}
+
+impl Drop for ImportedMemory {
+    fn drop(&mut self) {
+        // SAFETY: imported above; its mappings were freed before (the field order of what holds it).
+        self.cuda.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
+    }
+}
+
+/// A CUDA pointer to memory that Vulkan allocated.
+pub struct MappedMemory {
+    pointer: sys::CUdeviceptr,
+    size: u64,
+    // Last: the import outlives its mapping.
+    imported: ImportedMemory,
+}
+
+impl MappedMemory {
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes.
+    ///
+    /// # Safety
+    /// `handle` stands for an allocation of `cuda`'s GPU, which its exporter made for one buffer
+    /// (`VkMemoryDedicatedAllocateInfo`) and of exactly `allocation_size` bytes; `size` is not more.
+    ///
+    /// # Errors
+    /// A handle of another system; 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
+    pub unsafe fn import(
+        cuda: &Cuda,
+        handle: impl Into<MemoryHandle>,
+        allocation_size: u64,
+        size: u64,
+    ) -> Result<Self> {
+        let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
+        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
+        let mut pointer = 0;
+        // SAFETY: the range lies in the imported allocation (the caller's promise).
+        cuda.check("cuExternalMemoryGetMappedBuffer", unsafe {
+            api::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
+        })?;
+        Ok(Self { pointer, size, imported })
+    }
+
+    /// The address in CUDA's address space.
+    pub fn pointer(&self) -> sys::CUdeviceptr {
+        self.pointer
+    }
+
+    /// Mapped bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for MappedMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped above; no stream uses it any more, which whoever launched work on it has promised.
+        self.imported.cuda.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
+    }
+}
+
+/// One buffer that both APIs address.
+pub struct SharedBuffer {
+    // CUDA lets go before Vulkan frees.
+    mapped: MappedMemory,
+    exported: ExportedBuffer,
+}
+
+impl SharedBuffer {
+    /// Allocates `size` bytes in Vulkan, imports them into CUDA.
+    ///
+    /// # Errors
+    /// Those of [`ExportedBuffer::new`] and [`MappedMemory::import`].
+    pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
+        let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
+        // SAFETY: the allocation is the exported buffer's own, which is never larger than its memory.
+        let mapped = unsafe { MappedMemory::import(pair.cuda(), handle, allocation_size, size) }?;
+        Ok(Self { mapped, exported })
+    }
+
+    /// Vulkan's side.
+    pub fn vulkan(&self) -> vk::Buffer {
+        self.exported.raw()
+    }
+
+    /// CUDA's side.
+    pub fn cuda(&self) -> sys::CUdeviceptr {
+        self.mapped.pointer()
+    }
+
+    /// Its size in bytes, as asked.
+    pub fn size(&self) -> u64 {
+        self.exported.size()
+    }
+}

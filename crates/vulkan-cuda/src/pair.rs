@@ -1,0 +1,197 @@
+//! Step 1: which CUDA device is this Vulkan device?
+//!
+//! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
+//! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
+//! (drivers before CUDA 11.4 have only `cuDeviceGetUuid`).
+//!
+//! On Windows there is the LUID too, by which the system itself and Direct3D know an adapter, with a mask that says which
+//! node of a linked adapter is meant: `deviceLUID` and `deviceNodeMask` there, `cuDeviceGetLuid` here. Where both sides have
+//! one, it decides.
+//!
+//! Before you make a device, [`find_twin`] tells whether the two can share, from what [`VkInfo::query`] and
+//! [`Driver::devices`](crate::cuda::Driver::devices) list. Once both exist, [`Pair::new`] proves that they are one GPU, and
+//! everything that is shared is made from the pair: CUDA is never given another GPU's handles.
+
+use std::fmt;
+
+use crate::cuda::{Cuda, CudaInfo};
+use crate::handle::ExportType;
+use crate::vulkan::{Vk, VkInfo};
+use crate::{Error, Result};
+
+/// Why a Vulkan device cannot share with CUDA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// No CUDA device has its UUID.
+    NoTwin,
+    /// It stands for several physical devices; memory of a group cannot be imported.
+    Group(usize),
+    /// Its buffers cannot be exported.
+    Buffer,
+    /// Its timeline semaphores cannot be exported.
+    Timeline,
+    /// Its CUDA twin cannot import timeline semaphores.
+    CudaTimeline,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTwin => f.write_str("no CUDA device has its UUID"),
+            Self::Group(size) => write!(f, "it is one of a device group of {size}"),
+            Self::Buffer => write!(f, "it cannot export a buffer as {}", ExportType::names()),
+            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", ExportType::names()),
+            Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
+        }
+    }
+}
+
+/// Whether the two are the same hardware.
+pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
+    match (vulkan.luid, cuda.luid) {
+        (Some(vulkan), Some(cuda)) => vulkan == cuda,
+        _ => vulkan.uuid == cuda.uuid,
+    }
+}
+
+/// The CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline semaphores.
+///
+/// # Errors
+/// The first reason that stands in the way, in the order in which a user could do something about it.
+pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
+    let twin = cuda.iter().find(|device| same_device(vulkan, device)).ok_or(Mismatch::NoTwin)?;
+    if vulkan.group_size > 1 {
+        return Err(Mismatch::Group(vulkan.group_size));
+    }
+    if vulkan.exports.buffer.is_none() {
+        return Err(Mismatch::Buffer);
+    }
+    if vulkan.exports.timeline.is_none() {
+        return Err(Mismatch::Timeline);
+    }
+    if !twin.timeline_interop {
+        return Err(Mismatch::CudaTimeline);
+    }
+    Ok(twin)
+}
+
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap.
+#[derive(Clone)]
+pub struct Pair {
+    // CUDA lets go first.
+    cuda: Cuda,
+    vk: Vk,
+}
+
+impl Pair {
+    /// Pairs the two.
+    ///
+    /// # Errors
+    /// They are different hardware, or Vulkan's is a device group: [`Error::Mismatch`]. What one of them cannot share is told
+    /// when it is asked for: a device without timeline semaphores can still share buffers.
+    pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
+        match verdict(vk.info(), cuda.info()) {
+            None => Ok(Self { cuda, vk }),
+            Some(reason) => Err(Error::Mismatch {
+                vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
+                cuda: format!("{} ({})", cuda.info().name, cuda.info().uuid),
+                reason: reason.to_string(),
+            }),
+        }
+    }
+
+    /// Vulkan's side.
+    pub fn vk(&self) -> &Vk {
+        &self.vk
+    }
+
+    /// CUDA's side.
+    pub fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+}
+
+/// What keeps the two from being a pair.
+fn verdict(vulkan: &VkInfo, cuda: &CudaInfo) -> Option<Mismatch> {
+    if !same_device(vulkan, cuda) {
+        return Some(Mismatch::NoTwin);
+    }
+    (vulkan.group_size > 1).then_some(Mismatch::Group(vulkan.group_size))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::cuda::tests::cuda_device;
+    use crate::identity::{DeviceUuid, Luid};
+    use crate::vulkan::Exports;
+
+    fn vulkan_device(uuid: u8) -> VkInfo {
+        VkInfo {
+            name: format!("Vulkan {uuid}"),
+            uuid: DeviceUuid([uuid; 16]),
+            luid: None,
+            group_size: 1,
+            exports: Exports {
+                buffer: Some(ExportType::HERE[0]),
+                timeline: Some(ExportType::HERE[0]),
+                binary: Some(ExportType::HERE[0]),
+            },
+        }
+    }
+
+    #[test]
+    fn the_uuid_pairs_whatever_the_order() {
+        for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
+            let cuda: Vec<_> = order.iter().enumerate().map(|(i, &id)| cuda_device(i as i32, id)).collect();
+            for id in [1, 2, 3] {
+                assert_eq!(find_twin(&vulkan_device(id), &cuda).map(|d| d.uuid), Ok(DeviceUuid([id; 16])));
+            }
+            assert_eq!(find_twin(&vulkan_device(4), &cuda), Err(Mismatch::NoTwin));
+        }
+    }
+
+    /// On Windows: the LUID and the node mask decide, where both have them.
+    #[test]
+    fn the_luid_pairs_where_both_sides_have_one() {
+        let luid = |byte, node_mask| Some(Luid { bytes: [byte; 8], node_mask });
+        let vulkan = |uuid, luid| VkInfo { luid, ..vulkan_device(uuid) };
+        let cuda = |uuid, luid| CudaInfo { luid, ..cuda_device(0, uuid) };
+        for (vulkan, cuda, same) in [
+            (vulkan(1, luid(7, 1)), cuda(1, luid(7, 1)), true),
+            (vulkan(1, luid(7, 1)), cuda(2, luid(7, 1)), true),
+            (vulkan(1, luid(7, 1)), cuda(1, luid(8, 1)), false),
+            // Two nodes of one linked adapter.
+            (vulkan(1, luid(7, 1)), cuda(1, luid(7, 2)), false),
+            // CUDA has none without Windows' display driver model.
+            (vulkan(1, luid(7, 1)), cuda(1, None), true),
+            (vulkan(1, None), cuda(2, luid(7, 1)), false),
+        ] {
+            assert_eq!(same_device(&vulkan, &cuda), same, "{:?} {:?}", vulkan.luid, cuda.luid);
+        }
+    }
+
+    #[test]
+    fn every_obstacle_is_named() {
+        let cuda = [cuda_device(0, 1)];
+        let verdict = |change: fn(&mut VkInfo)| {
+            let mut info = vulkan_device(1);
+            change(&mut info);
+            find_twin(&info, &cuda).map(|d| d.ordinal)
+        };
+        assert_eq!(verdict(|_| ()), Ok(0));
+        assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
+        assert_eq!(verdict(|i| i.exports.buffer = None), Err(Mismatch::Buffer));
+        assert_eq!(verdict(|i| i.exports.timeline = None), Err(Mismatch::Timeline));
+        let old = CudaInfo { timeline_interop: false, ..cuda_device(0, 1) };
+        assert_eq!(find_twin(&vulkan_device(1), &[old]), Err(Mismatch::CudaTimeline));
+    }
+
+    #[test]
+    fn a_pair_is_one_gpu_and_no_group() {
+        assert_eq!(verdict(&vulkan_device(1), &cuda_device(0, 1)), None);
+        assert_eq!(verdict(&vulkan_device(1), &cuda_device(0, 2)), Some(Mismatch::NoTwin));
+        let group = VkInfo { group_size: 2, ..vulkan_device(1) };
+        assert_eq!(verdict(&group, &cuda_device(0, 1)), Some(Mismatch::Group(2)));
+    }
+}

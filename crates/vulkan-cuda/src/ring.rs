@@ -1,0 +1,326 @@
+//! Step 5: which slot, which value to wait for, which to signal. Pure arithmetic, so it can be tested without a GPU.
+//!
+//! With one buffer the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
+//! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead, and about K frames share a pair
+//! of switches.
+//!
+//! Where a frame's work is long, each freed slot lets CUDA in again for one frame only, and the GPU still switches every
+//! frame. Then a *batch* helps: CUDA waits once for B free slots and fills them in one go; Vulkan takes them one by one.
+
+use std::num::NonZeroU32;
+use std::ops::Range;
+
+/// The deepest ring that [`Ring::new`] makes.
+pub const MAX_DEPTH: u32 = 32;
+
+/// A ring of K slots, written by CUDA and read by Vulkan in the same order.
+///
+/// ```
+/// use vulkan_cuda::Ring;
+///
+/// let ring = Ring::new(3).unwrap();
+/// let turn = ring.turn(7);
+/// assert_eq!(turn.slot, 1);
+/// // Frame 4 was the last to use slot 1; Vulkan marks its end with 5.
+/// assert_eq!(turn.wait_free, Some(5));
+/// // Values count from 1, because a timeline starts at 0.
+/// assert_eq!((turn.signal_ready, turn.signal_free), (8, 8));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    depth: NonZeroU32,
+    batch: NonZeroU32,
+}
+
+/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps: a frame that is skipped takes no
+/// number, so no value is ever left unsignalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The slot that CUDA writes and Vulkan reads.
+    pub slot: usize,
+    /// CUDA waits until Vulkan's timeline `free` has this value; `None` while the slot has never been used, and inside
+    /// a batch, whose first frame has waited for all of it.
+    pub wait_free: Option<u64>,
+    /// CUDA then sets its timeline `ready` to this value.
+    pub signal_ready: u64,
+    /// Vulkan waits for this value of `ready`: the one that CUDA signals in the same frame.
+    pub wait_ready: u64,
+    /// Vulkan then sets `free` to this value.
+    pub signal_free: u64,
+}
+
+impl Ring {
+    /// A ring of `depth` slots, filled one at a time; `None` outside 1..=[`MAX_DEPTH`].
+    pub fn new(depth: u32) -> Option<Self> {
+        let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;
+        Some(Self { depth, batch: NonZeroU32::MIN })
+    }
+
+    /// The same ring, filled `batch` slots at a time; `None` outside 1..=depth.
+    pub fn with_batch(self, batch: u32) -> Option<Self> {
+        let batch = NonZeroU32::new(batch).filter(|&batch| batch <= self.depth)?;
+        Some(Self { batch, ..self })
+    }
+
+    /// How many slots it has.
+    pub fn depth(self) -> usize {
+        self.depth.get() as usize
+    }
+
+    /// How many slots CUDA fills for each wait.
+    pub fn batch(self) -> usize {
+        self.batch.get() as usize
+    }
+
+    /// The frames that CUDA fills together with `frame`; empty unless `frame` is the first of them.
+    pub fn batch_from(self, frame: u64) -> Range<u64> {
+        let batch = u64::from(self.batch.get());
+        if frame.is_multiple_of(batch) { frame..frame + batch } else { frame..frame }
+    }
+
+    /// The plan of frame `frame`.
+    ///
+    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
+    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1. The first frame of a batch waits for the slots of
+    /// all of it, which is the wait of its last.
+    pub fn turn(self, frame: u64) -> Turn {
+        let depth = u64::from(self.depth.get());
+        let last_of_batch = self.batch_from(frame).last();
+        Turn {
+            slot: (frame % depth) as usize,
+            wait_free: last_of_batch.and_then(|last| last.checked_sub(depth)).map(|last_user| last_user + 1),
+            signal_ready: frame + 1,
+            wait_ready: frame + 1,
+            signal_free: frame + 1,
+        }
+    }
+}
+
+impl Default for Ring {
+    /// Three slots: one being written, one being read, one in between.
+    fn default() -> Self {
+        Self { depth: NonZeroU32::MIN.saturating_add(2), batch: NonZeroU32::MIN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Every interleaving of the CPU, a CUDA stream and a Vulkan queue, for every small ring.
+
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FRAMES: u64 = 9;
+
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    enum Slot {
+        Empty,
+        Writing,
+        Written(u64),
+        Reading,
+        Read,
+    }
+
+    /// The CPU has enqueued the first `enqueued` of [`halves`]; `cuda` and `vulkan` count steps that each side has done:
+    /// wait, begin, end, signal for every frame.
+    #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+    struct State {
+        enqueued: usize,
+        cuda: u64,
+        vulkan: u64,
+        ready: u64,
+        free: u64,
+        slots: Vec<Slot>,
+    }
+
+    /// Half a frame, as the CPU enqueues it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Half {
+        Cuda(u64),
+        Vulkan(u64),
+    }
+
+    /// What the CPU enqueues, in order, each with the frame whose begin it follows.
+    fn halves(batch: u64) -> Vec<(u64, Half)> {
+        (0..FRAMES)
+            .flat_map(|frame| {
+                let filled =
+                    if frame % batch == 0 { frame..(frame + batch).min(FRAMES) } else { frame..frame };
+                let cuda = filled.map(move |filled| (frame, Half::Cuda(filled)));
+                cuda.chain([(frame, Half::Vulkan(frame))])
+            })
+            .collect()
+    }
+
+    /// A ring to explore: its plan, and how many frames the CPU may have in flight.
+    struct Case<'a> {
+        depth: u32,
+        flights: u64,
+        halves: Vec<(u64, Half)>,
+        plan: &'a dyn Fn(u64) -> Turn,
+    }
+
+    impl Case<'_> {
+        fn enqueued(&self, state: &State, half: Half) -> bool {
+            self.halves[..state.enqueued].iter().any(|&(_, enqueued)| enqueued == half)
+        }
+    }
+
+    /// Explores every reachable state. `Err` says what went wrong first.
+    fn explore(case: &Case) -> Result<usize, String> {
+        let start = State {
+            enqueued: 0,
+            cuda: 0,
+            vulkan: 0,
+            ready: 0,
+            free: 0,
+            slots: vec![Slot::Empty; case.depth as usize],
+        };
+        let mut seen = HashSet::from([start.clone()]);
+        let mut todo = vec![start];
+        while let Some(state) = todo.pop() {
+            let next = [step_cpu(&state, case), step_cuda(&state, case)?, step_vulkan(&state, case)?];
+            if state.vulkan < FRAMES * 4 && next.iter().all(Option::is_none) {
+                return Err(format!("deadlock in {state:?}"));
+            }
+            for state in next.into_iter().flatten() {
+                if seen.insert(state.clone()) {
+                    todo.push(state);
+                }
+            }
+        }
+        Ok(seen.len())
+    }
+
+    /// The CPU may run `flights` frames ahead of Vulkan's signal.
+    fn step_cpu(state: &State, case: &Case) -> Option<State> {
+        let &(frame, _) = case.halves.get(state.enqueued)?;
+        let paced = frame < case.flights || state.free >= (case.plan)(frame - case.flights).signal_free;
+        paced.then(|| State { enqueued: state.enqueued + 1, ..state.clone() })
+    }
+
+    fn step_cuda(state: &State, case: &Case) -> Result<Option<State>, String> {
+        let (frame, step) = (state.cuda / 4, state.cuda % 4);
+        if frame >= FRAMES || !case.enqueued(state, Half::Cuda(frame)) {
+            return Ok(None);
+        }
+        let turn = (case.plan)(frame);
+        let mut next = State { cuda: state.cuda + 1, ..state.clone() };
+        let slot = &mut next.slots[turn.slot];
+        match step {
+            0 if turn.wait_free.is_some_and(|value| state.free < value) => return Ok(None),
+            0 => {}
+            1 => match *slot {
+                Slot::Empty | Slot::Read => *slot = Slot::Writing,
+                other => return Err(format!("frame {frame} writes a slot that is {other:?}")),
+            },
+            2 => *slot = Slot::Written(frame),
+            _ if turn.signal_ready <= state.ready => {
+                return Err(format!("ready does not grow in frame {frame}"));
+            }
+            _ => next.ready = turn.signal_ready,
+        }
+        Ok(Some(next))
+    }
+
+    fn step_vulkan(state: &State, case: &Case) -> Result<Option<State>, String> {
+        let (frame, step) = (state.vulkan / 4, state.vulkan % 4);
+        if frame >= FRAMES || !case.enqueued(state, Half::Vulkan(frame)) {
+            return Ok(None);
+        }
+        let turn = (case.plan)(frame);
+        let mut next = State { vulkan: state.vulkan + 1, ..state.clone() };
+        let slot = &mut next.slots[turn.slot];
+        match step {
+            0 if state.ready < turn.wait_ready => return Ok(None),
+            0 => {}
+            1 if *slot == Slot::Written(frame) => *slot = Slot::Reading,
+            1 => return Err(format!("frame {frame} reads a slot that is {slot:?}")),
+            2 => *slot = Slot::Read,
+            _ if turn.signal_free <= state.free => {
+                return Err(format!("free does not grow in frame {frame}"));
+            }
+            _ => next.free = turn.signal_free,
+        }
+        Ok(Some(next))
+    }
+
+    #[test]
+    fn no_interleaving_tears_or_deadlocks() {
+        for depth in 1..=5 {
+            for batch in 1..=depth {
+                for flights in 1..=6 {
+                    let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
+                    let plan = |frame| ring.turn(frame);
+                    let case = Case { depth, flights, halves: halves(batch.into()), plan: &plan };
+                    let states = explore(&case);
+                    let name = format!("K = {depth}, B = {batch}, F = {flights}");
+                    assert!(states.as_ref().is_ok_and(|&n| n > 50), "{name}: {states:?}");
+                }
+            }
+        }
+    }
+
+    /// The simulation is worth something only if it finds broken plans.
+    #[test]
+    fn the_simulation_finds_broken_plans() {
+        type Change = fn(Turn) -> Turn;
+        let broken: [(&str, Change); 5] = [
+            ("no wait for free", |t| Turn { wait_free: None, ..t }),
+            ("wait for the frame before", |t| Turn { wait_free: t.wait_free.map(|v| v - 1), ..t }),
+            ("wait for a later frame", |t| Turn { wait_free: t.wait_free.map(|v| v + 2), ..t }),
+            ("wait for an earlier ready", |t| Turn { wait_ready: t.wait_ready - 1, ..t }),
+            ("the other slot", |t| Turn { slot: 0, ..t }),
+        ];
+        for batch in [1, 2] {
+            let ring = Ring::new(2).unwrap().with_batch(batch).unwrap();
+            for (what, change) in broken {
+                let plan = |frame| change(ring.turn(frame));
+                let verdict =
+                    explore(&Case { depth: 2, flights: 4, halves: halves(batch.into()), plan: &plan });
+                assert!(verdict.is_err(), "{what} went unnoticed with B = {batch}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_has_1_to_32_slots() {
+        assert_eq!(Ring::new(0), None);
+        assert_eq!(Ring::new(33), None);
+        assert_eq!(Ring::new(32).map(Ring::depth), Some(32));
+        assert_eq!(Ring::default().depth(), 3);
+    }
+
+    #[test]
+    fn a_batch_fits_into_its_ring() {
+        let ring = Ring::new(4).unwrap();
+        assert_eq!(ring.with_batch(0), None);
+        assert_eq!(ring.with_batch(5), None);
+        let batched = ring.with_batch(4).unwrap();
+        assert_eq!((batched.batch(), batched.batch_from(8), batched.batch_from(9)), (4, 8..12, 9..9));
+    }
+
+    proptest! {
+        #[test]
+        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, part in 0.0..1.0, frame in 0..u64::MAX / 2) {
+            let batch = 1 + (f64::from(depth - 1) * part) as u32;
+            let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
+            let (turn, next) = (ring.turn(frame), ring.turn(frame + 1));
+            prop_assert!(turn.slot < ring.depth());
+            prop_assert!(turn.signal_ready > 0, "0 is the counter's start");
+            prop_assert_eq!(turn.wait_ready, turn.signal_ready);
+            prop_assert!(next.signal_ready > turn.signal_ready);
+            prop_assert!(next.signal_free > turn.signal_free);
+            // The wait at the begin of a frame's batch covers the last user of its slot.
+            let again = frame + u64::from(depth);
+            let waited = ring.turn(again - again % u64::from(batch)).wait_free;
+            prop_assert_eq!(ring.turn(again).slot, turn.slot);
+            prop_assert!(waited.is_some_and(|value| value >= turn.signal_free));
+            // And it is only for values that Vulkan signals in an earlier frame, so no wait can be circular.
+            prop_assert!(turn.wait_free.is_none_or(|value| value < turn.signal_free));
+        }
+    }
+}

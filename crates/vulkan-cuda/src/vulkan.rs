@@ -1,0 +1,307 @@
+//! A Vulkan device that somebody else made and owns, and what its physical device says of sharing.
+
+use std::any::Any;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ash::vk;
+
+use crate::exportable;
+use crate::handle::{ExportType, SemaphoreKind};
+use crate::identity::{DeviceUuid, Luid};
+use crate::{Error, Result};
+
+#[cfg(unix)]
+mod system {
+    use std::ffi::CStr;
+
+    use ash::khr;
+
+    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_fd::NAME;
+    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryFdKHR";
+    pub type MemoryFns = khr::external_memory_fd::Device;
+    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_fd::NAME;
+    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreFdKHR";
+    pub type SemaphoreFns = khr::external_semaphore_fd::Device;
+}
+
+#[cfg(windows)]
+mod system {
+    use std::ffi::CStr;
+
+    use ash::khr;
+
+    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_win32::NAME;
+    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryWin32HandleKHR";
+    pub type MemoryFns = khr::external_memory_win32::Device;
+    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_win32::NAME;
+    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreWin32HandleKHR";
+    pub type SemaphoreFns = khr::external_semaphore_win32::Device;
+}
+
+use system::*;
+
+/// The device extensions that sharing needs on this system; both are optional for a device that shares only memory or only
+/// semaphores. Enable them, and the features `timelineSemaphore` (Vulkan 1.2) and `synchronization2` (Vulkan 1.3), when you
+/// create the device.
+pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
+
+/// What a physical device says of itself, as far as sharing depends on it. To be asked before there is a device.
+#[derive(Clone, Debug)]
+pub struct VkInfo {
+    /// Its name.
+    pub name: String,
+    /// The identity that CUDA reports for the same device (`VkPhysicalDeviceIDProperties::deviceUUID`).
+    pub uuid: DeviceUuid,
+    /// The identity that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`); `None` elsewhere.
+    pub luid: Option<Luid>,
+    /// Physical devices in its device group; 1 is the usual case, and the only one that shares with CUDA.
+    pub group_size: usize,
+    /// What it can export to CUDA.
+    pub exports: Exports,
+}
+
+/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
+    pub buffer: Option<ExportType>,
+    /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
+    pub timeline: Option<ExportType>,
+    /// A binary semaphore, in the same way.
+    pub binary: Option<ExportType>,
+}
+
+impl Exports {
+    /// The handle type of one of the two kinds of semaphore.
+    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
+        match kind {
+            SemaphoreKind::Timeline => self.timeline,
+            SemaphoreKind::Binary => self.binary,
+        }
+    }
+}
+
+impl VkInfo {
+    /// The extensions to enable for what this device can export, of [`DEVICE_EXTENSIONS`].
+    pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
+        let semaphore = self.exports.timeline.or(self.exports.binary);
+        let memory = self.exports.buffer.map(|_| MEMORY_EXTENSION);
+        memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
+    }
+
+    /// Asks `physical`. `instance` must be of Vulkan 1.1 or later.
+    ///
+    /// # Safety
+    /// `physical` is one of `instance`'s devices.
+    ///
+    /// # Errors
+    /// What the driver answers to the enumeration of groups or extensions.
+    pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
+        let mut id = vk::PhysicalDeviceIDProperties::default();
+        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
+        // SAFETY: (and for all queries below) the caller's promise; the chain is of local structures.
+        unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
+        let base = properties.properties;
+        let name =
+            base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
+        let failed = |call| {
+            let device = name.clone();
+            move |result| Error::Vulkan { call, device, result }
+        };
+        // SAFETY: as above.
+        let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
+            .map_err(failed("vkEnumerateDeviceExtensionProperties"))?;
+        let has = |wanted: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
+        let group_size = group_size(instance, physical).map_err(failed("vkEnumeratePhysicalDeviceGroups"))?;
+        let first = |granted: &dyn Fn(ExportType) -> bool| {
+            ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
+        };
+        let semaphore = |kind: SemaphoreKind| {
+            // The question needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
+            let may_ask = has(SEMAPHORE_EXTENSION) && base.api_version >= vk::API_VERSION_1_2;
+            first(&|handle_type| {
+                may_ask
+                    && handle_type.carries(kind)
+                    && exportable::semaphore(instance, physical, handle_type, kind)
+            })
+        };
+        let exportable_buffer = |handle_type| {
+            exportable::buffer_features(instance, physical, BUFFER_USAGE, handle_type)
+                .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
+        };
+        let exports = Exports {
+            buffer: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
+            timeline: semaphore(SemaphoreKind::Timeline),
+            binary: semaphore(SemaphoreKind::Binary),
+        };
+        Ok(Self {
+            uuid: DeviceUuid(id.device_uuid),
+            luid: (id.device_luid_valid == vk::TRUE)
+                .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
+            group_size,
+            exports,
+            name,
+        })
+    }
+}
+
+/// What [`Exports::buffer`] is asked for. The answer may depend on the usage, so each buffer asks again for its own.
+const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
+    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
+        | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
+);
+
+fn group_size(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<usize, vk::Result> {
+    // SAFETY: a live instance.
+    let count = unsafe { instance.enumerate_physical_device_groups_len() }?;
+    let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
+    // SAFETY: as above; the slice has the length that was just asked.
+    unsafe { instance.enumerate_physical_device_groups(&mut groups) }?;
+    let members = |group: &vk::PhysicalDeviceGroupProperties| group.physical_device_count as usize;
+    let ours = groups.iter().find(|group| group.physical_devices[..members(group)].contains(&physical));
+    Ok(ours.map_or(1, members))
+}
+
+/// A Vulkan device that somebody else owns: ash, wgpu-hal, vulkano. Cloning is cheap; every shared object holds a clone, so the
+/// device outlives them all.
+#[derive(Clone)]
+pub struct Vk(Arc<Shared>);
+
+struct Shared {
+    instance: ash::Instance,
+    physical: vk::PhysicalDevice,
+    device: ash::Device,
+    info: VkInfo,
+    memory_handles: Option<MemoryFns>,
+    semaphore_handles: Option<SemaphoreFns>,
+    abandoned: AtomicBool,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl Vk {
+    /// Adopts a device. Nothing of it is ever destroyed here; `keep` owns it, and is dropped last.
+    ///
+    /// # Errors
+    /// What the driver answers to queries. A device that lacks an extension is adopted all the same: making what needs the
+    /// extension then fails, in words.
+    ///
+    /// # Safety
+    /// - `device` was made from `physical`, and `physical` is `instance`'s. All three live until `keep` is dropped.
+    /// - The device was created with the features `timelineSemaphore` and `synchronization2`. Vulkan has no way to ask.
+    pub unsafe fn from_raw(
+        instance: ash::Instance,
+        physical: vk::PhysicalDevice,
+        device: ash::Device,
+        keep: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        let info = unsafe { VkInfo::query(&instance, physical) }?;
+        // A function of an extension that was not enabled is null (`vkGetDeviceProcAddr`), so this tells whether it was.
+        let enabled = |function: &CStr| {
+            // SAFETY: a live device and a terminated name.
+            unsafe { instance.get_device_proc_addr(device.handle(), function.as_ptr()) }.is_some()
+        };
+        let memory_handles = enabled(MEMORY_FUNCTION).then(|| MemoryFns::new(&instance, &device));
+        let semaphore_handles = enabled(SEMAPHORE_FUNCTION).then(|| SemaphoreFns::new(&instance, &device));
+        Ok(Self(Arc::new(Shared {
+            instance,
+            physical,
+            device,
+            info,
+            memory_handles,
+            semaphore_handles,
+            abandoned: AtomicBool::new(false),
+            _keep: keep,
+        })))
+    }
+
+    /// The adopted device.
+    pub fn device(&self) -> &ash::Device {
+        &self.0.device
+    }
+
+    /// The physical device below it.
+    pub fn physical(&self) -> vk::PhysicalDevice {
+        self.0.physical
+    }
+
+    /// The instance below that.
+    pub fn instance(&self) -> &ash::Instance {
+        &self.0.instance
+    }
+
+    /// What the physical device says of itself.
+    pub fn info(&self) -> &VkInfo {
+        &self.0.info
+    }
+
+    /// From now on nothing that was made from this device is destroyed: for a GPU that did not come to rest, and may use any
+    /// of it for ever. Leaking is safe; freeing memory below a running GPU is not.
+    pub fn abandon(&self) {
+        self.0.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing may be destroyed any more: every `Drop` asks.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.0.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// For what was made on a device and is to be imported for it.
+    ///
+    /// # Errors
+    /// `other` is not this device.
+    pub(crate) fn require_same(&self, other: &Self) -> Result<()> {
+        match self.device().handle() == other.device().handle() {
+            true => Ok(()),
+            false => Err(Error::Rule(format!(
+                "what was exported from a device of {} cannot be imported for another device, of {}",
+                other.info().name,
+                self.info().name
+            ))),
+        }
+    }
+
+    /// The functions that export memory.
+    ///
+    /// # Errors
+    /// The device was made without the extension.
+    pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
+        self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
+    }
+
+    /// The functions that export semaphores.
+    ///
+    /// # Errors
+    /// As [`Vk::memory_handles`].
+    pub(crate) fn semaphore_handles(&self) -> Result<&SemaphoreFns> {
+        self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without(SEMAPHORE_EXTENSION))
+    }
+
+    fn made_without(&self, extension: &CStr) -> Error {
+        Error::Unsupported(format!(
+            "the device on {} was made without {}",
+            self.info().name,
+            extension.to_string_lossy()
+        ))
+    }
+
+    /// For `map_err`: names the call and this device in the error.
+    pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
+        move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
+    }
+
+    /// The index of a memory type of `allowed` with all of `wanted`.
+    pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
+        // SAFETY: a live physical device.
+        let memory = unsafe { self.instance().get_physical_device_memory_properties(self.physical()) };
+        memory
+            .memory_types_as_slice()
+            .iter()
+            .enumerate()
+            .find(|(index, kind)| allowed & (1 << index) != 0 && kind.property_flags.contains(wanted))
+            .map(|(index, _)| index as u32)
+    }
+}

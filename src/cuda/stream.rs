@@ -1,0 +1,173 @@
+//! Streams and events.
+
+use cudarc::driver::sys;
+use vulkan_cuda::cuda::api::{self, Code};
+use vulkan_cuda::cuda::require;
+
+use super::Cuda;
+use crate::Result;
+
+/// How urgent a stream's work is beside that of other streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Priority {
+    /// What CUDA gives a stream that asks for nothing.
+    #[default]
+    Usual,
+    /// The most urgent that the device has.
+    Highest,
+}
+
+/// A queue of CUDA work, in order.
+pub struct Stream {
+    raw: sys::CUstream,
+    context: Cuda,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+// SAFETY: the stream is destroyed when the value is dropped, and the value keeps the context alive.
+unsafe impl vulkan_cuda::Stream for Stream {
+    fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    fn context(&self) -> sys::CUcontext {
+        self.context.raw()
+    }
+}
+
+impl Stream {
+    /// A stream that does not wait for the legacy default stream.
+    pub fn new(context: &Cuda) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuStreamCreate", unsafe {
+            api::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
+        })?;
+        Ok(Self { raw, context: context.clone() })
+    }
+
+    /// The same with a priority.
+    pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
+        if priority == Priority::Usual {
+            return Self::new(context);
+        }
+        require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
+        context.bind()?;
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: writes two integers; the context is current.
+        context.check("cuCtxGetStreamPriorityRange", unsafe {
+            api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
+        })?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuStreamCreateWithPriority", unsafe {
+            api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
+        })?;
+        Ok(Self { raw, context: context.clone() })
+    }
+
+    /// The raw handle.
+    pub fn raw(&self) -> sys::CUstream {
+        self.raw
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> &Cuda {
+        &self.context
+    }
+
+    /// Whether everything enqueued is done; does not wait. An error is what a kernel did wrong.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.context.bind()?;
+        // SAFETY: a live stream of the current context.
+        match unsafe { api::cuStreamQuery(self.raw) } {
+            Code::NOT_READY => Ok(false),
+            code => Ok(self.context.check("cuStreamQuery", code).map(|()| true)?),
+        }
+    }
+
+    /// Blocks the CPU until everything enqueued is done, and reports what a kernel did wrong.
+    pub fn synchronize(&self) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: a live stream of the current context.
+        Ok(self.context.check("cuStreamSynchronize", unsafe { api::cuStreamSynchronize(self.raw) })?)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created above; destroying a stream with work left is allowed, the work goes on.
+        self.context.cleanup("cuStreamDestroy", || unsafe { api::cuStreamDestroy(self.raw) });
+    }
+}
+
+/// A mark in a stream, with a time.
+pub struct Event {
+    raw: sys::CUevent,
+    context: Cuda,
+}
+
+// SAFETY: as for `Stream`.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// An event that keeps time.
+    pub fn new(context: &Cuda) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuEventCreate", unsafe {
+            api::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
+        })?;
+        Ok(Self { raw, context: context.clone() })
+    }
+
+    /// Marks the end of what is enqueued on `stream` so far.
+    ///
+    /// # Errors
+    /// A stream of another context, before CUDA is asked.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.context.require_same(stream.context.raw(), "cuEventRecord")?;
+        self.context.bind()?;
+        // SAFETY: event and stream are alive and of one context, checked above.
+        Ok(self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })?)
+    }
+
+    /// Whether everything before the mark is done (also if it was never recorded); does not wait.
+    pub fn is_done(&self) -> Result<bool> {
+        self.context.bind()?;
+        // SAFETY: a live event of the current context.
+        match unsafe { api::cuEventQuery(self.raw) } {
+            Code::NOT_READY => Ok(false),
+            code => Ok(self.context.check("cuEventQuery", code).map(|()| true)?),
+        }
+    }
+
+    /// Milliseconds from `self` to `end`, both recorded; `None` while one of them is not reached.
+    ///
+    /// # Errors
+    /// An event of another context, before CUDA is asked.
+    pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
+        self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
+        self.context.bind()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive and of one context, checked above.
+        match unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) } {
+            Code::NOT_READY => Ok(None),
+            code => Ok(self.context.check("cuEventElapsedTime", code).map(|()| Some(milliseconds))?),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: created above.
+        self.context.cleanup("cuEventDestroy", || unsafe { api::cuEventDestroy(self.raw) });
+    }
+}

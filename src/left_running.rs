@@ -1,0 +1,16 @@
+//! What the GPU still uses when the program ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static LEFT_RUNNING: AtomicBool = AtomicBool::new(false);
+
+/// Leaks `owner`: the GPU may still use it.
+pub(crate) fn leave_running<T>(owner: T) {
+    LEFT_RUNNING.store(true, Ordering::Relaxed);
+    std::mem::forget(owner);
+}
+
+/// Whether the GPU was left running: then the process should end without the drivers' exit handlers, which would wait.
+pub fn left_running() -> bool {
+    LEFT_RUNNING.load(Ordering::Relaxed)
+}

@@ -1,0 +1,244 @@
+//! The library's ring when things go wrong: writes and reads that are dropped, a CUDA that never signals, a ring that goes
+//! while the GPU uses it. On this machine's GPU, and where there is none on the stand-in.
+
+// The example's code is used, not run.
+#![allow(dead_code, clippy::duplicate_mod)]
+#![cfg(target_os = "linux")]
+
+mod common;
+#[path = "../crates/vulkan-cuda/examples/01_match.rs"]
+mod match_devices;
+#[path = "../crates/vulkan-cuda/examples/readback/mod.rs"]
+mod readback;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ash::vk;
+use cudarc::driver::{CudaStream, sys};
+use match_devices::Gpu;
+use stand_in::{ALL, StandIn, run};
+use vulkan_cuda::{Read, Reads, SharedBuffer, SharedRing, SharedTimeline};
+
+const WORDS: usize = 256;
+const BYTES: u64 = 4 * WORDS as u64;
+
+/// A ring, and what each frame looked like to Vulkan.
+struct Bench {
+    ring: SharedRing<SharedBuffer>,
+    seen: readback::Target,
+    stream: Arc<CudaStream>,
+    gpu: Gpu,
+}
+
+impl Bench {
+    /// `None` (a skip) where there is no GPU.
+    fn new(slots: usize) -> Option<Self> {
+        let gpu = match match_devices::open().unwrap() {
+            Ok(gpu) => gpu,
+            Err(reason) => {
+                common::skip_without_gpu(&reason);
+                return None;
+            }
+        };
+        let reads = Reads {
+            family: gpu.family,
+            stage: vk::PipelineStageFlags::TRANSFER,
+            access: vk::AccessFlags::TRANSFER_READ,
+        };
+        let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC).unwrap();
+        let stream = gpu.cuda.new_stream().unwrap();
+        let slots = (0..slots).map(slot).collect();
+        let ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
+        let seen = readback::Target::new(&gpu, 64 * BYTES).unwrap();
+        Some(Self { ring, seen, stream, gpu })
+    }
+
+    /// CUDA writes `value` to every word of the next frame's slot.
+    fn write(&mut self, value: u32) -> Read {
+        let write = self.ring.write().unwrap();
+        let (address, stream) = (write.slot().cuda(), self.stream.cu_stream());
+        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        unsafe { sys::cuMemsetD32Async(address, value, WORDS, stream) }.result().unwrap();
+        write.finish().unwrap()
+    }
+
+    /// Vulkan copies the frame to `place`.
+    fn read(&self, read: Read, place: u64) {
+        let buffer = self.ring.slots()[read.slot()].vulkan();
+        let commands = self.seen.record(|device, commands| {
+            let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
+            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            unsafe {
+                self.ring.record_acquire(&read, commands);
+                device.cmd_copy_buffer(commands, buffer, self.seen.buffer, &copy);
+                self.ring.record_release(&read, commands);
+            }
+        });
+        let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
+        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands.unwrap())];
+        let batch = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits)
+            .command_buffer_infos(&buffers)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: recorded above; everything lives until both sides are idle.
+        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &batch, vk::Fence::null()) }.unwrap();
+        read.submitted();
+    }
+
+    /// Waits for both sides, and looks at what each place holds.
+    fn check(&self, expected: &[u32]) {
+        self.stream.synchronize().unwrap();
+        // SAFETY: nobody else uses the queue.
+        unsafe { self.gpu.device.queue_wait_idle(self.gpu.queue) }.unwrap();
+        let words = self.seen.words().unwrap();
+        for (place, (words, &expected)) in words.chunks(WORDS).zip(expected).enumerate() {
+            assert!(words.iter().all(|&word| word == expected), "place {place}: {:#x}", words[0]);
+        }
+    }
+}
+
+/// Nothing is signalled for it, its number is not used up, and the next write has the same slot.
+#[test]
+fn a_dropped_write_never_was() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    for frame in 0..6 {
+        drop(bench.ring.write().unwrap());
+        assert_eq!(bench.ring.write().unwrap().frame(), frame);
+        let read = bench.write(frame as u32);
+        assert_eq!((read.frame(), read.slot()), (frame, frame as usize % 2));
+        assert_eq!((read.wait().1, read.signal().1), (frame + 1, frame + 1));
+        bench.read(read, frame);
+    }
+    bench.check(&[0, 1, 2, 3, 4, 5]);
+}
+
+/// CUDA waits for Vulkan to read each slot, and Vulkan never does: nobody may wait for ever.
+#[test]
+fn dropped_reads_strand_nobody() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    for value in 0..7 {
+        drop(bench.write(value));
+    }
+    bench.stream.synchronize().unwrap();
+    // And on it goes.
+    let read = bench.write(7);
+    bench.read(read, 0);
+    bench.check(&[7]);
+}
+
+/// A frame that is skipped here and there, and a read that is dropped only after CUDA waits for it.
+#[test]
+fn frames_may_be_given_up_in_between() {
+    let Some(mut bench) = Bench::new(3) else { return };
+    let mut expected = Vec::new();
+    for frame in 0..20 {
+        let read = bench.write(frame);
+        if frame % 3 != 1 {
+            bench.read(read, expected.len() as u64);
+            expected.push(frame);
+        }
+    }
+    // The ring is full of reads that are open, and CUDA waits for the first.
+    let open: Vec<_> = (0..3).map(|value| bench.write(100 + value)).collect();
+    let more = bench.write(200);
+    drop(open);
+    bench.read(more, expected.len() as u64);
+    expected.push(200);
+    bench.check(&expected);
+}
+
+/// A batch waits once, for the slots of all its frames.
+#[test]
+fn a_batch_waits_once() {
+    let Some(mut bench) = Bench::new(4) else { return };
+    for batch in 0..3 {
+        bench.ring.reserve(4).unwrap();
+        let reads: Vec<_> = (0..4).map(|index| bench.write(batch * 4 + index)).collect();
+        for read in reads {
+            let place = read.frame();
+            bench.read(read, place);
+        }
+    }
+    bench.check(&(0..12).collect::<Vec<_>>());
+    for count in [0, 5] {
+        let text = bench.ring.reserve(count).unwrap_err().to_string();
+        assert!(text.contains("1 to 4 frames"), "{text}");
+    }
+}
+
+#[test]
+fn a_ring_needs_slots() {
+    let Some(bench) = Bench::new(1) else { return };
+    let reads =
+        Reads { family: 0, stage: vk::PipelineStageFlags::TRANSFER, access: vk::AccessFlags::TRANSFER_READ };
+    let none = SharedRing::<SharedBuffer>::new(&bench.gpu.pair, bench.stream.clone(), Vec::new(), reads);
+    let text = none.err().expect("no ring").to_string();
+    assert!(text.contains("1 to 32 slots, and 0 were given"), "{text}");
+}
+
+/// CUDA never signals, because its stream stands still: `abort` lets Vulkan go.
+#[test]
+fn an_abort_lets_vulkan_go() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    let gate = SharedTimeline::new(&bench.gpu.pair).unwrap();
+    // SAFETY: the gate is never dropped.
+    unsafe { gate.cuda_wait(&bench.stream, 1) }.unwrap();
+    let read = bench.write(1);
+    bench.read(read, 0);
+    // SAFETY: the stream stands still for good.
+    unsafe { bench.ring.abort() }.unwrap();
+    // SAFETY: nobody else uses the queue.
+    unsafe { bench.gpu.device.queue_wait_idle(bench.gpu.queue) }.unwrap();
+    // The stream still waits for the gate.
+    std::mem::forget((bench, gate));
+}
+
+static LEAKED: AtomicBool = AtomicBool::new(false);
+
+/// What the GPU may still use is not destroyed, and the drop does not wait for ever.
+#[test]
+fn a_ring_in_use_is_leaked() {
+    let Some(bench) = Bench::new(2) else { return };
+    vulkan_cuda::on_cleanup_error(|error| {
+        assert!(error.to_string().contains("was leaked"), "{error}");
+        LEAKED.store(true, Ordering::SeqCst);
+    });
+    let Bench { mut ring, stream, gpu, seen } = bench;
+    let gate = SharedTimeline::new(&gpu.pair).unwrap();
+    // SAFETY: the gate is never dropped.
+    unsafe { gate.cuda_wait(&stream, 1) }.unwrap();
+    drop(ring.write().unwrap().finish().unwrap());
+    drop(ring);
+    assert!(LEAKED.load(Ordering::SeqCst));
+    std::mem::forget((gate, stream, gpu, seen));
+}
+
+/// All of them on the stand-in. Those that end in order give everything back.
+#[test]
+fn all_of_them_on_the_stand_in() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let (sound, broken) = (
+        [
+            "a_dropped_write_never_was",
+            "dropped_reads_strand_nobody",
+            "frames_may_be_given_up_in_between",
+            "a_batch_waits_once",
+            "a_ring_needs_slots",
+        ],
+        ["an_abort_lets_vulkan_go", "a_ring_in_use_is_leaked"],
+    );
+    for name in sound.into_iter().chain(broken) {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+        let report = if sound.contains(&name) { done.check_clean(0) } else { done.check_end(0) };
+        let report = report.unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        assert!(common::stdout(&done.output).contains("1 passed"), "{name}");
+        if name == "a_batch_waits_once" {
+            assert_eq!(report.count("cuWaitExternalSemaphoresAsync"), 2, "the first batch waits for nothing");
+        }
+    }
+}
