@@ -81,7 +81,7 @@ pub enum Resource {
     /// The whole buffer.
     Buffer(vk::Buffer),
     /// All levels and layers, in [`ownership::SHARED_LAYOUT`]. Before CUDA's first write it needs
-    /// [`ownership::first_release`].
+    /// [`SharedRing::record_first_release`].
     Image(vk::Image),
 }
 
@@ -236,6 +236,31 @@ impl<S: Slot> SharedRing<S> {
         }
         self.reserved = self.reserved.max(end);
         Ok(())
+    }
+
+    /// Records the way of new images into CUDA's hands: submit it, and wait for it, before the first write. Buffers need nothing.
+    ///
+    /// # Safety
+    /// As [`SharedRing::record_acquire`]; no slot was written yet.
+    pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
+        for slot in self.slots() {
+            let Resource::Image(image) = slot.resource() else { continue };
+            for barrier in ownership::first_release(image, self.reads.family) {
+                // In the older form, as in `record`.
+                let older = vk::ImageMemoryBarrier::default()
+                    .image(image)
+                    .subresource_range(barrier.subresource_range)
+                    .old_layout(barrier.old_layout)
+                    .new_layout(barrier.new_layout)
+                    .src_queue_family_index(barrier.src_queue_family_index)
+                    .dst_queue_family_index(barrier.dst_queue_family_index);
+                let all = vk::PipelineStageFlags::ALL_COMMANDS;
+                let flags = vk::DependencyFlags::empty();
+                let device = self.parts.pair.vk().device();
+                // SAFETY: the caller's promise; the slot is alive.
+                unsafe { device.cmd_pipeline_barrier(commands, all, all, flags, &[], &[], &[older]) };
+            }
+        }
     }
 
     /// Records Vulkan's way of taking the slot from CUDA, before its first use of it.
