@@ -266,16 +266,11 @@ exports! {
     }
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { alive("primary context", -1); Ok(()) }
     fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
-    fn cuCtxGetCurrent(context: *mut *mut c_void) {
-        *context = std::ptr::null_mut();
-        Ok(())
-    }
-    fn cuCtxGetDevice(device: *mut c_int) {
-        *device = 0;
-        Ok(())
-    }
+    fn cuCtxGetDevice(device: *mut c_int) { *device = 0; Ok(()) }
+    // cudarc asks, and sets its own where it is another.
+    fn cuCtxGetCurrent(context: *mut *mut c_void) { *context = std::ptr::null_mut(); Ok(()) }
     fn cuCtxSynchronize() {
-        while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
+        while RUNNING.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(Duration::from_micros(50));
         }
         match FAULT.load(Ordering::SeqCst) {
@@ -359,6 +354,12 @@ exports! {
         alive("module", 1);
         Ok(())
     }
+    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) {
+        match cuModuleLoadDataEx(module, image, 0, std::ptr::null_mut(), std::ptr::null_mut()) {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
     fn cuModuleUnload(module: *mut c_void) {
         take::<String>(module)?;
         alive("module", -1);
@@ -382,6 +383,8 @@ exports! {
             "paint" => PAINT,
             "reduce" => REDUCE,
             "texture_stamp" => TEXTURE_STAMP,
+            "pattern" => PATTERN,
+            "pattern_texels" => PATTERN_TEXELS,
             _ => NOTHING,
         };
         let blocks = Blocks::of(look::<String>(module)?, &name);
@@ -851,6 +854,8 @@ const LATE: usize = 8;
 const PAINT: usize = 9;
 const REDUCE: usize = 10;
 const TEXTURE_STAMP: usize = 11;
+const PATTERN: usize = 12;
+const PATTERN_TEXELS: usize = 13;
 
 /// The arguments of every kernel but [`STAMP`] and [`REDUCE`].
 #[derive(Clone, Copy, Default)]
@@ -861,7 +866,7 @@ struct Arguments {
     time: f64,
 }
 
-/// What the kernels of `kernels/` do, and those of `kernels/test/`.
+/// What the kernels of `kernels/` do, those of `kernels/test/` and those of `examples/wgpu`.
 fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
     let Arguments { cols, rows, frame, time } = arguments;
     if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
@@ -881,12 +886,22 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             out.bytes(8).copy_from_slice(&now.to_ne_bytes());
             return Ok(());
         }
-        PAINT | TEXTURE_STAMP => {
+        PATTERN => {
+            let words = out.bytes(u64::from(cols) * u64::from(rows) * 16);
+            for (place, word) in words.chunks_exact_mut(4).enumerate() {
+                word.copy_from_slice(&pattern(place as u32, frame).to_ne_bytes());
+            }
+            return Ok(());
+        }
+        PAINT | TEXTURE_STAMP | PATTERN_TEXELS => {
             // SAFETY: a surface object is a pointer to its level.
             let level = *unsafe { look::<Level>(out.0 as *mut _) }?;
             for (col, row) in (0..rows).flat_map(|row| (0..cols).map(move |col| (col, row))) {
                 let texel = match kernel {
                     PAINT => paint(cols, rows, col, row, time),
+                    PATTERN_TEXELS => std::array::from_fn(|channel| {
+                        f16::from_bits(pattern(4 * (row * cols + col) + channel as u32, frame) as u16)
+                    }),
                     _ => stamped(level.texel(col, row), frame),
                 };
                 level.set_texel(col, row, texel);
@@ -961,6 +976,11 @@ fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
     let steep = (7.0 * across / f64::from(cols)).hypot(7.0 * along / f64::from(rows)).max(0.004);
     let line = (1.5 - (7.0 * sum - (7.0 * sum).round()).abs() / steep).clamp(0.0, 1.0);
     [0.5 + 0.5 * sum, 0.06 * across, 0.06 * along, line].map(f16::from_f64)
+}
+
+/// The formula of `examples/wgpu/src/pattern.ptx`.
+fn pattern(place: u32, frame: u64) -> u32 {
+    (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
 }
 
 /// The formula of `texture_stamp`.
