@@ -1,0 +1,23 @@
+//! The recipe's end: wgpu lets go of the slots, then the ring destroys them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vulkan_cuda::shared_ring::Slot;
+
+use super::Frames;
+
+impl<S: Slot, W> Drop for Frames<'_, S, W> {
+    fn drop(&mut self) {
+        self.slots.clear();
+        let cuda = self.gpu.pair.cuda();
+        if cuda.memory().is_err() && cuda.has_faulted() {
+            // SAFETY: after a fault CUDA executes nothing more, and wgpu would wait for its signals for ever.
+            let _ = unsafe { self.ring.abort() };
+        }
+        let limit = wgpu::PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(5)) };
+        if self.gpu.device.poll(limit).is_err() || Arc::strong_count(&self.lent) > 1 {
+            self.gpu.pair.vk().abandon(); // Leaks what wgpu or the GPU still uses.
+        }
+    }
+}

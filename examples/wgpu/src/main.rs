@@ -1,0 +1,191 @@
+//! wgpu draws what a CUDA kernel writes, without a copy. Read [`interop`] first: it is the recipe.
+
+mod check;
+mod draw;
+mod interop;
+mod kernels;
+mod window;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+
+const HELP: &str = "\
+wgpu draws what a CUDA kernel writes, without a copy.
+
+Usage: wavefield-wgpu-example [OPTIONS]
+
+Without --output, --check and --alone it opens a window.
+
+  --texture        A texture that CUDA paints, instead of a vertex buffer
+  --size BYTES     Bytes in a slot [default: 4194304]
+  --frames N       Frames [default: 120 for --output, 1000 for --check, until it is closed for a window]
+  --output FILE    Draw without a window, and write the last frame to a PNG file
+  --check          Draw nothing: a compute pass checks every word of every frame
+  --alone          The same check of what wgpu has written itself, without CUDA, to compare times
+  --break ready    With --check: leave out the wait for CUDA, so that it finds wrong words
+  --help           This text
+
+Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
+With WAVEFIELD_REQUIRE_GPU=1 nothing is skipped: it fails.
+";
+
+#[derive(Default)]
+struct Options {
+    texture: bool,
+    size: Option<u64>,
+    frames: Option<u64>,
+    output: Option<PathBuf>,
+    check: bool,
+    alone: bool,
+    break_ready: bool,
+    help: bool,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self::default();
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--texture" => options.texture = true,
+                "--size" => options.size = Some(number(&argument, &value()?)?),
+                "--frames" => options.frames = Some(number(&argument, &value()?)?),
+                "--output" => options.output = Some(value()?.into()),
+                "--check" => options.check = true,
+                "--alone" => options.alone = true,
+                "--break" => {
+                    let part = value()?;
+                    ensure!(part == "ready", "--break can leave out `ready`, not `{part}`");
+                    options.break_ready = true;
+                }
+                "--help" | "-h" => options.help = true,
+                _ => anyhow::bail!("{argument} is not an option; see --help"),
+            }
+        }
+        let modes = [options.output.is_some(), options.check, options.alone];
+        ensure!(
+            modes.into_iter().filter(|mode| *mode).count() <= 1,
+            "--output, --check and --alone exclude each other"
+        );
+        ensure!(options.check || !options.break_ready, "--break needs --check");
+        Ok(options)
+    }
+
+    /// Columns and rows of the squares that slots are: a vertex has 16 bytes, a texel 8.
+    fn square(&self) -> (u32, u32) {
+        let element = if self.texture { 8 } else { 16 };
+        let side = (self.size.unwrap_or(4 << 20) / element).isqrt() as u32;
+        (side, side)
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<u64> {
+    // Four vertices or eight texels, and what two 32-bit indices can name.
+    let range = if name == "--size" { 64..=1 << 30 } else { 1..=1 << 32 };
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.with_context(|| {
+        format!("{name} is a number from {} to {}, not `{text}`", range.start(), range.end())
+    })
+}
+
+/// What wgpu and the validation layer have to say. A build with debug assertions, or WGPU_VALIDATION=1, turns the layer on.
+struct Log;
+
+impl log::Log for Log {
+    fn enabled(&self, _: &log::Metadata) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record) {
+        eprintln!("{}: {}: {}", record.level().as_str().to_lowercase(), record.target(), record.args());
+    }
+
+    fn flush(&self) {}
+}
+
+fn main() -> ExitCode {
+    if log::set_logger(&Log).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.help {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends: wgpu::Backends::VULKAN,
+        ..wgpu::InstanceDescriptor::new_without_display_handle_from_env()
+    });
+    let size = options.square();
+    let frames = options.frames;
+    let job = check::Job {
+        texture: options.texture,
+        frames: frames.unwrap_or(1000),
+        size,
+        wait: !options.break_ready,
+    };
+    if options.alone {
+        let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        }));
+        let adapter = match adapter {
+            Ok(adapter) => adapter,
+            Err(error) => return skip(error.into()),
+        };
+        let desc = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
+        let (device, queue) = pollster::block_on(adapter.request_device(&desc))?;
+        println!("wgpu alone, {}", adapter.get_info().name);
+        return report(&check::alone(&device, &queue, &job)?);
+    }
+    let (adapter, info, twin) = match interop::find(&instance) {
+        Ok(found) => found,
+        Err(reason) => return skip(reason),
+    };
+    let gpu = interop::open(&adapter, &info, &twin)?;
+    println!("wgpu and CUDA, {} ({})", info.name, info.uuid);
+    if options.check {
+        let counts = check::shared(&gpu, &job)?;
+        report(&counts)?;
+        ensure!(counts.wrong == 0, "{} words were not what CUDA wrote", counts.wrong);
+        return Ok(());
+    }
+    match &options.output {
+        Some(path) => draw::picture(&gpu, options.texture, size, frames.unwrap_or(120), path)
+            .with_context(|| format!("{} was not written", path.display())),
+        None => window::show(&instance, &adapter, &gpu, options.texture, size, frames),
+    }
+}
+
+fn report(counts: &check::Counts) -> Result<()> {
+    let check::Counts { frames, words, wrong, microseconds } = counts;
+    println!("{frames} frames, {words} words, {wrong} wrong, {microseconds:.0} µs a frame");
+    Ok(())
+}
+
+/// Without a GPU that both have there is nothing to show.
+fn skip(reason: anyhow::Error) -> Result<()> {
+    if std::env::var_os("WAVEFIELD_REQUIRE_GPU").is_some_and(|value| value == "1") {
+        return Err(reason);
+    }
+    println!("skipped: {reason:#}");
+    Ok(())
+}

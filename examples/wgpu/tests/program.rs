@@ -1,0 +1,115 @@
+//! The program on a machine that has no GPU: alone, and on the stand-in for one (`tests/stand_in`).
+#![cfg(target_os = "linux")]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wavefield-wgpu-example"));
+    command.env_remove("WAVEFIELD_REQUIRE_GPU");
+    command
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The program with the stand-in as `libcuda` and as a Vulkan layer. `None`, with a word about it, without lavapipe.
+fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
+    let tests = std::env::current_exe().expect("a test knows its file");
+    let library = tests.with_file_name("libwavefield_stand_in.so");
+    assert!(library.exists(), "{} is not there", library.display());
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        let _ = symlink(&library, folder.join(name));
+    }
+    let manifest = format!(
+        r#"{{"file_format_version": "1.2.0", "layer": {{
+            "name": "VK_LAYER_WAVEFIELD_stand_in", "type": "GLOBAL", "library_path": {library:?}, "api_version": "1.3.0",
+            "implementation_version": "1", "description": "A GPU that fails when it is told to", "device_extensions":
+            [{{"name": "VK_KHR_external_semaphore_fd", "spec_version": "1", "entrypoints": []}}]}}}}"#
+    );
+    std::fs::write(folder.join("stand_in.json"), manifest).unwrap();
+    let output = program()
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", folder)
+        .env("VK_ADD_LAYER_PATH", folder)
+        .env("VK_INSTANCE_LAYERS", "VK_LAYER_WAVEFIELD_stand_in")
+        .env("NODEVICE_SELECT", "1")
+        .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
+        .env("STAND_IN_REPORT", folder.join("report"))
+        .output()
+        .expect("the program starts");
+    let text = stdout(&output);
+    let software = text.contains("llvmpipe");
+    if !software {
+        eprintln!("skipped: the first Vulkan device here is no software device (lavapipe): {text}");
+    } else {
+        let report = std::fs::read_to_string(folder.join("report")).unwrap();
+        let bad = report.lines().filter(|line| !line.starts_with("call ") && *line != "end");
+        assert_eq!(bad.collect::<Vec<_>>(), [""; 0], "left behind, or against the rules");
+    }
+    software.then_some(output)
+}
+
+fn folder(name: &str) -> std::path::PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Where nothing is shared it says so, and that is no failure.
+#[test]
+fn without_a_gpu_it_is_skipped() {
+    let output = program().args(["--check", "--frames", "3"]).output().unwrap();
+    let text = stdout(&output);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.starts_with("skipped: ") || text.contains(" 0 wrong"), "{output:?}");
+    if text.starts_with("skipped: ") {
+        let required = program().args(["--check"]).env("WAVEFIELD_REQUIRE_GPU", "1").output().unwrap();
+        assert_eq!(required.status.code(), Some(1), "{required:?}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_code_2() {
+    for arguments in
+        [&["--frames", "0"][..], &["--size"], &["--break", "ready"], &["--check", "--alone"], &["x"]]
+    {
+        let output = program().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn every_word_arrives() {
+    let folder = folder("words");
+    for kind in [&[][..], &["--texture"]] {
+        let arguments = [&["--check", "--frames", "20", "--size", "65536"], kind].concat();
+        let Some(output) = on_stand_in(&folder, &arguments) else { return };
+        assert!(output.status.success(), "{output:?}");
+        assert!(stdout(&output).contains("20 frames") && stdout(&output).contains(" 0 wrong"), "{output:?}");
+    }
+}
+
+/// Otherwise the check above would show nothing.
+#[test]
+fn without_the_wait_the_check_finds_wrong_words() {
+    let arguments = ["--check", "--frames", "20", "--size", "65536", "--break", "ready"];
+    let Some(output) = on_stand_in(&folder("break"), &arguments) else { return };
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(!stdout(&output).contains(" 0 wrong"), "{output:?}");
+}
+
+#[test]
+fn pictures_are_drawn() {
+    let folder = folder("pictures");
+    for (name, kind) in [("field.png", &[][..]), ("texture.png", &["--texture"])] {
+        let path = folder.join(name);
+        let picture = ["--output", path.to_str().unwrap(), "--frames", "2", "--size", "65536"];
+        let Some(output) = on_stand_in(&folder, &[&picture[..], kind].concat()) else { return };
+        assert!(output.status.success(), "{output:?}");
+        assert!(std::fs::metadata(&path).unwrap().len() > 10_000, "{name} is nearly empty");
+    }
+}
