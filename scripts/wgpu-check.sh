@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# wgpu-check.sh [OUT]: examples/wgpu on a real GPU, with a table at the end.
+#
+# Checks every word of a buffer and of a texture on the GPU, takes the times of wgpu alone for comparison, leaves a wait out
+# and expects that to be found, and draws both pictures. Logs and pictures are left in OUT (default target/wgpu-check).
+# Builds with cargo; where there is no cargo, WGPU_BIN names the program.
+set -uo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root" || exit 1
+
+lacking=()
+has_program timeout || lacking+=('timeout (Debian: coreutils)')
+if [ -z "${WGPU_BIN:-}" ]; then
+  has_cargo || lacking+=('cargo (https://rustup.rs), or WGPU_BIN')
+  can_link || lacking+=('a C compiler to link with (Debian: gcc libc6-dev)')
+elif [ ! -x "$WGPU_BIN" ]; then
+  lacking+=("the program that WGPU_BIN names, $WGPU_BIN")
+fi
+if ((${#lacking[@]} > 0)); then
+  say 'this check needs what is not here:'
+  printf '    %s\n' "${lacking[@]}" >&2
+  exit 1
+fi
+
+out=${1:-target/wgpu-check}
+mkdir -p "$out"
+# A GPU that is not shared is a failure here.
+export WAVEFIELD_REQUIRE_GPU=1
+# 10,000 frames, unless a slower device is tried.
+frames=${WGPU_FRAMES:-10000}
+table=()
+failed=0
+
+if [ -z "${WGPU_BIN:-}" ]; then
+  cargo build --release -p wavefield-wgpu-example || exit 1
+  WGPU_BIN=$PWD/target/release/wavefield-wgpu-example
+fi
+
+# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
+check() {
+  local name=$1 start=$SECONDS verdict=ok
+  shift
+  if ! "$@" >"$out/$name.log" 2>&1; then
+    verdict=FAILED
+    failed=1
+    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
+  fi
+  table+=("$(printf '%-18s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -h ' frames, ' "$out/$name.log")")")
+}
+
+# finds COMMAND…: exits with 1 because of wrong words, and counts some.
+finds() {
+  local text status
+  text=$("$@" 2>&1)
+  status=$?
+  echo "$text"
+  [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
+}
+
+run=(timeout -k 5 300 "$WGPU_BIN")
+# Twice in turns, because times differ from run to run.
+for round in 1 2; do
+  check "buffer-$round" "${run[@]}" --check --frames "$frames"
+  check "buffer-alone-$round" "${run[@]}" --alone --frames "$frames"
+  check "texture-$round" "${run[@]}" --check --texture --frames "$frames"
+  check "texture-alone-$round" "${run[@]}" --alone --texture --frames "$frames"
+done
+check buffer-broken finds "${run[@]}" --check --frames 1000 --break ready
+check texture-broken finds "${run[@]}" --check --texture --frames 1000 --break ready
+check small-slots "${run[@]}" --check --frames 1000 --size 64
+check large-slots "${run[@]}" --check --frames 200 --size 100000000
+check picture "${run[@]}" --output "$out/field.png"
+check texture-picture "${run[@]}" --texture --output "$out/texture.png"
+
+printf '%s\n' '' "${table[@]}"
+exit "$failed"
