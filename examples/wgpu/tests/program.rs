@@ -38,6 +38,8 @@ fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
         .env("NODEVICE_SELECT", "1")
         .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
         .env("STAND_IN_REPORT", folder.join("report"))
+        // Slow enough that a read that does not wait comes too early.
+        .env("STAND_IN_KERNEL_MS", "5")
         .output()
         .expect("the program starts");
     let text = stdout(&output);
