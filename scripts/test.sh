@@ -100,6 +100,8 @@ component_step clippy clippy --locked --workspace --all-targets -- -D warnings
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
+# wgpu takes minutes to build, so a plain `cargo test` leaves this out.
+[[ ${CI:-} != true ]] || step 'wgpu example' kept cargo test --locked -p wavefield-wgpu-example
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
 
