@@ -29,14 +29,17 @@
 //! # Your own device
 //!
 //! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, and [`Cuda::from_cudarc`] or [`Cuda::from_raw`] a context.
-//! Neither is ever destroyed here. Create the device with [`DEVICE_EXTENSIONS`] and the features `timelineSemaphore` and
-//! `synchronization2`.
+//! Neither is ever destroyed here. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
+//! barriers of [`ownership`] are those of `vkCmdPipelineBarrier2`, which needs `synchronization2`; the ring does without.
 //!
 //! # Who keeps what alive
 //!
 //! Every object keeps the pair alive that it was made from, so they may be dropped in any order. What no type can see is
 //! whether the GPU still uses one. Whatever enqueues such a use is `unsafe`, here, in ash and in cudarc, and its caller promises
 //! to keep the object alive until the GPU has passed it. [`SharedRing`] makes that promise itself, and keeps it.
+//!
+//! All of them are `Send`, `Sync` and `'static`, so a renderer may own one, in a drop callback say. It must not own the pair's
+//! `keep` in a circle: where `keep` is the renderer's own device, lend it the buffer and drop it after the renderer's.
 //!
 //! # Layers
 //!

@@ -91,9 +91,15 @@ impl Slot for SharedBuffer {
     }
 }
 
-impl Slot for Arc<MappedImage> {
+impl Slot for MappedImage {
     fn resource(&self) -> Resource {
         Resource::Image(self.exported().raw())
+    }
+}
+
+impl<S: Slot + ?Sized> Slot for Arc<S> {
+    fn resource(&self) -> Resource {
+        (**self).resource()
     }
 }
 
@@ -619,6 +625,16 @@ mod tests {
         }
         ledger.waits(fates.len() as u64 - 1, fates.len() as u64);
         ledger
+    }
+
+    /// A renderer may own them, on any thread.
+    #[test]
+    fn everything_may_change_threads() {
+        fn owned<T: Send + Sync + 'static>() {}
+        owned::<SharedRing<SharedBuffer>>();
+        owned::<SharedRing<Arc<MappedImage>>>();
+        owned::<Read>();
+        owned::<SharedTimeline>();
     }
 
     #[test]

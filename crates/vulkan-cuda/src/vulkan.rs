@@ -42,9 +42,8 @@ mod system {
 
 use system::*;
 
-/// The device extensions that sharing needs on this system; both are optional for a device that shares only memory or only
-/// semaphores. Enable them, and the features `timelineSemaphore` (Vulkan 1.2) and `synchronization2` (Vulkan 1.3), when you
-/// create the device.
+/// The device extensions that sharing needs on this system: one for memory, one for semaphores. Enable them, and the feature
+/// `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`] leaves out what a device lacks.
 pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
 
 /// What a physical device says of itself, as far as sharing depends on it. To be asked before there is a device.
@@ -190,7 +189,7 @@ impl Vk {
     ///
     /// # Safety
     /// - `device` was made from `physical`, and `physical` is `instance`'s. All three live until `keep` is dropped.
-    /// - The device was created with the features `timelineSemaphore` and `synchronization2`. Vulkan has no way to ask.
+    /// - The device was created with the feature `timelineSemaphore`. Vulkan has no way to ask.
     pub unsafe fn from_raw(
         instance: ash::Instance,
         physical: vk::PhysicalDevice,

@@ -48,7 +48,7 @@ pub fn open(adapter: &wgpu::Adapter, info: &VkInfo, twin: &CudaInfo) -> Result<G
         let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
         args.extensions.extend(missing);
     };
-    // SAFETY: `Vk` keeps `device` alive. wgpu enables timelines; nothing called here needs `synchronization2`.
+    // SAFETY: `Vk` keeps `device` alive. wgpu enables timelines.
     let (device, queue, vk) = unsafe {
         let raw = adapter.as_hal::<Api>().expect(VULKAN);
         let (features, limits) = (desc.required_features, &desc.required_limits);
