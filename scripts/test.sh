@@ -94,14 +94,16 @@ fetch_swiftshader
 first_build debug/wavefield 15 '5 GB'
 tools
 component_step formatting fmt --all --check
-component_step clippy clippy --locked --workspace --all-targets -- -D warnings
-# The half of an example that cannot be linked without ArrayFire's libraries. Its crates are many and old, so only CI builds them.
-[[ ${CI:-} != true ]] ||
+component_step clippy clippy --locked --all-targets -- -D warnings
+component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, so a plain `cargo test` leaves this out.
-[[ ${CI:-} != true ]] || step 'wgpu example' kept cargo test --locked -p wavefield-wgpu-example
+if [[ ${CI:-} == true ]]; then
+    component_step 'clippy of the wgpu example' clippy --locked -p wavefield-wgpu-example --all-targets -- -D warnings
+    step 'wgpu example' kept cargo test --locked -p wavefield-wgpu-example
+fi
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
 
