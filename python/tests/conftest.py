@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from wavefield import _cuda
+
+
+# A job in the background of a shell ignores SIGINT, and so does all that it starts. The tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
