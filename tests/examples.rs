@@ -4,6 +4,8 @@
 // Each example has its own copy of what it takes from the first.
 #![allow(dead_code, clippy::duplicate_mod)]
 
+use std::sync::{Mutex, PoisonError};
+
 #[path = "../crates/vulkan-cuda/examples/04_another_library.rs"]
 mod another_library;
 mod common;
@@ -17,11 +19,16 @@ mod share;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
+/// Each example makes an instance and destroys it. With the last instance the loader unloads NVIDIA's driver, and where other
+/// threads used it meanwhile, they were once seen to stand still on an H200 (driver 580).
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// An example fails by an error; what it skips is a skip here.
 macro_rules! runs {
     ($($name:ident: $example:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
+            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             match $example::run() {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => common::skip_without_gpu(&reason),

@@ -13,8 +13,8 @@ mod readback;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use cudarc::driver::{CudaStream, sys};
@@ -25,17 +25,22 @@ use vulkan_cuda::{Read, Reads, SharedBuffer, SharedRing, SharedTimeline};
 const WORDS: usize = 256;
 const BYTES: u64 = 4 * WORDS as u64;
 
+/// One test at a time: see `examples.rs`.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// A ring, and what each frame looked like to Vulkan.
 struct Bench {
     ring: SharedRing<SharedBuffer>,
     seen: readback::Target,
     stream: Arc<CudaStream>,
     gpu: Gpu,
+    alone: MutexGuard<'static, ()>,
 }
 
 impl Bench {
     /// `None` (a skip) where there is no GPU.
     fn new(slots: usize) -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let gpu = match match_devices::open().unwrap() {
             Ok(gpu) => gpu,
             Err(reason) => {
@@ -53,7 +58,7 @@ impl Bench {
         let slots = (0..slots).map(slot).collect();
         let ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
         let seen = readback::Target::new(&gpu, 64 * BYTES).unwrap();
-        Some(Self { ring, seen, stream, gpu })
+        Some(Self { ring, seen, stream, gpu, alone })
     }
 
     /// CUDA writes `value` to every word of the next frame's slot.
@@ -150,6 +155,21 @@ fn frames_may_be_given_up_in_between() {
     bench.check(&expected);
 }
 
+/// The CPU signals nothing in a read's place that is yet to be submitted, nor a greater value before it.
+#[test]
+fn a_read_that_is_open_is_waited_for() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    let (first, second) = (bench.write(1), bench.write(2));
+    drop(second);
+    // CUDA waits for both slots, and gets neither before the first was read.
+    bench.ring.reserve(2).unwrap();
+    bench.read(first, 0);
+    let (third, fourth) = (bench.write(3), bench.write(4));
+    drop(third);
+    bench.read(fourth, 1);
+    bench.check(&[1, 4]);
+}
+
 /// A batch waits once, for the slots of all its frames.
 #[test]
 fn a_batch_waits_once() {
@@ -210,7 +230,7 @@ fn a_ring_in_use_is_leaked() {
         assert!(error.to_string().contains("was leaked"), "{error}");
         LEAKED.store(true, Ordering::SeqCst);
     });
-    let Bench { mut ring, stream, gpu, seen } = bench;
+    let Bench { mut ring, stream, gpu, seen, alone } = bench;
     let gate = SharedTimeline::new(&gpu.pair).unwrap();
     // SAFETY: the gate lives until the stream is idle, below.
     unsafe { gate.cuda_wait(&stream, 1) }.unwrap();
@@ -221,7 +241,7 @@ fn a_ring_in_use_is_leaked() {
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     stream.synchronize().unwrap();
-    drop((gate, stream, gpu, seen));
+    drop((gate, stream, gpu, seen, alone));
 }
 
 /// All of them on the stand-in. Those that end in order give everything back.
@@ -233,6 +253,7 @@ fn all_of_them_on_the_stand_in() {
             "a_dropped_write_never_was",
             "dropped_reads_strand_nobody",
             "frames_may_be_given_up_in_between",
+            "a_read_that_is_open_is_waited_for",
             "a_batch_waits_once",
             "a_ring_needs_slots",
         ],

@@ -86,13 +86,11 @@ pub fn list(choice: &Choice, command: String) -> Report {
         check: None,
     };
     let support = match exports.buffer {
-        Some(handle) => exportable::buffer(
-            adapter.instance().raw(),
-            adapter.raw(),
-            &adapter.info().name,
-            SLOT_USAGE,
-            handle,
-        ),
+        Some(handle) => {
+            let name = &adapter.info().name;
+            // SAFETY: a live physical device of this instance.
+            unsafe { exportable::buffer(adapter.instance().raw(), adapter.raw(), name, SLOT_USAGE, handle) }
+        }
         None => Err(format!("the device exports no buffers as {}", ExportType::names())),
     };
     let none = support.as_ref().err().cloned();
@@ -120,7 +118,8 @@ fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
     let support = match adapter.info().sharing.exports.buffer {
         Some(_) => {
             let vulkan = adapter.instance().raw();
-            exportable::image(vulkan, adapter.raw(), request.format, shape.view(), request.usage)
+            // SAFETY: a live physical device of this instance.
+            unsafe { exportable::image(vulkan, adapter.raw(), request.format, shape.view(), request.usage) }
         }
         // Images are exported by the same extension as buffers.
         None => Err(format!("the device exports no memory as {}", ExportType::names())),

@@ -86,12 +86,12 @@ fn make(
     info: &VkInfo,
     ordinal: i32,
 ) -> Result<Gpu, Box<dyn Error>> {
-    // The first family of every driver that CUDA shares with draws, computes and copies.
+    // On NVIDIA's driver family 0 can do everything.
     let family = 0;
     let priorities = [1.0];
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-    // What sharing needs of the device: these extensions and these two features.
+    // Sharing needs the extensions and timelines. The examples also submit by vkQueueSubmit2, which needs synchronization2.
     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
     let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);

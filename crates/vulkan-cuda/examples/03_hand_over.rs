@@ -70,12 +70,16 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
             .signal_semaphore_infos(&signals)];
         // SAFETY: recorded above; everything lives until both sides are idle.
         unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
-        // Without this the ring takes the frame for one that was never drawn, and gives its slot back to CUDA.
+        // A read that is dropped without this was never submitted: its frame is given up.
         read.submitted();
     }
 
-    // CUDA first: had a kernel failed, the queue would wait for ever.
-    stream.synchronize()?;
+    // CUDA first: if a kernel has failed, CUDA signals nothing more, and the queue would wait for ever.
+    if let Err(error) = stream.synchronize() {
+        // SAFETY: the context is broken, so the stream executes nothing more.
+        unsafe { ring.abort() }?;
+        return Err(error.into());
+    }
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {

@@ -6,7 +6,7 @@
 //!
 //! The rules, and how they are kept:
 //!
-//! - The allocation is not dedicated, so CUDA is not told that it were.
+//! - The allocation is not dedicated, and CUDA is told nothing of the kind.
 //! - Offset and size of a mapping are those of the Vulkan buffer there: [`MappedBuffer`]s are made from the exported
 //!   buffer, not from numbers. [`crate::layout`] checks the offsets themselves.
 //! - A mapping goes before its import, and the import before Vulkan's memory: each keeps an `Arc` of the next, so a
@@ -35,8 +35,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::api;
-use crate::export::{MemoryExport, export_memory};
-use crate::exportable;
+use crate::export::{MemoryExport, export_memory, flags_for};
 use crate::handle::ExportType;
 use crate::layout::{self, Needs, Range};
 use crate::memory::ImportedMemory;
@@ -88,8 +87,7 @@ impl ExportedAllocation {
         }
         let export = MemoryExport::new(vk)?;
         let kind = export.kind();
-        let support = exportable::buffer(vk.instance(), vk.physical(), &vk.info().name, usage, kind)
-            .map_err(Error::Unsupported)?;
+        let support = vk.exports_buffer(usage, kind)?;
         if support.dedicated_only {
             return Err(Error::Unsupported(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
@@ -137,7 +135,7 @@ impl ExportedAllocation {
             }
         };
         // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
-        made.memory = unsafe { export.allocate(vk, made.size, memory_types, None) }?;
+        made.memory = unsafe { export.allocate(vk, made.size, memory_types, flags_for(usage), None) }?;
         for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
             // SAFETY: aligned and inside the allocation, checked above; bound once.
             unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }

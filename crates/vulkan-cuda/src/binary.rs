@@ -1,4 +1,4 @@
-//! Step 4, the other kind of semaphore: a binary one, for those who cannot use timelines.
+//! Step 3, the other kind of semaphore: a binary one, for those who cannot use timelines.
 //!
 //! A *binary semaphore* ([`SharedBinary`]) has no counter, and three rules: each signal has exactly one wait, a wait is
 //! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`), and the next signal after that wait
@@ -80,11 +80,16 @@ impl SharedBinary {
     /// The signal before has no wait yet; then nothing is enqueued.
     ///
     /// # Safety
-    /// The semaphore, or a value that it gave out, lives until the stream has passed the signal.
+    /// The semaphore, or a value that it gave out, lives until the stream has passed the signal. On the GPU that comes after the
+    /// wait for the signal before (`VUID-vkQueueSubmit2-semaphore-03868`).
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<BinarySignal> {
         self.0.pending.begin()?;
         // SAFETY: the caller's promise.
-        unsafe { self.0.imported.signal(stream, Signal::Binary) }?;
+        let signalled = unsafe { self.0.imported.signal(stream, Signal::Binary) };
+        if let Err(error) = signalled {
+            self.0.pending.end();
+            return Err(error);
+        }
         Ok(BinarySignal(self.0.clone()))
     }
 

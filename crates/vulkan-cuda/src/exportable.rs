@@ -48,7 +48,10 @@ impl ImageSupport {
 ///
 /// # Errors
 /// Why not, in words: the driver's, or that it has them and does not export them.
-pub fn image(
+///
+/// # Safety
+/// `physical` is one of `instance`'s devices, and alive.
+pub unsafe fn image(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     format: vk::Format,
@@ -60,7 +63,8 @@ pub fn image(
     }
     let mut refused = String::new();
     for &handle in ExportType::HERE {
-        match image_as(instance, physical, format, view, usage, handle) {
+        // SAFETY: the caller's promise.
+        match unsafe { image_as(instance, physical, format, view, usage, handle) } {
             Ok(support) => return Ok(support),
             Err(reason) => refused = reason,
         }
@@ -68,7 +72,9 @@ pub fn image(
     Err(refused)
 }
 
-fn image_as(
+/// # Safety
+/// As [`image`].
+unsafe fn image_as(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     format: vk::Format,
@@ -119,7 +125,10 @@ pub struct BufferSupport {
 ///
 /// # Errors
 /// That it does not, in words.
-pub fn buffer(
+///
+/// # Safety
+/// As [`image`].
+pub unsafe fn buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     name: &str,
@@ -129,7 +138,8 @@ pub fn buffer(
     if usage.is_empty() {
         return Err("a buffer needs a usage".into());
     }
-    let features = buffer_features(instance, physical, usage, handle);
+    // SAFETY: the caller's promise.
+    let features = unsafe { buffer_features(instance, physical, usage, handle) };
     match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
         true => Ok(BufferSupport {
             dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
@@ -139,7 +149,10 @@ pub fn buffer(
 }
 
 /// The driver's answer. It may depend on the usage.
-pub(crate) fn buffer_features(
+///
+/// # Safety
+/// As [`image`].
+pub(crate) unsafe fn buffer_features(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
     usage: vk::BufferUsageFlags,
@@ -154,7 +167,10 @@ pub(crate) fn buffer_features(
 
 /// Whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo` in the chain the driver
 /// would answer for *binary* semaphores.
-pub(crate) fn semaphore(
+///
+/// # Safety
+/// As [`image`].
+pub(crate) unsafe fn semaphore(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
     handle: ExportType,

@@ -86,17 +86,19 @@ impl ExportedImage {
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
-        let kind =
+        // SAFETY: the adopted device's own.
+        let support = unsafe {
             exportable::image(vk.instance(), vk.physical(), request.format, shape.view(), request.usage)
-                .and_then(|support| support.holds(&shape).map(|()| support.handle))
-                .map_err(|reason| {
-                    Error::Unsupported(format!(
-                        "{} does not export a {} image of {}: {reason}",
-                        vk.info().name,
-                        shape.view().name(),
-                        format.name()
-                    ))
-                })?;
+        };
+        let kind =
+            support.and_then(|support| support.holds(&shape).map(|()| support.handle)).map_err(|reason| {
+                Error::Unsupported(format!(
+                    "{} does not export a {} image of {}: {reason}",
+                    vk.info().name,
+                    shape.view().name(),
+                    format.name()
+                ))
+            })?;
         let export = MemoryExport::of(vk, kind)?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()
@@ -131,7 +133,13 @@ impl ExportedImage {
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
         // SAFETY: the size and types are those that the image requires.
         exported.memory = unsafe {
-            export.allocate(vk, requirements.size, requirements.memory_type_bits, Some(dedicated))
+            export.allocate(
+                vk,
+                requirements.size,
+                requirements.memory_type_bits,
+                Default::default(),
+                Some(dedicated),
+            )
         }?;
         exported.allocation_size = requirements.size;
         // SAFETY: the memory is dedicated to this image and is bound once.
@@ -222,6 +230,11 @@ impl MappedImage {
         }
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
+    }
+
+    /// CUDA's mipmapped array, for texture objects of your own; valid as long as `self`.
+    pub fn cuda(&self) -> sys::CUmipmappedArray {
+        self.mipmap
     }
 
     /// Vulkan's side.

@@ -1,12 +1,12 @@
 //! Share GPU memory and semaphores between Vulkan and CUDA, without copies, with devices that somebody else made.
 //!
-//! Read in this order; each file is short, and nothing here knows of windows or files:
+//! Read in this order; each file is short, and about nothing else:
 //!
 //! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? The [`Pair`] proves it, and everything is made from it.
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
 //! 3. [`timeline`]: semaphores that both signal and wait for, on the GPU; [`binary`] for those who cannot use timelines.
 //! 4. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
-//! 5. [`shared_ring`]: all of it together, frame by frame. Overwriting a slot that is being read cannot be written down.
+//! 5. [`shared_ring`]: all of it together, frame by frame, so that no slot is overwritten while it is read.
 //! 6. [`ownership`]: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
 //! 7. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
 //!
@@ -29,24 +29,26 @@
 //! # Your own device
 //!
 //! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, and [`Cuda::from_cudarc`] or [`Cuda::from_raw`] a context.
-//! Neither is ever destroyed here. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
+//! What is adopted is never destroyed here. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
 //! barriers of [`ownership`] are those of `vkCmdPipelineBarrier2`, which needs `synchronization2`; the ring does without.
 //!
 //! # Who keeps what alive
 //!
-//! Every object keeps the pair alive that it was made from, so they may be dropped in any order. What no type can see is
+//! Every object keeps alive what it was made from, so they may be dropped in any order. What no type can see is
 //! whether the GPU still uses one. Whatever enqueues such a use is `unsafe`, here, in ash and in cudarc, and its caller promises
 //! to keep the object alive until the GPU has passed it. [`SharedRing`] makes that promise itself, and keeps it.
 //!
-//! All of them are `Send`, `Sync` and `'static`, so a renderer may own one, in a drop callback say. It must not own the pair's
-//! `keep` in a circle: where `keep` is the renderer's own device, lend it the buffer and drop it after the renderer's.
+//! All of them are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There is one exception: where `keep` is
+//! the renderer's own device, the callback would keep that device alive for ever. Lend the buffer instead, and drop it once the
+//! renderer has let go (`examples/wgpu` in the repository does so).
 //!
 //! # Layers
 //!
 //! A module imports only from those before it in this list; a test of the repository (`tests/layers.rs`) reads every import.
 //!
-//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan`, `pair`, `export`, `memory`,
-//! `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`, `allocation`, `shared_ring`
+//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`, `export`, `memory`,
+//! `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`, `allocation`, `ledger`,
+//! `hand_over`, `slot`, `shared_ring`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -59,10 +61,12 @@ mod error;
 mod export;
 pub mod exportable;
 pub mod format;
+mod hand_over;
 pub mod handle;
 mod identity;
 pub mod image;
 pub mod layout;
+mod ledger;
 pub mod memory;
 pub mod ownership;
 pub mod pair;
@@ -70,8 +74,10 @@ pub mod ring;
 mod semaphore;
 pub mod shape;
 pub mod shared_ring;
+mod slot;
 pub mod timeline;
 mod vulkan;
+mod vulkan_info;
 
 pub use allocation::{ExportedAllocation, ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use binary::{BinarySignal, SharedBinary, SignalToSubmit, WaitToSubmit};
@@ -87,4 +93,5 @@ pub use semaphore::ImportedSemaphore;
 pub use shape::{Shape, ViewType};
 pub use shared_ring::{Read, Reads, SharedRing, Slot, Write};
 pub use timeline::{ExportedTimeline, SharedTimeline};
-pub use vulkan::{DEVICE_EXTENSIONS, Exports, Vk, VkInfo};
+pub use vulkan::Vk;
+pub use vulkan_info::{DEVICE_EXTENSIONS, Exports, VkInfo};

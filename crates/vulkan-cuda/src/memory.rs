@@ -4,14 +4,16 @@
 //!
 //! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
 //!   `VkExportMemoryAllocateInfo`; one without the other is not exportable.
-//! - The allocation is dedicated (`VkMemoryDedicatedAllocateInfo`), and CUDA is told so
-//!   (`CUDA_EXTERNAL_MEMORY_DEDICATED`).
-//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, not the buffer's size.
+//! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
+//!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
+//!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
+//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, which may be more than the buffer's size. What
+//!   it then maps is the buffer.
 //! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!   The field order of the types below is that order.
 //!
-//! Neither driver can tell whether a descriptor's sizes are right. [`SharedBuffer`] has both sides and knows them. Who has a
-//! descriptor only, from another process say, promises them:
+//! Neither driver can tell whether the sizes are right. [`SharedBuffer`] knows them, since it has both sides. With only a
+//! descriptor, from another process say, you must promise them, so that is `unsafe`:
 //!
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{Cuda, MappedMemory, Result, handle::MemoryHandle};
@@ -24,8 +26,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory};
-use crate::exportable;
+use crate::export::{MemoryExport, export_memory, flags_for};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -53,8 +54,7 @@ impl ExportedBuffer {
         }
         let export = MemoryExport::new(vk)?;
         let kind = export.kind();
-        exportable::buffer(vk.instance(), vk.physical(), &vk.info().name, usage, kind)
-            .map_err(Error::Unsupported)?;
+        vk.exports_buffer(usage, kind)?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
         let info = vk::BufferCreateInfo::default()
             .size(size)
@@ -72,7 +72,13 @@ impl ExportedBuffer {
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         // SAFETY: the size and types are those that the buffer requires.
         exported.memory = unsafe {
-            export.allocate(vk, requirements.size, requirements.memory_type_bits, Some(dedicated))
+            export.allocate(
+                vk,
+                requirements.size,
+                requirements.memory_type_bits,
+                flags_for(usage),
+                Some(dedicated),
+            )
         }?;
         exported.allocation_size = requirements.size;
         // SAFETY: the memory is dedicated to this buffer and is bound once.

@@ -16,7 +16,8 @@ use std::fmt;
 
 use crate::cuda::{Cuda, CudaInfo};
 use crate::handle::ExportType;
-use crate::vulkan::{Vk, VkInfo};
+use crate::vulkan::Vk;
+use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
 
 /// Why a Vulkan device cannot share with CUDA.
@@ -124,7 +125,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::cuda::tests::cuda_device;
     use crate::identity::{DeviceUuid, Luid};
-    use crate::vulkan::Exports;
+    use crate::vulkan_info::Exports;
 
     fn vulkan_device(uuid: u8) -> VkInfo {
         VkInfo {

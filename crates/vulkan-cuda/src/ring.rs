@@ -1,4 +1,4 @@
-//! Step 5: which slot, which value to wait for, which to signal. Pure arithmetic, so it can be tested without a GPU.
+//! Step 4: which slot, which value to wait for, which to signal. Pure arithmetic, so it can be tested without a GPU.
 //!
 //! With one buffer the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
 //! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead, and about K frames share a pair
@@ -32,8 +32,8 @@ pub struct Ring {
     batch: NonZeroU32,
 }
 
-/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps: a frame that is skipped takes no
-/// number, so no value is ever left unsignalled.
+/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps. Where a frame
+/// is skipped, either its number is used for the next, or somebody signals in its place: see [`crate::shared_ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The slot that CUDA writes and Vulkan reads.

@@ -44,13 +44,16 @@ impl Exported {
     }
 
     /// Sets a timeline's counter from the CPU, where it is not there yet.
-    pub(crate) fn signal_from_host(&self, value: u64) -> Result<()> {
+    ///
+    /// # Safety
+    /// As [`crate::SharedTimeline::signal_from_host`].
+    pub(crate) unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         if self.value()? >= value {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and its other signaller
-        // has failed, or is gone.
+        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and what else is pending is the
+        // caller's promise.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
@@ -119,6 +122,12 @@ impl ImportedSemaphore {
         Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
     }
 
+    /// # Errors
+    /// A stream that cannot be used with it.
+    pub(crate) fn require(&self, stream: &dyn Stream) -> Result<()> {
+        self.cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")
+    }
+
     /// CUDA's handle of it.
     pub(crate) fn raw(&self) -> sys::CUexternalSemaphore {
         self.raw
@@ -130,12 +139,12 @@ impl ImportedSemaphore {
     /// A wait that is not for this kind of semaphore, or a stream of another context, before CUDA is asked.
     ///
     /// # Safety
-    /// The semaphore lives until the stream has passed the wait (`cuDestroyExternalSemaphore`: outstanding waits and signals
-    /// must have completed).
+    /// The handle that was imported is of the kind that it said, and of this GPU. The semaphore lives until the stream has passed
+    /// the wait (`cuDestroyExternalSemaphore`: outstanding waits and signals must have completed).
     pub unsafe fn wait(&self, stream: &dyn Stream, wait: Wait) -> Result<()> {
         self.operand.check(wait.operand(), "wait for", self.name)?;
         let (params, cuda) = (wait.params(), &self.cuda);
-        cuda.require_same(stream.context(), "cuWaitExternalSemaphoresAsync")?;
+        cuda.require_stream(stream, "cuWaitExternalSemaphoresAsync")?;
         cuda.bind()?;
         // SAFETY: semaphore and stream are alive and of one context, checked above; the counts match the arrays.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
@@ -148,12 +157,11 @@ impl ImportedSemaphore {
     /// As [`ImportedSemaphore::wait`].
     ///
     /// # Safety
-    /// The semaphore lives until the stream has passed the signal. A timeline's value is above all that anybody signals
-    /// before it (`VUID-VkSubmitInfo2-semaphore-03882`).
+    /// As [`ImportedSemaphore::wait`], of the signal. A timeline's value is above all that anybody signals before it on the GPU (`VUID-VkSubmitInfo2-semaphore-03882`).
     pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
         let (params, cuda) = (signal.params(), &self.cuda);
-        cuda.require_same(stream.context(), "cuSignalExternalSemaphoresAsync")?;
+        cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")?;
         cuda.bind()?;
         // SAFETY: as in `wait`.
         let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };

@@ -5,11 +5,15 @@
 //! before it (`VUID-VkSubmitInfo2-semaphore-03882`). That is checked here, because a driver that is told otherwise may do
 //! anything.
 //!
-//! A ring has two timelines, and each has one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for both
-//! would have two signallers that run ahead of each other, and they could not keep the order. (NVIDIA's simpleVulkan shares
-//! one, which is valid only because its two sides strictly alternate.)
+//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. With one timeline for both, CUDA
+//! could signal 5 for a frame that it has just written while Vulkan has yet to signal 4 for one that it still reads: the counter
+//! would have to go back. For the same reason CUDA never signals `free`; only Vulkan knows that it has read a slot. (NVIDIA's
+//! simpleVulkan shares one timeline, which is valid only because its two sides strictly alternate.)
 //!
-//! Nothing here allocates, or makes another driver call each frame than the two enqueues themselves.
+//! "Allowed" is what the GPU does. One order remains for the CPU: enqueue CUDA's signal before the Vulkan submission that waits for
+//! it. Presenting needs that (a binary semaphore may only wait for what was submitted), and so do renderers that relay by one.
+//!
+//! Nothing here allocates. Each call is one enqueue, with CUDA's context made current before it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,11 +61,14 @@ impl SharedTimeline {
     /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done.
     ///
     /// # Errors
-    /// A value that is not above all before it, from either side; then nothing is enqueued.
+    /// A value that is not above all before it, from either side, or a stream of another context; then nothing is enqueued. After
+    /// an error of the driver the value is used up.
     ///
     /// # Safety
-    /// The timeline lives until the stream has passed the signal.
+    /// The timeline lives until the stream has passed the signal. Signals happen on the GPU in the order of these calls: that is
+    /// so on one stream, and between streams and queues that wait for one another.
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
+        self.imported.require(stream)?;
         self.promised.rise(value)?;
         // SAFETY: the caller's promise; the value is above all before it.
         unsafe { self.imported.signal(stream, Signal::Value(value)) }
@@ -117,9 +124,11 @@ impl SharedTimeline {
     /// What the driver answers.
     ///
     /// # Safety
-    /// Nobody signals the timeline any more: a later signal would be below the counter.
+    /// Every smaller value that is to be signalled has been; whatever else is pending, or comes later, signals a greater one
+    /// (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
-        self.exported.signal_from_host(value)
+        // SAFETY: the caller's promise.
+        unsafe { self.exported.signal_from_host(value) }
     }
 
     /// Blocks the CPU until the counter has `value`; false after a second without it. For a value that *CUDA* signals it may
@@ -177,9 +186,10 @@ impl ExportedTimeline {
     /// What the driver answers.
     ///
     /// # Safety
-    /// Nobody of this process signals the timeline any more.
+    /// As [`SharedTimeline::signal_from_host`], of this process's signals.
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
-        self.0.signal_from_host(value)
+        // SAFETY: the caller's promise.
+        unsafe { self.0.signal_from_host(value) }
     }
 }
 

@@ -1,168 +1,20 @@
-//! A Vulkan device that somebody else made and owns, and what its physical device says of sharing.
+//! A Vulkan device that somebody else made and owns.
 
 use std::any::Any;
 use std::ffi::CStr;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ash::vk;
 
-use crate::exportable;
-use crate::handle::{ExportType, SemaphoreKind};
-use crate::identity::{DeviceUuid, Luid};
+use crate::exportable::{self, BufferSupport};
+use crate::handle::ExportType;
+use crate::vulkan_info::{
+    MEMORY_EXTENSION, MEMORY_FUNCTION, MemoryFns, SEMAPHORE_EXTENSION, SEMAPHORE_FUNCTION, SemaphoreFns,
+    VkInfo,
+};
 use crate::{Error, Result};
-
-#[cfg(unix)]
-mod system {
-    use std::ffi::CStr;
-
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_fd::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryFdKHR";
-    pub type MemoryFns = khr::external_memory_fd::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_fd::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreFdKHR";
-    pub type SemaphoreFns = khr::external_semaphore_fd::Device;
-}
-
-#[cfg(windows)]
-mod system {
-    use std::ffi::CStr;
-
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_win32::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryWin32HandleKHR";
-    pub type MemoryFns = khr::external_memory_win32::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_win32::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreWin32HandleKHR";
-    pub type SemaphoreFns = khr::external_semaphore_win32::Device;
-}
-
-use system::*;
-
-/// The device extensions that sharing needs on this system: one for memory, one for semaphores. Enable them, and the feature
-/// `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`] leaves out what a device lacks.
-pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
-
-/// What a physical device says of itself, as far as sharing depends on it. To be asked before there is a device.
-#[derive(Clone, Debug)]
-pub struct VkInfo {
-    /// Its name.
-    pub name: String,
-    /// The identity that CUDA reports for the same device (`VkPhysicalDeviceIDProperties::deviceUUID`).
-    pub uuid: DeviceUuid,
-    /// The identity that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`); `None` elsewhere.
-    pub luid: Option<Luid>,
-    /// Physical devices in its device group; 1 is the usual case, and the only one that shares with CUDA.
-    pub group_size: usize,
-    /// What it can export to CUDA.
-    pub exports: Exports,
-}
-
-/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver grants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exports {
-    /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
-    pub buffer: Option<ExportType>,
-    /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
-    pub timeline: Option<ExportType>,
-    /// A binary semaphore, in the same way.
-    pub binary: Option<ExportType>,
-}
-
-impl Exports {
-    /// The handle type of one of the two kinds of semaphore.
-    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
-        match kind {
-            SemaphoreKind::Timeline => self.timeline,
-            SemaphoreKind::Binary => self.binary,
-        }
-    }
-}
-
-impl VkInfo {
-    /// The extensions to enable for what this device can export, of [`DEVICE_EXTENSIONS`].
-    pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
-        let semaphore = self.exports.timeline.or(self.exports.binary);
-        let memory = self.exports.buffer.map(|_| MEMORY_EXTENSION);
-        memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
-    }
-
-    /// Asks `physical`. `instance` must be of Vulkan 1.1 or later.
-    ///
-    /// # Safety
-    /// `physical` is one of `instance`'s devices.
-    ///
-    /// # Errors
-    /// What the driver answers to the enumeration of groups or extensions.
-    pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
-        let mut id = vk::PhysicalDeviceIDProperties::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
-        // SAFETY: (and for all queries below) the caller's promise; the chain is of local structures.
-        unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
-        let base = properties.properties;
-        let name =
-            base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
-        let failed = |call| {
-            let device = name.clone();
-            move |result| Error::Vulkan { call, device, result }
-        };
-        // SAFETY: as above.
-        let extensions = unsafe { instance.enumerate_device_extension_properties(physical) }
-            .map_err(failed("vkEnumerateDeviceExtensionProperties"))?;
-        let has = |wanted: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
-        let group_size = group_size(instance, physical).map_err(failed("vkEnumeratePhysicalDeviceGroups"))?;
-        let first = |granted: &dyn Fn(ExportType) -> bool| {
-            ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
-        };
-        let semaphore = |kind: SemaphoreKind| {
-            // The question needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
-            let may_ask = has(SEMAPHORE_EXTENSION) && base.api_version >= vk::API_VERSION_1_2;
-            first(&|handle_type| {
-                may_ask
-                    && handle_type.carries(kind)
-                    && exportable::semaphore(instance, physical, handle_type, kind)
-            })
-        };
-        let exportable_buffer = |handle_type| {
-            exportable::buffer_features(instance, physical, BUFFER_USAGE, handle_type)
-                .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
-        };
-        let exports = Exports {
-            buffer: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
-            timeline: semaphore(SemaphoreKind::Timeline),
-            binary: semaphore(SemaphoreKind::Binary),
-        };
-        Ok(Self {
-            uuid: DeviceUuid(id.device_uuid),
-            luid: (id.device_luid_valid == vk::TRUE)
-                .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
-            group_size,
-            exports,
-            name,
-        })
-    }
-}
-
-/// What [`Exports::buffer`] is asked for. The answer may depend on the usage, so each buffer asks again for its own.
-const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
-    vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
-        | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
-);
-
-fn group_size(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<usize, vk::Result> {
-    // SAFETY: a live instance.
-    let count = unsafe { instance.enumerate_physical_device_groups_len() }?;
-    let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
-    // SAFETY: as above; the slice has the length that was just asked.
-    unsafe { instance.enumerate_physical_device_groups(&mut groups) }?;
-    let members = |group: &vk::PhysicalDeviceGroupProperties| group.physical_device_count as usize;
-    let ours = groups.iter().find(|group| group.physical_devices[..members(group)].contains(&physical));
-    Ok(ours.map_or(1, members))
-}
 
 /// A Vulkan device that somebody else owns: ash, wgpu-hal, vulkano. Cloning is cheap; every shared object holds a clone, so the
 /// device outlives them all.
@@ -177,7 +29,16 @@ struct Shared {
     memory_handles: Option<MemoryFns>,
     semaphore_handles: Option<SemaphoreFns>,
     abandoned: AtomicBool,
-    _keep: Arc<dyn Any + Send + Sync>,
+    keep: ManuallyDrop<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !*self.abandoned.get_mut() {
+            // SAFETY: never touched again.
+            unsafe { ManuallyDrop::drop(&mut self.keep) };
+        }
+    }
 }
 
 impl Vk {
@@ -213,7 +74,7 @@ impl Vk {
             memory_handles,
             semaphore_handles,
             abandoned: AtomicBool::new(false),
-            _keep: keep,
+            keep: ManuallyDrop::new(keep),
         })))
     }
 
@@ -237,13 +98,14 @@ impl Vk {
         &self.0.info
     }
 
-    /// From now on nothing that was made from this device is destroyed: for a GPU that did not come to rest, and may use any
-    /// of it for ever. Leaking is safe; freeing memory below a running GPU is not.
+    /// From now on no Vulkan object that was made from this device is destroyed, nor the device (`keep` is leaked): for a GPU that
+    /// did not come to rest, and may use any of it for ever. CUDA's imports of them are closed all the same when they are dropped;
+    /// leak those too (`std::mem::forget`) if CUDA's stream is what did not come to rest.
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing may be destroyed any more: every `Drop` asks.
+    /// Whether nothing may be destroyed any more: the `Drop` of every Vulkan object asks.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.abandoned.load(Ordering::Relaxed)
     }
@@ -261,6 +123,20 @@ impl Vk {
                 self.info().name
             ))),
         }
+    }
+
+    /// Whether buffers of this usage are exported as `handle`.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn exports_buffer(
+        &self,
+        usage: vk::BufferUsageFlags,
+        handle: ExportType,
+    ) -> Result<BufferSupport> {
+        // SAFETY: the adopted device's own.
+        unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
+            .map_err(Error::Unsupported)
     }
 
     /// The functions that export memory.

@@ -28,6 +28,11 @@ pub struct Array {
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for Array {}
+// SAFETY: as above.
+unsafe impl Sync for Array {}
+
 impl Array {
     /// # Safety
     /// `mipmap` is `cuda`'s and lives as long as `owner`.
@@ -48,7 +53,12 @@ impl Array {
         Ok(Self { raw, mipmap, level, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// For a kernel to write, and to read byte by byte.
+    /// CUDA's array, valid as long as `self`.
+    pub fn raw(&self) -> sys::CUarray {
+        self.raw
+    }
+
+    /// For a kernel to write and read, texel by texel; its x coordinate counts bytes.
     ///
     /// # Errors
     /// What the driver answers; 1 (`INVALID_VALUE`) where the array was made without `CUDA_ARRAY3D_SURFACE_LDST`.
@@ -64,7 +74,8 @@ impl Array {
     /// Enqueues a copy of this level's first `rows` rows of `row_bytes` bytes into another's.
     ///
     /// # Safety
-    /// Both are two-dimensional and at least so large, and nobody else touches them until the stream has passed this point.
+    /// Stream and both levels are of one context. Both levels are two-dimensional and at least so large; they live, and nobody else
+    /// touches them, until the stream has passed this point.
     pub unsafe fn copy_to(
         &self,
         stream: &dyn Stream,
@@ -79,12 +90,12 @@ impl Array {
         unsafe { self.enqueue(stream, &copy) }
     }
 
-    /// Enqueues a copy to the host, row after row without padding: as many rows of `row_bytes` bytes as `target` holds. It is
+    /// Enqueues a copy to the host, row after row without padding: as many rows of `row_bytes` bytes, not 0, as `target` holds. It is
     /// there once the stream is idle.
     ///
     /// # Safety
-    /// The level is two-dimensional and at least so large, and nobody else writes it, or touches `target`, until the stream
-    /// has passed this point.
+    /// Stream and level are of one context. The level is two-dimensional and at least so large; it and `target` live, and nobody
+    /// else writes the one or touches the other, until the stream has passed this point.
     pub unsafe fn copy_to_host(
         &self,
         stream: &dyn Stream,

@@ -42,7 +42,7 @@ unsafe impl Sync for Context {}
 /// A stream of CUDA work, whoever made it. cudarc's [`CudaStream`] is one.
 ///
 /// # Safety
-/// For as long as the value lives, `raw` gives a live stream of the context that `context` gives.
+/// For as long as the value lives, `raw` gives one and the same live stream, of the context that `context` gives.
 pub unsafe trait Stream: Send + Sync {
     /// The stream.
     fn raw(&self) -> sys::CUstream;
@@ -50,7 +50,8 @@ pub unsafe trait Stream: Send + Sync {
     fn context(&self) -> sys::CUcontext;
 }
 
-// SAFETY: cudarc destroys the stream when the value is dropped, and the value keeps the context alive.
+// SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
+// on each thread, and is refused wherever a stream is used: see `require_stream`.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()
@@ -173,6 +174,20 @@ impl Cuda {
         )))
     }
 
+    /// For calls that take a stream.
+    ///
+    /// # Errors
+    /// A stream of another context, and the per-thread default stream (`CU_STREAM_PER_THREAD`): that is another one on each
+    /// thread, so nothing that is enqueued on it from two threads is in order.
+    pub(crate) fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
+        if stream.raw().addr() == CU_STREAM_PER_THREAD {
+            return Err(Error::Rule(format!(
+                "{call} was given the per-thread default stream: make one of your own"
+            )));
+        }
+        self.require_same(stream.context(), call)
+    }
+
     /// Whether a kernel has faulted in it, as far as any call has shown: then every call from now on fails, and nothing more
     /// can be learnt from this context.
     pub fn has_faulted(&self) -> bool {
@@ -202,6 +217,8 @@ impl Cuda {
         }
     }
 }
+
+const CU_STREAM_PER_THREAD: usize = 2;
 
 impl Drop for Context {
     fn drop(&mut self) {

@@ -54,7 +54,7 @@ impl MemoryExport {
     }
 
     /// Allocates `size` bytes of memory that can be exported, of one of `types`: the device's own where it is among them.
-    /// `dedicated` names the buffer or image that is to have it for itself.
+    /// `dedicated` names the buffer or image that is to have it for itself; `flags` are those of [`flags_for`], where buffers lie in it.
     ///
     /// # Errors
     /// Out of memory.
@@ -66,6 +66,7 @@ impl MemoryExport {
         vk: &Vk,
         size: u64,
         types: u32,
+        flags: vk::MemoryAllocateFlags,
         mut dedicated: Option<vk::MemoryDedicatedAllocateInfo<'_>>,
     ) -> Result<vk::DeviceMemory> {
         let memory_type = vk
@@ -73,6 +74,8 @@ impl MemoryExport {
             // Every buffer and image has at least one memory type; without a device-local one any of them will do.
             .unwrap_or(types.trailing_zeros());
         let allocate = vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(memory_type);
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(flags);
+        let allocate = if flags.flags.is_empty() { allocate } else { allocate.push_next(&mut flags) };
         let allocate = match &mut dedicated {
             Some(dedicated) => allocate.push_next(dedicated),
             None => allocate,
@@ -86,6 +89,15 @@ impl MemoryExport {
         let allocate = allocate.push_next(&mut self.info);
         // SAFETY: a live device, a description that points to locals, and for the rest the caller's promise.
         unsafe { vk.device().allocate_memory(&allocate, None) }.map_err(vk.failed("vkAllocateMemory"))
+    }
+}
+
+/// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one
+/// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
+pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
+    match usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
+        true => vk::MemoryAllocateFlags::DEVICE_ADDRESS,
+        false => vk::MemoryAllocateFlags::empty(),
     }
 }
 

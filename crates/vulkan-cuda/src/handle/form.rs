@@ -214,6 +214,13 @@ impl Payload for Fd {
 #[derive(Debug)]
 pub struct NtHandle(#[cfg(windows)] OwnedHandle, #[cfg(not(windows))] NonNull<c_void>);
 
+#[cfg(not(windows))]
+// SAFETY: a bare value, which is never used.
+unsafe impl Send for NtHandle {}
+#[cfg(not(windows))]
+// SAFETY: as above.
+unsafe impl Sync for NtHandle {}
+
 impl NtHandle {
     /// Takes over an open handle; `None` for null.
     ///
@@ -257,6 +264,11 @@ impl Payload for NtHandle {
 /// A KMT handle. It keeps nothing alive: the object that it stands for must live until CUDA has let go of its import.
 #[derive(Clone, Copy, Debug)]
 pub struct KmtHandle(NonNull<c_void>);
+
+// SAFETY: a number that any thread may use.
+unsafe impl Send for KmtHandle {}
+// SAFETY: as above.
+unsafe impl Sync for KmtHandle {}
 
 impl KmtHandle {
     /// Takes the value; `None` for null.

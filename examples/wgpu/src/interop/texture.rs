@@ -18,7 +18,8 @@ pub struct Canvas {
     image: Arc<MappedImage>,
 }
 
-impl Slot for Canvas {
+// SAFETY: it owns the image.
+unsafe impl Slot for Canvas {
     fn resource(&self) -> Resource {
         self.image.resource()
     }
