@@ -67,6 +67,17 @@ fn allowed(name: &'static str) -> Result<(), u32> {
     }
 }
 
+unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<(), u32> {
+    let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
+    // What is wrong with `kernels/test/broken.ptx` takes a compiler to see.
+    if !ptx.contains(".version") || ptx.contains(".entry broken(") {
+        return Err(INVALID_PTX);
+    }
+    *module = handle(ptx);
+    alive("module", 1);
+    Ok(())
+}
+
 /// Exported C functions that answer with a code.
 macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
@@ -345,21 +356,10 @@ exports! {
     fn cuModuleLoadDataEx(
         module: *mut *mut c_void, image: *const c_void, _count: c_uint, _options: *mut c_void, _values: *mut c_void
     ) {
-        let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
-        // What is wrong with `kernels/test/broken.ptx` takes a compiler to see.
-        if !ptx.contains(".version") || ptx.contains(".entry broken(") {
-            return Err(INVALID_PTX);
-        }
-        *module = handle(ptx);
-        alive("module", 1);
-        Ok(())
+        load_module(module, image)
     }
-    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) {
-        match cuModuleLoadDataEx(module, image, 0, std::ptr::null_mut(), std::ptr::null_mut()) {
-            0 => Ok(()),
-            code => Err(code),
-        }
-    }
+    // cudarc's.
+    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) { load_module(module, image) }
     fn cuModuleUnload(module: *mut c_void) {
         take::<String>(module)?;
         alive("module", -1);
