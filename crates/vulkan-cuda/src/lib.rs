@@ -47,7 +47,7 @@
 //! A module imports only from those before it in this list; a test of the repository (`tests/layers.rs`) reads every import.
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`, `export`, `memory`,
-//! `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`, `allocation`, `ledger`,
+//! `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`, `exported_allocation`, `allocation`, `ledger`,
 //! `hand_over`, `slot`, `shared_ring`
 
 #![deny(missing_docs)]
@@ -60,6 +60,8 @@ pub mod cuda;
 mod error;
 mod export;
 pub mod exportable;
+mod exported_allocation;
+mod exported_image;
 pub mod format;
 mod hand_over;
 pub mod handle;
@@ -79,13 +81,15 @@ pub mod timeline;
 mod vulkan;
 mod vulkan_info;
 
-pub use allocation::{ExportedAllocation, ImportedAllocation, MappedBuffer, SharedAllocation};
+pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use binary::{BinarySignal, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
 pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
+pub use exported_allocation::ExportedAllocation;
+pub use exported_image::{ExportedImage, ImageRequest};
 pub use format::{ArrayFormat, FORMATS, Numeric};
 pub use identity::{DeviceUuid, Luid};
-pub use image::{ExportedImage, ImageRequest, MappedImage, share_image};
+pub use image::{MappedImage, share_image};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use pair::{Mismatch, Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};

@@ -39,15 +39,19 @@
 //! Vulkan hands out three of them ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
 //! half is type-checked and linted (`scripts/check-windows.sh`), not run.
 
+mod foreign;
 mod form;
 mod kind;
 mod memory;
+mod operand;
 mod semaphore;
 
-pub use form::{Fd, Form, Keeper, KmtHandle, Member, NtHandle, NvSciObject, ObjectName, Ownership, System};
+pub use foreign::{KmtHandle, NtHandle, NvSciFence, NvSciObject, ObjectName};
+pub use form::{Fd, Form, Keeper, Member, Ownership, System};
 pub use kind::ExportType;
 pub use memory::{Dedicated, MemoryFacts, MemoryHandle};
-pub use semaphore::{NvSciFence, Operand, SemaphoreFacts, SemaphoreHandle, SemaphoreKind, Signal, Wait};
+pub use operand::{Operand, Signal, Wait};
+pub use semaphore::{SemaphoreFacts, SemaphoreHandle, SemaphoreKind};
 
 /// How the exporter's device and CUDA's are found to be the same hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

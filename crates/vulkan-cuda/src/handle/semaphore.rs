@@ -1,15 +1,12 @@
 //! Every semaphore handle that CUDA imports: one row each, with what its waits and signals are told.
 
-use std::ffi::c_void;
-use std::ptr::NonNull;
-
 use ash::vk;
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUexternalSemaphoreHandleType as Type;
 
 use super::form::Payload;
-use super::{Fd, Form, Keeper, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName};
-use crate::{Error, Result};
+use super::{Fd, Form, Keeper, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName, Operand};
+use crate::Result;
 
 /// The two kinds of Vulkan semaphore. Both are exported as the same handles; which kind a handle stands for is what CUDA
 /// must be told.
@@ -72,38 +69,6 @@ pub enum SemaphoreHandle {
     TimelineWin32(NtHandle),
     /// The same, by name.
     TimelineWin32Name(ObjectName),
-}
-
-/// What a wait or a signal must be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
-    /// Nothing: the semaphore is signalled or it is not, and a wait resets it.
-    Nothing,
-    /// The value of the fence.
-    Value,
-    /// The key of the mutex, and for a wait how long to try.
-    Key,
-    /// An `NvSciSyncFence`, which a signal writes and a wait reads.
-    Fence,
-}
-
-impl Operand {
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Nothing => "no value",
-            Self::Value => "a fence value",
-            Self::Key => "a key",
-            Self::Fence => "an NvSciSyncFence",
-        }
-    }
-
-    /// An error where `given` is not what a semaphore of this operand is told; the driver would read another field.
-    pub(crate) fn check(self, given: Self, verb: &str, name: &str) -> Result<()> {
-        if self == given {
-            return Ok(());
-        }
-        Err(Error::Rule(format!("to {verb} {name} takes {}, and was given {}", self.words(), given.words())))
-    }
 }
 
 /// A row of the table.
@@ -185,130 +150,12 @@ impl SemaphoreHandle {
     }
 }
 
-/// An `NvSciSyncFence`, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub struct NvSciFence(NonNull<c_void>);
-
-impl NvSciFence {
-    /// Takes the pointer; `None` for null.
-    ///
-    /// # Safety
-    /// It is an initialised `NvSciSyncFence`, which lives for as long as any copy of this value is used, and which nobody else
-    /// touches during a call that is given one.
-    pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
-        NonNull::new(raw).map(Self)
-    }
-}
-
-/// What a wait is told.
-#[derive(Clone, Copy, Debug)]
-pub enum Wait {
-    /// Until it is signalled, and resets it: for each signal there is one wait.
-    Binary,
-    /// Until the fence or timeline has this value or a greater one.
-    Value(u64),
-    /// Until the mutex is released with this key, or the time is up.
-    Key {
-        /// The key.
-        key: u64,
-        /// Milliseconds; Windows' `INFINITE` (`u32::MAX`) is for ever.
-        timeout_ms: u32,
-    },
-    /// Until the signal that wrote the fence.
-    Fence {
-        /// Read by the call.
-        fence: NvSciFence,
-        /// Leaves memory that was imported from NvSciBuf as it is: `CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC`.
-        skip_memory_sync: bool,
-    },
-}
-
-/// What a signal is told.
-#[derive(Clone, Copy, Debug)]
-pub enum Signal {
-    /// Signalled.
-    Binary,
-    /// Sets the fence or timeline to this value.
-    Value(u64),
-    /// Releases the mutex with this key.
-    Key(u64),
-    /// Writes a fence for others to wait for.
-    Fence {
-        /// Written by the call.
-        fence: NvSciFence,
-        /// As in [`Wait::Fence`]: `CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC`.
-        skip_memory_sync: bool,
-    },
-}
-
-impl Wait {
-    /// The kind of semaphore that it is for.
-    pub const fn operand(self) -> Operand {
-        match self {
-            Self::Binary => Operand::Nothing,
-            Self::Value(_) => Operand::Value,
-            Self::Key { .. } => Operand::Key,
-            Self::Fence { .. } => Operand::Fence,
-        }
-    }
-
-    /// What `cuWaitExternalSemaphoresAsync` is given.
-    pub fn params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
-        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
-        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
-        match self {
-            Self::Binary => {}
-            Self::Value(value) => params.params.fence.value = value,
-            Self::Key { key, timeout_ms } => {
-                params.params.keyedMutex.key = key;
-                params.params.keyedMutex.timeoutMs = timeout_ms;
-            }
-            Self::Fence { fence, skip_memory_sync } => {
-                params.params.nvSciSync.fence = fence.0.as_ptr();
-                if skip_memory_sync {
-                    params.flags = sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC;
-                }
-            }
-        }
-        params
-    }
-}
-
-impl Signal {
-    /// The kind of semaphore that it is for.
-    pub const fn operand(self) -> Operand {
-        match self {
-            Self::Binary => Operand::Nothing,
-            Self::Value(_) => Operand::Value,
-            Self::Key(_) => Operand::Key,
-            Self::Fence { .. } => Operand::Fence,
-        }
-    }
-
-    /// What `cuSignalExternalSemaphoresAsync` is given.
-    pub fn params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS {
-        // SAFETY: as in `Wait::params`.
-        let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
-        match self {
-            Self::Binary => {}
-            Self::Value(value) => params.params.fence.value = value,
-            Self::Key(key) => params.params.keyedMutex.key = key,
-            Self::Fence { fence, skip_memory_sync } => {
-                params.params.nvSciSync.fence = fence.0.as_ptr();
-                if skip_memory_sync {
-                    params.flags = sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC;
-                }
-            }
-        }
-        params
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::mem::{align_of, offset_of, size_of};
 
     use super::super::form::tests::{BARE, assert_documented, fd, kmt, nt, sci};
+    use super::super::{NvSciFence, Signal, Wait};
     use super::*;
 
     type Desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;

@@ -1,0 +1,141 @@
+//! Vulkan's half of [`crate::allocation`].
+
+use ash::vk;
+
+use crate::export::{MemoryExport, flags_for};
+use crate::handle::ExportType;
+use crate::layout::{self, Needs, Range};
+use crate::vulkan::Vk;
+use crate::{Error, Result};
+
+/// Vulkan buffers that lie in one exportable allocation.
+pub struct ExportedAllocation {
+    pub(crate) buffers: Vec<vk::Buffer>,
+    pub(crate) ranges: Vec<Range>,
+    pub(crate) memory: vk::DeviceMemory,
+    pub(crate) size: u64,
+    pub(crate) kind: ExportType,
+    pub(crate) vk: Vk,
+}
+
+impl ExportedAllocation {
+    /// Makes a buffer of each of `sizes` and packs them into one allocation of device memory, in this order.
+    ///
+    /// # Errors
+    /// A size of 0, a device that exports such buffers in dedicated allocations only or was made without the extension, or
+    /// out of memory.
+    pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
+        Self::place(vk, sizes, usage, None)
+    }
+
+    /// The same with offsets of your own, in an allocation of `size` bytes.
+    ///
+    /// # Errors
+    /// As [`ExportedAllocation::new`], and every offset that breaks a rule of either API: see [`layout::check`].
+    pub fn with_offsets(vk: &Vk, ranges: &[Range], size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        let sizes: Vec<_> = ranges.iter().map(|range| range.size).collect();
+        Self::place(vk, &sizes, usage, Some((ranges, size)))
+    }
+
+    fn place(
+        vk: &Vk,
+        sizes: &[u64],
+        usage: vk::BufferUsageFlags,
+        places: Option<(&[Range], u64)>,
+    ) -> Result<Self> {
+        if sizes.is_empty() {
+            return Err(Error::Rule("an allocation for no buffers at all has no bytes".into()));
+        }
+        // Vulkan asks for a size; so does the layout, with the buffer's index.
+        if let Some(index) = sizes.iter().position(|&size| size == 0) {
+            return Err(layout::LayoutError::Empty(index).into());
+        }
+        let export = MemoryExport::new(vk)?;
+        let kind = export.kind();
+        let support = vk.exports_buffer(usage, kind)?;
+        if support.dedicated_only {
+            return Err(Error::Unsupported(format!(
+                "{} exports such buffers in dedicated allocations only: give each its own",
+                vk.info().name
+            )));
+        }
+        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
+        let mut made = Self {
+            buffers: Vec::with_capacity(sizes.len()),
+            ranges: Vec::new(),
+            memory: vk::DeviceMemory::null(),
+            size: 0,
+            kind,
+            vk: vk.clone(),
+        };
+        let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);
+        for &size in sizes {
+            let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
+            let info = vk::BufferCreateInfo::default()
+                .size(size)
+                .usage(usage)
+                .sharing_mode(vk::SharingMode::EXCLUSIVE)
+                .push_next(&mut external);
+            // SAFETY: a live device and a plain description.
+            let buffer =
+                unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
+            made.buffers.push(buffer);
+            // SAFETY: made above.
+            let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+            // All must go into one memory, so it is of a type that suits them all. Buffers of the same usage and flags
+            // have the same types ("Resource Memory Association").
+            memory_types &= requirements.memory_type_bits;
+            needs.push(Needs { size: requirements.size, alignment: requirements.alignment });
+        }
+        (made.ranges, made.size) = match places {
+            Some((ranges, size)) => {
+                layout::check(size, &needs, ranges)?;
+                (ranges.to_vec(), size)
+            }
+            None => {
+                let (mut ranges, size) = layout::pack(&needs)?;
+                // Vulkan may want more bytes than the buffer has; CUDA maps the buffer.
+                ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
+                (ranges, size)
+            }
+        };
+        // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
+        made.memory = unsafe { export.allocate(vk, made.size, memory_types, flags_for(usage), None) }?;
+        for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
+            // SAFETY: aligned and inside the allocation, checked above; bound once.
+            unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }
+                .map_err(vk.failed("vkBindBufferMemory"))?;
+        }
+        Ok(made)
+    }
+
+    /// The buffers, in the order in which they were asked for.
+    pub fn buffers(&self) -> &[vk::Buffer] {
+        &self.buffers
+    }
+
+    /// Where each lies.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// Bytes of the allocation: what an importer must name.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+impl Drop for ExportedAllocation {
+    fn drop(&mut self) {
+        if self.vk.is_abandoned() {
+            return;
+        }
+        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        unsafe {
+            for &buffer in &self.buffers {
+                self.vk.device().destroy_buffer(buffer, None);
+            }
+            self.vk.device().free_memory(self.memory, None);
+        }
+    }
+}
