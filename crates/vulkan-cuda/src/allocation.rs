@@ -35,7 +35,6 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::api;
-use crate::export::export_memory;
 use crate::exported_allocation::ExportedAllocation;
 use crate::layout::Range;
 use crate::memory::ImportedMemory;
@@ -57,7 +56,7 @@ impl ImportedAllocation {
     /// An allocation of another device, and what either driver answers.
     pub fn new(pair: &Pair, exported: &Arc<ExportedAllocation>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
-        let handle = export_memory(&exported.vk, exported.memory, exported.kind)?;
+        let handle = exported.export()?;
         let imported = ImportedMemory::new(pair.cuda(), handle, exported.size, false)?;
         Ok(Arc::new(Self { imported, mapped: Mutex::default(), exported: exported.clone() }))
     }

@@ -57,6 +57,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// The GPU did not do in time what it was given.
+    #[error("{0}")]
+    Timeout(String),
+
     /// What was asked breaks a rule of one of the two APIs, so neither was asked.
     #[error("{0}")]
     Rule(String),

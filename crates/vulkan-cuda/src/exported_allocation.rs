@@ -2,8 +2,8 @@
 
 use ash::vk;
 
-use crate::export::{MemoryExport, flags_for};
-use crate::handle::ExportType;
+use crate::export::{MemoryExport, export_memory, flags_for};
+use crate::handle::{ExportType, MemoryHandle};
 use crate::layout::{self, Needs, Range};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
@@ -117,6 +117,14 @@ impl ExportedAllocation {
     /// Where each lies.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
+    }
+
+    /// A new handle to the memory, for another importer. It keeps the memory alive by itself, unless it is a KMT handle.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn export(&self) -> Result<MemoryHandle> {
+        export_memory(&self.vk, self.memory, self.kind)
     }
 
     /// Bytes of the allocation: what an importer must name.

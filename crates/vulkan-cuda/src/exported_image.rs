@@ -2,10 +2,10 @@
 
 use ash::vk;
 
-use crate::export::MemoryExport;
+use crate::export::{MemoryExport, export_memory};
 use crate::exportable;
 use crate::format::ArrayFormat;
-use crate::handle::ExportType;
+use crate::handle::{ExportType, MemoryHandle};
 use crate::shape::Shape;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
@@ -118,6 +118,14 @@ impl ExportedImage {
     /// Its format, in both APIs' terms.
     pub fn format(&self) -> ArrayFormat {
         self.format
+    }
+
+    /// A new handle to its memory, for another importer. It keeps the memory alive by itself, unless it is a KMT handle.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn export(&self) -> Result<MemoryHandle> {
+        export_memory(&self.vk, self.memory, self.kind)
     }
 
     /// The size of the allocation behind it: what an importer must name.

@@ -30,7 +30,7 @@ impl HandOver {
         while let Some(Stranded { after, value }) = ledger.stranded() {
             // A submission's signal must not come after a greater one.
             if !wait(|| Ok(self.free.value()? >= after))? {
-                return Err(Error::Rule(format!(
+                return Err(Error::Timeout(format!(
                     "Vulkan has not read a frame that it was given a second ago (value {after} of `free`)"
                 )));
             }

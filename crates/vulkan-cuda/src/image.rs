@@ -43,7 +43,6 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Array, api};
-use crate::export::export_memory;
 pub use crate::exported_image::{ExportedImage, ImageRequest};
 use crate::memory::ImportedMemory;
 use crate::pair::Pair;
@@ -70,7 +69,7 @@ impl MappedImage {
     /// An image of another device; 304 (`OPERATING_SYSTEM`) under WSL2; whatever CUDA's driver says of an array that it does not have.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
-        let handle = export_memory(&exported.vk, exported.memory, exported.kind)?;
+        let handle = exported.export()?;
         let imported = ImportedMemory::new(pair.cuda(), handle, exported.allocation_size, true)?;
         let ImageRequest { shape, usage, surface, .. } = exported.request;
         let desc = shape.mipmapped_array(exported.format, usage, surface);

@@ -12,7 +12,7 @@ use crate::vulkan::Vk;
 
 /// A Vulkan semaphore in exportable form.
 pub(crate) struct Exported {
-    raw: vk::Semaphore,
+    pub(crate) raw: vk::Semaphore,
     kind: SemaphoreKind,
     handle_type: ExportType,
     vk: Vk,

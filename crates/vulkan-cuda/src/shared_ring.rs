@@ -238,7 +238,7 @@ impl<S: Slot> Drop for SharedRing<S> {
         match self.comes_to_rest() {
             // SAFETY: never touched again.
             Ok(true) => unsafe { ManuallyDrop::drop(&mut self.parts) },
-            Ok(false) => cleanup_error(&Error::Rule(
+            Ok(false) => cleanup_error(&Error::Timeout(
                 "a ring was dropped while the GPU used it, and was leaked: wait for the queue and the stream first".into(),
             )),
             // Leaked, too.

@@ -112,6 +112,11 @@ impl SharedTimeline {
         Ok(self.exported.info(value, stage))
     }
 
+    /// The semaphore, for submissions that take no `VkSemaphoreSubmitInfo`. What they signal is not checked here.
+    pub fn semaphore(&self) -> vk::Semaphore {
+        self.exported.raw
+    }
+
     /// The greatest value that either side was asked to signal; 0 before the first.
     pub fn promised(&self) -> u64 {
         self.promised.last()
