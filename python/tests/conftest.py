@@ -14,7 +14,6 @@ from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
 from wavefield import _cuda
 
-
 # A job in the background of a shell ignores SIGINT, and so does all that it starts. The tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
