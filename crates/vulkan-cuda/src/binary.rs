@@ -25,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! and a second signal before the wait is an error. What no type can see is the *order on the GPU*: that the work behind
-//! the next signal runs after the wait has taken the last one. Two semaphores that answer each other give it: one that CUDA
+//! and a second signal before the wait is an error. What no type can see is the *order on the GPU*: the next signal
+//! must happen after the wait for the last one. Two semaphores that answer each other give that order: one that CUDA
 //! signals and Vulkan waits for, one the other way round.
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ pub(crate) struct Ledger {
     fates: VecDeque<Fate>,
     /// One less than the value of `fates[0]`.
     before: u64,
-    /// The greatest value up to `before` that is signalled by a submission or was by the CPU.
+    /// The greatest value up to `before` that a submission or the CPU signals.
     signalled: u64,
     /// CUDA's waits that may not be fulfilled yet: the value, and the last that was handed out before the wait.
     waits: VecDeque<(u64, u64)>,
@@ -29,7 +29,7 @@ pub(crate) enum Fate {
     GivenUp,
 }
 
-/// A value that CUDA waits for and no submission signals, nor a greater one in time. The CPU may signal it once the counter
+/// A value that CUDA waits for, and that no submission is going to fulfil. The CPU may signal it once the counter
 /// has reached `after`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stranded {
@@ -55,7 +55,7 @@ impl Ledger {
         }
     }
 
-    /// CUDA waits for `value`; `last` is the last value that was handed out before. Those behind it cannot fulfil the wait:
+    /// CUDA waits for `value`; `last` is the last value that was handed out before. Later values cannot fulfil the wait:
     /// their frames are written after it.
     pub(crate) fn waits(&mut self, value: u64, last: u64) {
         self.waits.push_back((value, last));

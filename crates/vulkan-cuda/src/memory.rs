@@ -143,7 +143,7 @@ impl ImportedMemory {
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
-        // Had it failed, dropping `handle` would have closed what is ours: see `handle`.
+        // It is CUDA's now. After a failure it would be ours, and dropping it would close it: see `handle`.
         handle.imported();
         Ok(Self { raw, cuda: cuda.clone() })
     }

@@ -1,7 +1,7 @@
 //! Step 6: the barriers by which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
-//! A semaphore orders the two sides; it does not by itself say that Vulkan's caches must look again. For that Vulkan has
-//! queue family ownership transfers, with `VK_QUEUE_FAMILY_EXTERNAL` standing for everything outside this device
+//! Between two APIs a semaphore gives the order, and no more. That Vulkan must look again at memory which somebody else has
+//! written takes a queue family ownership transfer, with `VK_QUEUE_FAMILY_EXTERNAL` standing for everything outside this device
 //! ("Queue Family Ownership Transfer" in the specification). CUDA needs no counterpart: its signal makes what it wrote
 //! available, and its wait makes what Vulkan wrote visible.
 //!
@@ -11,12 +11,12 @@
 //! to be kept:
 //!
 //! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A new image is in
-//!   `UNDEFINED`, and a transition from there may throw the contents away. Done lazily, in Vulkan's first acquire, it
-//!   would be allowed to throw away what CUDA has just written.
+//!   `UNDEFINED`, and a transition from there may throw the contents away. Were it made
+//!   later, in Vulkan's first acquire, the driver could throw away what CUDA has just written.
 //! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the one layout that is for every kind of access.
-//! - *The transfer itself changes no layout.* A transition that rides on a transfer of ownership must be named by both
-//!   halves alike, and CUDA has no half. Who wants another layout adds a barrier of his own behind the acquire; here the
-//!   image is sampled in `GENERAL`.
+//! - *The transfer itself changes no layout.* A transition within an ownership transfer must stand in both of its halves,
+//!   the release and the acquire, and CUDA records neither. For another layout, add a barrier of your own behind the acquire,
+//!   and one back to `GENERAL` before the release. Here the image is sampled in `GENERAL`.
 
 use ash::vk;
 

@@ -1,7 +1,7 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
 //! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
-//! Only the UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
+//! The UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
 //! (drivers before CUDA 11.4 have only `cuDeviceGetUuid`).
 //!
 //! On Windows there is the LUID too, by which the system itself and Direct3D know an adapter, with a mask that says which

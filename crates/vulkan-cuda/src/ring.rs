@@ -4,8 +4,9 @@
 //! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead, and about K frames share a pair
 //! of switches.
 //!
-//! Where a frame's work is long, each freed slot lets CUDA in again for one frame only, and the GPU still switches every
-//! frame. Then a *batch* helps: CUDA waits once for B free slots and fills them in one go; Vulkan takes them one by one.
+//! Where a frame's own work takes longer than a switch, the ring alone no longer helps: slots become free one at a time, each
+//! lets CUDA in for one frame, and the GPU switches for every frame again. Then a *batch* helps: CUDA waits once for B free slots
+//! and fills them in one go, and Vulkan takes them one by one. It costs up to B frames of latency.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -81,8 +82,8 @@ impl Ring {
     /// The plan of frame `frame`.
     ///
     /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
-    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1. The first frame of a batch waits for the slots of
-    /// all of it, which is the wait of its last.
+    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1. The first frame of a batch waits for the
+    /// slots of all its frames. The last of them has the greatest value to wait for, so that one is enough.
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
         let last_of_batch = self.batch_from(frame).last();

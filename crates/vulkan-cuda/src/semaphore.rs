@@ -117,7 +117,7 @@ impl ImportedSemaphore {
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // Had it failed, dropping `handle` would have closed what is ours.
+        // It is CUDA's now. After a failure it would be ours, and dropping it would close it.
         handle.imported();
         Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
     }

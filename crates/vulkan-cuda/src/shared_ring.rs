@@ -33,7 +33,8 @@
 //! - *A [`Write`] is dropped* (a kernel did not start, a `?` in between): nothing is signalled, and the frame's number is not
 //!   used up. The next write takes the same slot.
 //! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back as
-//!   soon as Vulkan has read the next frame. Where no read can signal in time, the CPU signals in Vulkan's place.
+//!   soon as Vulkan has read the next frame. If CUDA waits for the slot and no read
+//!   is left that could signal, the CPU signals instead.
 //! - *CUDA faults* while Vulkan waits for it: [`SharedRing::abort`].
 //! - *The ring is dropped* while the GPU uses it: the drop waits for at most two seconds. What is not done by then is leaked,
 //!   because the GPU may still use it. Drop or submit every read first: CUDA may wait for one that is open.

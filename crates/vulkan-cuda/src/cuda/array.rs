@@ -5,8 +5,8 @@
 //!
 //! A surface object is made of the level's own array. A texture object is made of the *whole* mipmapped array and held to
 //! the level by its clamps. The straight way, a texture object of the level's array, is wrong for layers and cubes in
-//! external memory: there each layer holds its whole mip chain, so the distance from a layer to the next is that of all
-//! levels, and the texture object reckons with that of its one level. From the second layer on it reads another layer's or
+//! external memory: there each layer holds its whole mip chain, so two layers lie as far apart as all levels need, and the
+//! texture object assumes the distance that its one level needs. From the second layer on it reads another layer's or
 //! level's texels, without an error (seen on an H200 with driver 580, where surface objects of a level are right,
 //! and so are textures without layers). One way for all is simpler than two, so every texture object is made like that.
 
