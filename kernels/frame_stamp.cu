@@ -1,5 +1,5 @@
 // Puts the frame's number into every vertex, behind the kernel that wrote them:
-// for `wavefield verify`. src/verify/stamp.rs says what the stamp is.
+// for `wavefield verify`. src/stamp/mod.rs says what the stamp is.
 //
 // The signature and the launch are those of every kernel here.
 

@@ -131,7 +131,7 @@ extern "C" __global__ void reduce(unsigned long long from, unsigned long long to
                                 0.25f * (a.z + b.z + c.z + d.z), 0.25f * (a.w + b.w + c.w + d.w)));
 }
 
-// Three bits of a frame's stamp in a half float, which is made a normal number: src/verify/texel_stamp.rs says why.
+// Three bits of a frame's stamp in a half float, which is made a normal number: src/stamp/texel.rs says why.
 static __device__ unsigned short stamped(unsigned short half, unsigned part)
 {
     unsigned exponent = half & 0x7c00;

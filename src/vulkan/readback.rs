@@ -92,7 +92,7 @@ pub(crate) fn read_image_levels(
             image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
                 .subresource_range(whole_image())
         };
-        // The transfer of ownership changes no layout: see `interop::ownership`.
+        // The transfer of ownership changes no layout: see `vulkan_cuda::ownership`.
         let acquire = owner.acquire_image(image, family, access).old_layout(layout).new_layout(layout);
         let release = owner.release_image(image, family, access).old_layout(layout).new_layout(layout);
         // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.

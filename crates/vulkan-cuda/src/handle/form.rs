@@ -209,6 +209,9 @@ impl Payload for Fd {
 
 #[cfg(test)]
 pub(super) mod tests {
+    #[cfg(windows)]
+    use std::os::windows::io::OwnedHandle;
+
     use super::super::{KmtHandle, NtHandle, NvSciObject, ObjectName};
     use super::*;
 
