@@ -189,6 +189,22 @@ fn a_batch_waits_once() {
     }
 }
 
+/// What is reserved already is not waited for again, and a smaller reservation takes nothing back.
+#[test]
+fn a_reservation_may_be_repeated() {
+    let Some(mut bench) = Bench::new(3) else { return };
+    for round in 0..4 {
+        bench.ring.reserve(3).unwrap();
+        bench.ring.reserve(1).unwrap();
+        for index in 0..3 {
+            let read = bench.write(round * 3 + index);
+            let place = read.frame();
+            bench.read(read, place);
+        }
+    }
+    bench.check(&(0..12).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_ring_needs_slots() {
     let Some(bench) = Bench::new(1) else { return };
@@ -255,6 +271,7 @@ fn all_of_them_on_the_stand_in() {
             "frames_may_be_given_up_in_between",
             "a_read_that_is_open_is_waited_for",
             "a_batch_waits_once",
+            "a_reservation_may_be_repeated",
             "a_ring_needs_slots",
         ],
         ["an_abort_lets_vulkan_go", "a_ring_in_use_is_leaked"],

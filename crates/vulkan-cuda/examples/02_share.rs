@@ -39,7 +39,7 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
     let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
     let access = Access { stage: copies, access: vk::AccessFlags2::TRANSFER_READ };
     let acquire = [Owner::External.acquire(shared.vulkan(), gpu.family, access)];
-    let commands = target.record(|device, commands| {
+    target.run(&gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(BYTES)];
         // SAFETY: being recorded; both buffers have so many bytes.
@@ -48,13 +48,6 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
             device.cmd_copy_buffer(commands, shared.vulkan(), target.buffer, &copy);
         }
     })?;
-    let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-    let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
-    // SAFETY: recorded above; everything lives until the queue is idle.
-    unsafe {
-        gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
-        gpu.device.queue_wait_idle(gpu.queue)?;
-    }
     let words = target.words()?;
     if words.iter().any(|&word| word != 0xC0FFEE) {
         return Err("Vulkan did not read what CUDA wrote".into());

@@ -61,7 +61,7 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
     let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
     let access = Access { stage: copies, access: vk::AccessFlags2::TRANSFER_READ };
     let acquire = [Owner::External.acquire(slot.vulkan(), gpu.family, access)];
-    let commands = target.record(|device, commands| {
+    target.run(&gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(BYTES)];
         // SAFETY: being recorded; both buffers have so many bytes.
@@ -70,13 +70,6 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
             device.cmd_copy_buffer(commands, slot.vulkan(), target.buffer, &copy);
         }
     })?;
-    let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-    let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
-    // SAFETY: recorded above; everything lives until the queue is idle.
-    unsafe {
-        gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
-        gpu.device.queue_wait_idle(gpu.queue)?;
-    }
     for (index, word) in target.words()?.into_iter().enumerate() {
         let expected = if index < WORDS / 2 { OURS } else { THEIRS };
         if word != expected {

@@ -7,7 +7,7 @@ use ash::vk;
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, in words that a user can act on.
+/// Why something failed, and what a user can do about it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -53,7 +53,7 @@ pub enum Error {
         vulkan: String,
         /// CUDA's device, with its UUID.
         cuda: String,
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
 

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use crate::export::{MemoryExport, export_memory, flags_for};
+use crate::export::{MemoryExport, create_buffer, export_memory, flags_for};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::layout::{self, Needs, Range};
 use crate::vulkan::Vk;
@@ -70,15 +70,7 @@ impl ExportedAllocation {
         };
         let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);
         for &size in sizes {
-            let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
-            let info = vk::BufferCreateInfo::default()
-                .size(size)
-                .usage(usage)
-                .sharing_mode(vk::SharingMode::EXCLUSIVE)
-                .push_next(&mut external);
-            // SAFETY: a live device and a plain description.
-            let buffer =
-                unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
+            let buffer = create_buffer(vk, size, usage, kind)?;
             made.buffers.push(buffer);
             // SAFETY: made above.
             let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };

@@ -108,9 +108,7 @@ impl Read {
     pub fn submitted(mut self) {
         self.end(Fate::Submitted);
     }
-}
 
-impl Read {
     /// Notes what became of the frame, and sees to those who wait for its slot.
     fn end(&mut self, fate: Fate) {
         self.open = false;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// What becomes of the values of `free`, one for each frame: so that none for which CUDA waits is left to nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Of the values from `first` on, as far as frames were handed to Vulkan.
+    /// Of the values behind `before`, as far as frames were handed to Vulkan.
     fates: VecDeque<Fate>,
     /// One less than the value of `fates[0]`.
     before: u64,
@@ -62,8 +62,8 @@ impl Ledger {
         self.expected = self.expected.max(value);
     }
 
-    /// The first wait that nobody is going to fulfil: it takes a signal from the CPU, and is there until [`settled`](Self::settled)
-    /// says that it was made.
+    /// The first wait that nobody is going to fulfil: it takes a signal from the CPU, and is there until
+    /// [`signalled_from_host`](Self::signalled_from_host) says that it was made.
     pub(crate) fn stranded(&mut self) -> Option<Stranded> {
         loop {
             let &(value, last) = self.waits.front()?;
@@ -85,7 +85,7 @@ impl Ledger {
     }
 
     /// The first wait is fulfilled, or will be: what lies before it is forgotten.
-    pub(crate) fn settled(&mut self) {
+    fn settled(&mut self) {
         let Some((value, _)) = self.waits.pop_front() else { return };
         while self.before + 1 < value {
             // Still open: whoever holds it is late, and what it signals is seen in `ends`.

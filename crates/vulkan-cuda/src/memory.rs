@@ -26,7 +26,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory, flags_for};
+use crate::export::{MemoryExport, create_buffer, export_memory, flags_for};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -55,15 +55,7 @@ impl ExportedBuffer {
         let export = MemoryExport::new(vk)?;
         let kind = export.kind();
         vk.exports_buffer(usage, kind)?;
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
-        let info = vk::BufferCreateInfo::default()
-            .size(size)
-            .usage(usage)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE)
-            .push_next(&mut external);
-        // SAFETY: a live device and a plain description.
-        let buffer =
-            unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
+        let buffer = create_buffer(vk, size, usage, kind)?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
         let mut exported =
             Self { buffer, memory: vk::DeviceMemory::null(), size, allocation_size: 0, kind, vk: vk.clone() };

@@ -33,8 +33,8 @@
 //! - *A [`Write`] is dropped* (a kernel did not start, a `?` in between): nothing is signalled, and the frame's number is not
 //!   used up. The next write takes the same slot.
 //! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back as
-//!   soon as Vulkan has read the next frame. If CUDA waits for the slot and no read
-//!   is left that could signal, the CPU signals instead.
+//!   soon as Vulkan has read the next frame. If CUDA waits for the slot and no read is left that could signal, the CPU
+//!   signals instead.
 //! - *CUDA faults* while Vulkan waits for it: [`SharedRing::abort`].
 //! - *The ring is dropped* while the GPU uses it: the drop waits for at most two seconds. What is not done by then is leaked,
 //!   because the GPU may still use it. Drop or submit every read first: CUDA may wait for one that is open.
@@ -123,15 +123,13 @@ impl<S: Slot> SharedRing<S> {
     /// # Errors
     /// What either driver answers.
     pub fn write(&mut self) -> Result<Write<'_, S>> {
-        if self.reserved <= self.frame {
-            self.reserve(1)?;
-        }
+        self.reserve(1)?;
         self.unfinished = true;
         Ok(Write { slot: self.plan.turn(self.frame).slot, ring: self })
     }
 
     /// Begins a batch: the stream waits now for the slots of the next `count` frames, and the next `count` writes wait for
-    /// nothing more. The GPU then switches to CUDA once for all of them.
+    /// nothing more. The GPU then switches to CUDA once for all of them. What is reserved already is not waited for again.
     ///
     /// # Errors
     /// More frames than slots, or none; what either driver answers.
@@ -143,6 +141,9 @@ impl<S: Slot> SharedRing<S> {
             )));
         }
         let end = self.frame + count as u64;
+        if end <= self.reserved {
+            return Ok(());
+        }
         // The stream has something to do that no signal tells of.
         self.unfinished = true;
         // The last of them has the greatest value to wait for: see `Ring::turn`.
@@ -155,7 +156,7 @@ impl<S: Slot> SharedRing<S> {
             // SAFETY: the timeline lives until the stream has passed this: `Drop` sees to it.
             unsafe { hand_over.free.cuda_wait(&*self.parts.stream, value) }?;
         }
-        self.reserved = self.reserved.max(end);
+        self.reserved = end;
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl Vk {
     ///
     /// # Errors
     /// What the driver answers to queries. A device that lacks an extension is adopted all the same: making what needs the
-    /// extension then fails, in words.
+    /// extension then fails, and names it.
     ///
     /// # Safety
     /// - `device` was made from `physical`, and `physical` is `instance`'s. All three live until `keep` is dropped.

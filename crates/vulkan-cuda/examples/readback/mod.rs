@@ -15,6 +15,7 @@ pub struct Target {
     _pair: vulkan_cuda::Pair,
 }
 
+#[allow(dead_code)] // Each example uses its own part of this.
 impl Target {
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, vk::Result> {
         let device = gpu.device.clone();
@@ -59,6 +60,21 @@ impl Target {
             self.device.cmd_pipeline_barrier2(commands, &barriers);
             self.device.end_command_buffer(commands)?;
             Ok(commands)
+        }
+    }
+
+    /// Records, submits, and waits.
+    pub fn run(
+        &self,
+        gpu: &Gpu,
+        record: impl FnOnce(&ash::Device, vk::CommandBuffer),
+    ) -> Result<(), vk::Result> {
+        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(self.record(record)?)];
+        let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
+        // SAFETY: recorded above; whoever records keeps alive what is used until the queue is idle.
+        unsafe {
+            self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
+            self.device.queue_wait_idle(gpu.queue)
         }
     }
 

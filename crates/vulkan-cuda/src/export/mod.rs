@@ -92,6 +92,26 @@ impl MemoryExport {
     }
 }
 
+/// A buffer whose memory can be exported as `kind`; it is to be bound, and destroyed, by whoever asks.
+///
+/// # Errors
+/// What the driver answers.
+pub(crate) fn create_buffer(
+    vk: &Vk,
+    size: u64,
+    usage: vk::BufferUsageFlags,
+    kind: ExportType,
+) -> Result<vk::Buffer> {
+    let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
+    let info = vk::BufferCreateInfo::default()
+        .size(size)
+        .usage(usage)
+        .sharing_mode(vk::SharingMode::EXCLUSIVE)
+        .push_next(&mut external);
+    // SAFETY: a live device and a plain description.
+    unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))
+}
+
 /// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one
 /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
 pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {

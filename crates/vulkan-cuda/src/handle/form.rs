@@ -83,6 +83,15 @@ impl Form {
         }
     }
 
+    /// A handle of this form was imported: gives up what is CUDA's now, and closes what is still ours. (After a failed import,
+    /// dropping the handle closes what is ours, which then is everything.)
+    pub(super) fn imported<H>(self, handle: H) {
+        match self.ownership().after_success {
+            Keeper::Cuda => std::mem::forget(handle),
+            Keeper::You | Keeper::Nobody => drop(handle),
+        }
+    }
+
     /// In words.
     pub const fn words(self) -> &'static str {
         match self {

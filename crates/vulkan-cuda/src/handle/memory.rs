@@ -4,7 +4,7 @@ use cudarc::driver::sys;
 use cudarc::driver::sys::CUexternalMemoryHandleType as Type;
 
 use super::form::Payload;
-use super::{Fd, Form, Keeper, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName};
+use super::{Fd, Form, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName};
 use crate::Result;
 
 /// Memory of another API, as it can be imported into CUDA.
@@ -118,13 +118,9 @@ impl MemoryHandle {
         facts.form.exists_here(facts.name)
     }
 
-    /// The import succeeded: gives up what is CUDA's now, and closes what is still ours. (After a failed one, dropping the
-    /// handle closes what is ours, which then is everything.)
+    /// The import succeeded: see [`Form::imported`].
     pub(crate) fn imported(self) {
-        match self.facts().form.ownership().after_success {
-            Keeper::Cuda => std::mem::forget(self),
-            Keeper::You | Keeper::Nobody => drop(self),
-        }
+        self.facts().form.imported(self);
     }
 }
 

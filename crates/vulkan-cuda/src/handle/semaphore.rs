@@ -5,7 +5,7 @@ use cudarc::driver::sys;
 use cudarc::driver::sys::CUexternalSemaphoreHandleType as Type;
 
 use super::form::Payload;
-use super::{Fd, Form, Keeper, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName, Operand};
+use super::{Fd, Form, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName, Operand};
 use crate::Result;
 
 /// The two kinds of Vulkan semaphore. Both are exported as the same handles; which kind a handle stands for is what CUDA
@@ -141,12 +141,9 @@ impl SemaphoreHandle {
         facts.form.exists_here(facts.name)
     }
 
-    /// As [`super::MemoryHandle::imported`].
+    /// The import succeeded: see [`Form::imported`].
     pub(crate) fn imported(self) {
-        match self.facts().form.ownership().after_success {
-            Keeper::Cuda => std::mem::forget(self),
-            Keeper::You | Keeper::Nobody => drop(self),
-        }
+        self.facts().form.imported(self);
     }
 }
 
