@@ -11,6 +11,7 @@
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface drawn straight from a slot |
+//! | [`observer`] | who looks on while frames are drawn |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
@@ -25,7 +26,7 @@
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
-//! `wave`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `trace`, `verify`, `app`, `bench`, `formats`, `serve`
+//! `wave`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -40,6 +41,7 @@ pub mod formats;
 pub mod handoff;
 mod left_running;
 pub mod machine;
+pub mod observer;
 mod plain_file;
 pub mod producer;
 pub mod progress;

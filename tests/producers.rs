@@ -41,7 +41,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     }
     run.engine().finish()?;
     // Some hand-offs have one slot, whatever the ring.
-    let depth = run.engine().producer().slot_count() as u64;
+    let depth = run.engine().producer().profile().slots.len() as u64;
     let mut worst: f64 = 0.0;
     for frame in FRAMES - depth.min(FRAMES)..FRAMES {
         let slot = (frame % depth) as usize;

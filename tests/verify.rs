@@ -14,12 +14,11 @@ use wavefield::Error;
 use wavefield::app::{Config, DeviceTable, ProducerKind, Scene, Stop, run_headless};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::producer::Broken;
-use wavefield::producer::Vertices;
-use wavefield::render::Source;
+
+use wavefield::producer::Source;
 use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
-use wavefield::verify::{Checked, Checker, Pass};
+use wavefield::verify::{Broken, Checked, Checker, Pass};
 use wavefield::vulkan::{
     Buffer, BufferDesc, DeviceDesc, Instance, InstanceDesc, Pacer, Queue, Validation, buffer_barrier,
     pipeline_barrier,
@@ -263,7 +262,7 @@ impl Bench {
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
-            let source = Source::Vertices(Vertices { buffer: self.slot.raw(), offset: 0 });
+            let source = Source::from(self.slot.raw());
             self.checker.record(commands, flight.index, source, Pass::BeforeDraw);
             between(&self.queue, commands, self.slot.raw());
             self.checker.record(commands, flight.index, source, Pass::AfterDraw);
@@ -374,7 +373,7 @@ fn the_same_commands_serve_every_frame() {
 fn what_is_never_written_is_missing() {
     let count = 1000;
     let mut bench = Bench::new(count);
-    bench.checker.blank(&mut bench.queue, &[bench.slot.raw()], Owner::Queue).unwrap();
+    bench.checker.blank(&mut bench.queue, &[bench.slot.raw().into()], Owner::Queue).unwrap();
     let looks = bench.looks(7, nothing);
     assert_eq!(counts(&looks.before), (count, 0, 0, count));
     assert!(looks.wrong() && !looks.torn());

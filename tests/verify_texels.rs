@@ -7,8 +7,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT, whole_image};
 use wavefield::app::{DeviceTable, ProducerKind, Scene};
-use wavefield::producer::ImageSlot;
-use wavefield::render::Source;
+use wavefield::producer::{ImageSlot, Source};
 use wavefield::stamp::Seen;
 use wavefield::stamp::texel;
 use wavefield::texture::{self, Texel};
@@ -231,7 +230,7 @@ fn what_is_never_written_is_missing() {
     for size in SIZES {
         let (mut bench, count) = (Bench::new(size), texture::chain_texels(size));
         let slot = bench.slot();
-        bench.checker.blank_images(&mut bench.queue, &[slot], Owner::Queue).unwrap();
+        bench.checker.blank(&mut bench.queue, &[Source::Texture(slot)], Owner::Queue).unwrap();
         let looks = bench.looks(7, None, None);
         assert_eq!(counts(&looks.before), (count, 0, 0, count), "{size:?}");
         assert!(looks.wrong() && !looks.torn());

@@ -23,8 +23,8 @@ use vulkan_cuda::Ring;
 
 use crate::cuda::KernelSource;
 use crate::handoff::Handoff;
-use crate::producer::Broken;
 use crate::render::{ColorMap, Samples};
+use crate::verify::Broken;
 use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
@@ -38,7 +38,7 @@ pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub(crate) use retire::retire;
 #[cfg(target_os = "linux")]
-pub(crate) use scene::field_producer;
+pub(crate) use scene::make_producer;
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};

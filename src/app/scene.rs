@@ -1,14 +1,17 @@
 //! What is shown, and who makes it.
 
+use vulkan_cuda::Ring;
+
 use super::{Choice, Config, ProducerKind};
 use crate::cuda::{Cuda, KernelSource, Signature};
-use crate::handoff::Handoff;
 use crate::producer::{
-    ComputeProducer, HostProducer, Producer, StillProducer, TextureComputeProducer, TextureHostProducer,
+    ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
+    TextureHostProducer,
 };
-use crate::render::{Camera, Source, Surface};
+use crate::render::{Camera, Surface};
 use crate::scene::Scene;
-use crate::vulkan::Queue;
+use crate::verify::{BrokenProducer, plan};
+use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
 impl Scene {
@@ -35,82 +38,83 @@ impl Scene {
             Self::Texture => Surface::Plane,
         }
     }
+}
 
-    /// What a frame is drawn from.
-    pub(super) fn source(self, producer: &dyn Producer, frame: u64) -> Source {
-        match self {
-            Self::Field => Source::Vertices(producer.vertices_of(frame)),
-            Self::Texture => Source::Texture(producer.images()[producer.slot_of(frame)]),
+impl Config {
+    /// What a producer is told.
+    pub(crate) fn producer_desc(&self) -> ProducerDesc {
+        ProducerDesc {
+            scene: self.scene,
+            grid: self.grid,
+            ring: self.ring,
+            stamped: self.verify,
+            timeout: self.timeout,
+            plan: plan(self.broken),
         }
     }
 }
 
-/// Who fills the field, as `config` asks.
+/// Who fills the field or paints the texture, as `config` asks. Waits for the queue.
 ///
 /// # Errors
 /// What stands in the way of that producer.
-pub(crate) fn field_producer(queue: &Queue, choice: &Choice, config: &Config) -> Result<Box<dyn Producer>> {
-    let device = queue.device();
-    Ok(match (config.producer, &choice.cuda) {
-        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
-            let context = Cuda::primary(*driver, info)?;
-            let built_in = KernelSource::built_in();
-            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = config.handoff.on(device);
-            if handoff != config.handoff {
-                crate::note!(
-                    "note: {} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline \
-                     falls back to timeline",
-                    device.info().name
-                );
-            }
-            handoff.make(queue, &context, kernel, config.grid, config.ring, config.timeout)?
-        }
-        (ProducerKind::Cuda, None) => {
-            return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
-        }
-        (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            Box::new(ComputeProducer::new(device, config.grid, config.ring)?)
-        }
-        (ProducerKind::Still, _) => Box::new(StillProducer::new(device, config.grid)?),
-        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported(device, config.grid)?),
-        (ProducerKind::Host, _) => Box::new(HostProducer::new(device, config.grid, config.ring)?),
-    })
-}
-
-/// The producer of `--scene texture` that `config` asks for.
-pub(super) fn texture_producer(
+pub(crate) fn make_producer(
     queue: &mut Queue,
     choice: &Choice,
     config: &Config,
 ) -> Result<Box<dyn Producer>> {
-    let device = queue.device().clone();
-    let (size, ring) = (config.grid, config.ring);
-    Ok(match (config.producer, &choice.cuda) {
+    let (device, desc) = (queue.device().clone(), config.producer_desc());
+    let producer = match (config.producer, &choice.cuda) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
             let context = Cuda::primary(*driver, info)?;
-            let built_in = KernelSource::built_in_texture();
-            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-            let handoff = match config.handoff.supports_texture(device.info()) {
-                Ok(()) => config.handoff,
-                Err(reason) => {
-                    let (name, device) = (config.handoff.name(), &device.info().name);
-                    crate::note!(
-                        "note: --scene texture has no --handoff {name} on {device}, and falls back to timeline: {reason}"
-                    );
-                    Handoff::Timeline
-                }
+            let built_in = match config.scene {
+                Scene::Field => KernelSource::built_in(),
+                Scene::Texture => KernelSource::built_in_texture(),
             };
-            handoff.make_texture(queue, &context, kernel, size, ring, config.timeout)?
+            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            let (handoff, note) = config.handoff.on(device.info(), config.scene);
+            if let Some(note) = note {
+                crate::note!("note: {note}");
+            }
+            handoff.make(queue, &context, kernel, &desc)?
         }
         (ProducerKind::Cuda, None) => {
-            return Err(crate::Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
+            return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
-        (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            Box::new(TextureComputeProducer::new(&device, size, ring)?)
+        (ProducerKind::Auto | ProducerKind::Compute, _) => compute(&device, &desc)?,
+        (ProducerKind::Host, _) => host(&device, &desc)?,
+        (ProducerKind::Still | ProducerKind::StillShared, _) if desc.stamped => {
+            return Err(Error::Usage(
+                "the draw alone has no frames to tell apart, so it cannot be checked".into(),
+            ));
         }
-        (ProducerKind::Still, _) => Box::new(StillProducer::texture(&device, size)?),
-        (ProducerKind::StillShared, _) => Box::new(StillProducer::exported_texture(&device, size)?),
-        (ProducerKind::Host, _) => Box::new(TextureHostProducer::new(&device, size, ring)?),
+        (ProducerKind::Still, _) => {
+            let ring = Ring::new(1).unwrap_or_default();
+            Box::new(StillProducer::new(compute(&device, &ProducerDesc { ring, ..desc })?))
+        }
+        (ProducerKind::StillShared, _) => Box::new(StillProducer::new(match desc.scene {
+            Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
+            Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
+        })),
+    };
+    match config.broken {
+        Some(broken) => Ok(Box::new(BrokenProducer::new(producer, broken)?)),
+        None => Ok(producer),
+    }
+}
+
+/// A compute shader that fills the scene.
+fn compute(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
+    Ok(match desc.scene {
+        Scene::Field => Box::new(ComputeProducer::new(device, desc)?),
+        Scene::Texture => Box::new(TextureComputeProducer::new(device, desc)?),
+    })
+}
+
+/// CPU threads that fill it.
+fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
+    Ok(match desc.scene {
+        Scene::Field => Box::new(HostProducer::new(device, desc)?),
+        Scene::Texture => Box::new(TextureHostProducer::new(device, desc)?),
     })
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, Scene, Summary};
 use crate::machine::Machine;
-use crate::producer::Broken;
+use crate::verify::Broken;
 use crate::verify::Footprint;
 use crate::verify::slots::{SlotsFound, tolerance};
 use crate::verify::tally::Tally;

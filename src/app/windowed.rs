@@ -575,7 +575,7 @@ impl Title {
         Self {
             text: format!(
                 "wavefield: {} on {}, {cols}x{rows}",
-                engine.producer().name(),
+                engine.producer().profile().name,
                 engine.device().info().name
             ),
             since: Instant::now(),

@@ -197,7 +197,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
         run.engine().finish()
     });
     let total = before_main + main.elapsed();
-    let producer = run.engine().producer().name().to_owned();
+    let producer = run.engine().producer().profile().name.to_owned();
     retire(run);
     drawn?;
     let mut stages = vec![Stage { name: BEFORE_MAIN.to_owned(), us: microseconds(before_main) }];

@@ -8,8 +8,8 @@ use wavefield::app::{
     Ended, ProducerKind, Stop, Verification, attempt_headless, attempt_windowed, write_verification,
 };
 use wavefield::handoff::Handoff;
-use wavefield::producer::Broken;
 use wavefield::report::{Failures, command_line};
+use wavefield::verify::Broken;
 use wavefield::{Error, Result, check_outputs, say};
 
 use super::{RunArgs, connect, write};

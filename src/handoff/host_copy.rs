@@ -4,131 +4,124 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::ownership::Owner;
 
+use super::work::{Memory, Place, Work, work};
 use crate::Result;
-use crate::cuda::{Cuda, DeviceMemory, KernelSource, Signature};
-use crate::producer::{Blocked, Fill, Frame, FrameSync, Producer, SLOT_USAGE, check_grid};
-use crate::vulkan::{Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier};
+use crate::cuda::{Cuda, KernelSource};
+use crate::producer::{
+    Fill, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
+    own_images, own_slot, record_upload,
+};
+use crate::scene::Scene;
+use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-/// A buffer of CUDA's own, host memory, and a buffer of Vulkan's own.
+/// Memory of CUDA's own, host memory, and a buffer or an image of Vulkan's own.
 pub struct HostCopyHandoff {
+    // Field order is drop order: the stream before what it uses.
     fill: Fill,
-    own: DeviceMemory,
+    work: Box<dyn Work>,
     staging: Buffer,
-    buffer: Buffer,
-    slots: [vk::Buffer; 1],
-    blocked: Blocked,
+    _slot: Slot,
+    profile: Profile,
+    size: Grid,
     timeout: Duration,
     device: Device,
 }
 
+enum Slot {
+    Buffer(Buffer),
+    Image(Image),
+}
+
 impl HostCopyHandoff {
     /// Works with any pair of devices; nothing is shared.
-    pub fn new(
-        queue: &Queue,
-        context: &Cuda,
-        source: &KernelSource,
-        grid: Grid,
-        timeout: Duration,
-    ) -> Result<Self> {
-        let device = queue.device();
-        check_grid(device, grid)?;
+    ///
+    /// # Errors
+    /// A frame that is too large, a kernel that does not load, out of memory.
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+        let (device, size) = (queue.device(), desc.grid);
+        let work = work(device, context, source, desc, Memory { slots: 0, own: true })?;
         let make = |label, usage, location| {
-            Buffer::new(device, &BufferDesc { label, size: grid.bytes(), usage, location })
+            let bytes = desc.scene.frame_bytes(size);
+            Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
         };
-        let usage = SLOT_USAGE | vk::BufferUsageFlags::TRANSFER_DST;
-        let buffer = make("the field", usage, MemoryLocation::GpuOnly)?;
+        let slot = match desc.scene {
+            Scene::Field => Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+            Scene::Texture => {
+                let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
+                Slot::Image(images.remove(0))
+            }
+        };
+        let drawn = match &slot {
+            Slot::Buffer(buffer) => buffer.raw().into(),
+            Slot::Image(image) => Source::Texture(own_slot(image)),
+        };
+        // There is one staging buffer: the wait for the frame before says that Vulkan has read it.
+        let (max_in_flight, commands_repeat) = (1, true);
+        let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
+        let profile = Profile { max_in_flight, commands_repeat, ..usual };
         Ok(Self {
-            fill: Fill::new(context, source, Signature::Field, grid)?,
-            own: DeviceMemory::new(context, grid.bytes())?,
+            fill: Fill::new(context, &source.name)?,
+            work,
             // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.
             staging: make(
-                "the field on the host",
+                "the frame on the host",
                 vk::BufferUsageFlags::TRANSFER_SRC,
                 MemoryLocation::GpuToCpu,
             )?,
-            slots: [buffer.raw()],
-            buffer,
-            blocked: Blocked::default(),
-            timeout,
+            _slot: slot,
+            profile,
+            size,
+            timeout: desc.timeout,
             device: device.clone(),
         })
     }
 
-    fn run(&mut self, frame: &Frame) -> Result<()> {
-        // SAFETY: CUDA's own memory, 16 bytes a vertex, touched by this stream alone.
-        unsafe { self.fill.enqueue(self.own.pointer(), frame) }?;
+    fn run(&mut self, frame: &Frame) -> Result<Produced> {
+        // SAFETY: nobody else touches memory of CUDA's own.
+        unsafe { self.work.enqueue(&self.fill, frame, Place::Own) }?;
         let began = Instant::now();
         // The copy itself would wait too, but not give up.
         self.fill.wait_idle(self.timeout)?;
-        let bytes = self.staging.bytes_mut()?;
-        self.own.read(self.fill.stream(), bytes)?;
-        self.blocked.add(began.elapsed());
-        Ok(())
+        self.work.read_own(self.fill.stream(), self.staging.bytes_mut()?)?;
+        Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })
     }
 }
 
 impl Producer for HostCopyHandoff {
-    fn name(&self) -> &'static str {
-        "cuda, host-copy"
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &self.slots
-    }
-
-    /// There is one staging buffer: the pacer's wait says that Vulkan has read it.
-    fn max_in_flight(&self) -> usize {
-        1
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         self.run(frame).map_err(|error| self.fill.blame(error))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        let reads = (frame.reads.stage, frame.reads.access);
-        let reuse = buffer_barrier(self.buffer.raw(), (frame.reads.stage, vk::AccessFlags2::NONE), writes);
-        let written = buffer_barrier(self.buffer.raw(), writes, reads);
-        let copy = [vk::BufferCopy::default().size(self.buffer.size())];
-        // SAFETY: recording, outside a render pass; both buffers are alive and of the same size.
-        unsafe {
-            pipeline_barrier(&self.device, commands, &[reuse], &[]);
-            self.device.raw().cmd_copy_buffer(commands, self.staging.raw(), self.buffer.raw(), &copy);
-            pipeline_barrier(&self.device, commands, &[written], &[]);
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let (device, staging) = (&self.device, self.staging.raw());
+        match source {
+            Source::Vertices(Vertices { buffer, .. }) => {
+                let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+                let reads = (frame.reads.stage, frame.reads.access);
+                let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
+                let written = buffer_barrier(buffer, writes, reads);
+                let copy = [vk::BufferCopy::default().size(self.staging.size())];
+                // SAFETY: recording, outside a render pass; both buffers are alive and of the same size.
+                unsafe {
+                    pipeline_barrier(device, commands, &[reuse], &[]);
+                    device.raw().cmd_copy_buffer(commands, staging, buffer, &copy);
+                    pipeline_barrier(device, commands, &[written], &[]);
+                }
+            }
+            // SAFETY: as above.
+            Source::Texture(ImageSlot { image, .. }) => unsafe {
+                record_upload(device, commands, staging, image, self.size, frame.reads);
+            },
         }
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn commands_repeat(&self) -> bool {
-        true
-    }
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
-    }
-
-    fn blocked(&self) -> Blocked {
-        self.blocked
     }
 
     fn fill(&self) -> Option<&Fill> {
         Some(&self.fill)
-    }
-
-    fn is_idle(&self) -> Result<bool> {
-        self.fill.is_idle()
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        self.fill.stamp_frames()
     }
 }

@@ -7,14 +7,14 @@ use std::ffi::c_void;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::Ring;
-use vulkan_cuda::ownership::Owner;
 
 use super::module::Module;
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource, Signature};
-use crate::producer::{Frame, FrameSync, Producer, barrier, check_grid, own_slots};
-use crate::vulkan::{Buffer, Device, Queue, buffer_barrier};
+use crate::producer::{
+    Frame, Produced, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots,
+};
+use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
 /// Launches the kernel from the draw's own command buffer.
@@ -22,11 +22,10 @@ pub struct InlineHandoff {
     module: Module,
     /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
     stamp: Option<Module>,
-    buffers: Vec<Buffer>,
-    slots: Vec<vk::Buffer>,
+    _buffers: Vec<Buffer>,
     addresses: Vec<vk::DeviceAddress>,
     grid: Grid,
-    context: Cuda,
+    profile: Profile,
     device: Device,
 }
 
@@ -35,30 +34,26 @@ impl InlineHandoff {
     ///
     /// # Errors
     /// A device without either extension, a kernel that does not link or has another signature, out of memory.
-    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, grid: Grid, ring: Ring) -> Result<Self> {
-        let device = queue.device();
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+        let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
-        let module = Module::new(device, device.inline()?, context, source)?;
+        let support = device.inline()?;
+        let load = |source: &KernelSource| Module::new(device, support, context, source);
+        let module = load(source)?;
         source.check_signature(Signature::Field)?;
+        let stamp = desc.stamped.then(|| load(&KernelSource::frame_stamp())).transpose()?;
         let addressed = vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
-        let buffers = own_slots(device, grid, ring, addressed, MemoryLocation::GpuOnly)?;
-        let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        let address = |&slot| {
-            let info = vk::BufferDeviceAddressInfo::default().buffer(slot);
+        let buffers = own_slots(device, grid, desc.ring, addressed, MemoryLocation::GpuOnly)?;
+        let address = |buffer: &Buffer| {
+            let info = vk::BufferDeviceAddressInfo::default().buffer(buffer.raw());
             // SAFETY: a live buffer with the usage for it, on a device with the feature enabled.
             unsafe { device.raw().get_buffer_device_address(&info) }
         };
-        let addresses = slots.iter().map(address).collect();
-        Ok(Self {
-            module,
-            stamp: None,
-            buffers,
-            slots,
-            addresses,
-            grid,
-            context: context.clone(),
-            device: device.clone(),
-        })
+        let addresses = buffers.iter().map(address).collect();
+        let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
+        let profile = Profile { in_queue: true, ..Profile::of_queue(support.producer_name(), slots) };
+        let device = device.clone();
+        Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
 
     /// Records the launch of a kernel with the documented signature, one thread a vertex.
@@ -78,59 +73,31 @@ impl InlineHandoff {
 }
 
 impl Producer for InlineHandoff {
-    fn name(&self) -> &'static str {
-        self.module.support().producer_name()
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &self.slots
-    }
-
-    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         // All of it is in the command buffer.
-        Ok(())
+        Ok(self.profile.produced(frame))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slot_of(frame.index);
-        let buffer = self.buffers[slot].raw();
-        let writes = (
-            vk::PipelineStageFlags2::COMPUTE_SHADER,
-            vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE,
-        );
-        let reads = (frame.reads.stage, frame.reads.access);
-        barrier(
-            &self.device,
-            commands,
-            buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes),
-        );
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Vertices(Vertices { buffer, .. }) = source else { return };
+        let slot = self.profile.slot_of(frame.index);
+        let barrier = |from, to| {
+            // SAFETY: producers record outside a render pass; the barrier names one of this producer's slots.
+            unsafe { pipeline_barrier(&self.device, commands, &[buffer_barrier(buffer, from, to)], &[]) };
+        };
+        let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
+        let writes = (kernels, vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE);
+        barrier((frame.reads.stage, vk::AccessFlags2::NONE), writes);
         self.launch(&self.module, commands, slot, frame);
         if let Some(stamp) = &self.stamp {
             // It reads and writes what the kernel has written.
-            let again = (writes.0, writes.1 | vk::AccessFlags2::MEMORY_READ);
-            barrier(&self.device, commands, buffer_barrier(buffer, writes, again));
+            barrier(writes, (kernels, writes.1 | vk::AccessFlags2::MEMORY_READ));
             self.launch(stamp, commands, slot, frame);
         }
-        barrier(&self.device, commands, buffer_barrier(buffer, writes, reads));
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
-    }
-
-    fn runs_in_queue(&self) -> bool {
-        true
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        let (support, source) = (self.module.support(), KernelSource::frame_stamp());
-        self.stamp = Some(Module::new(&self.device, support, &self.context, &source)?);
-        Ok(())
+        barrier(writes, (frame.reads.stage, frame.reads.access));
     }
 }

@@ -1,52 +1,47 @@
-//! Ways to hand CUDA's vertices to Vulkan, one small file each, made to be compared.
+//! Ways to hand CUDA's frames to Vulkan, made to be compared.
 //!
-//! | file | what orders the two sides | what is copied |
-//! |---|---|---|
-//! | [`timeline`](TimelineHandoff) | two timelines and a ring: the GPU waits, the CPU never | nothing |
-//! | [`inline`](InlineHandoff) | one command buffer: the CUDA kernel is launched *by Vulkan* | nothing |
-//! | [`binary`](BinaryHandoff) | one buffer, two binary semaphores: the classic scheme | nothing |
-//! | [`cpu_sync`](CpuSyncHandoff) | the CPU waits for each side in turn | nothing |
-//! | [`device_copy`](DeviceCopyHandoff) | as `timeline` | device to device, as Taichi and Warp do |
-//! | [`host_copy`](HostCopyHandoff) | the CPU | device → host → device: life without interop |
+//! Most of them are an *order*, which keeps the two sides apart, applied to a *work*, which is what CUDA does for a frame;
+//! `shared` puts the two together:
 //!
-//! [`TextureHandoff`] hands over images instead, in each of these ways but two: [`TextureHostCopyHandoff`] has the last, and
-//! [`TextureInlineHandoff`] has `inline`.
+//! | `--handoff` | file | what orders the two sides | what is copied |
+//! |---|---|---|---|
+//! | `timeline` | `timeline` | two timelines and a ring: the GPU waits, the CPU never | nothing |
+//! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
+//! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
+//! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
+//! | `host-copy` | `host_copy` | the CPU | device → host → device: life without interop |
+//! | `inline` | `inline`, `texture_inline` | one command buffer: *Vulkan* launches the CUDA kernel | nothing |
 //!
-//! All of them are [`Producer`]s and share [`Fill`](crate::producer::Fill), which is the kernel on its stream.
-//! [`Broken`](crate::producer::Broken) is what `wavefield verify --break` leaves out of the first, to show that it is needed.
+//! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
+//! [`Handoff::make`] makes them.
 
 mod binary;
-mod chain;
 mod cpu_sync;
-mod device_copy;
+mod field;
 mod host_copy;
 mod inline;
 mod module;
+mod order;
+mod shared;
 mod texture;
-mod texture_host_copy;
 mod texture_inline;
 mod timeline;
-
-use std::time::Duration;
-
-use vulkan_cuda::Ring;
+mod work;
 
 use crate::cuda::{Cuda, KernelSource};
-use crate::producer::Producer;
-use crate::vulkan::{AdapterInfo, Device, Queue};
-use crate::wave::Grid;
+use crate::producer::{Producer, ProducerDesc};
+use crate::scene::Scene;
+use crate::vulkan::{AdapterInfo, Queue};
 use crate::{Error, Result};
 
-pub use binary::BinaryHandoff;
-pub(crate) use chain::{Painter, SharedPicture};
-pub use cpu_sync::CpuSyncHandoff;
-pub use device_copy::DeviceCopyHandoff;
 pub use host_copy::HostCopyHandoff;
 pub use inline::InlineHandoff;
-pub use texture::TextureHandoff;
-pub use texture_host_copy::TextureHostCopyHandoff;
+pub use shared::SharedHandoff;
 pub use texture_inline::TextureInlineHandoff;
-pub use timeline::TimelineHandoff;
+pub(crate) use work::{Memory, Place, Work, work};
+
+/// What the producer of [`Handoff::Timeline`] is called.
+pub(crate) const TIMELINE: &str = "cuda";
 
 /// How a frame gets from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -81,11 +76,25 @@ impl Handoff {
         }
     }
 
-    /// This one, or what stands in for it on `device`.
-    pub fn on(self, device: &Device) -> Self {
-        match self {
-            Self::Inline if device.info().inline.is_none() => Self::Timeline,
-            handoff => handoff,
+    /// This one, or what stands in for it on a device, with a note why.
+    pub fn on(self, info: &AdapterInfo, scene: Scene) -> (Self, Option<String>) {
+        let name = &info.name;
+        match (self, scene, self.supports_texture(info)) {
+            (Self::Inline, Scene::Field, _) if info.inline.is_none() => {
+                let note = format!(
+                    "{name} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline falls back to \
+                     timeline"
+                );
+                (Self::Timeline, Some(note))
+            }
+            (_, Scene::Texture, Err(reason)) => {
+                let note = format!(
+                    "--scene texture has no --handoff {} on {name}, and falls back to timeline: {reason}",
+                    self.name()
+                );
+                (Self::Timeline, Some(note))
+            }
+            _ => (self, None),
         }
     }
 
@@ -97,51 +106,35 @@ impl Handoff {
         }
     }
 
-    /// Makes the producer; `timeout` bounds the waits of those that make the CPU wait. `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
-    pub fn make(
-        self,
-        queue: &Queue,
-        context: &Cuda,
-        source: &KernelSource,
-        grid: Grid,
-        ring: Ring,
-        timeout: Duration,
-    ) -> Result<Box<dyn Producer>> {
-        Ok(match self {
-            Self::Timeline => Box::new(TimelineHandoff::new(queue, context, source, grid, ring)?),
-            Self::Inline => Box::new(InlineHandoff::new(queue, context, source, grid, ring)?),
-            Self::Binary => Box::new(BinaryHandoff::new(queue, context, source, grid)?),
-            Self::CpuSync => Box::new(CpuSyncHandoff::new(queue, context, source, grid, timeout)?),
-            Self::DeviceCopy => Box::new(DeviceCopyHandoff::new(queue, context, source, grid, ring)?),
-            Self::HostCopy => Box::new(HostCopyHandoff::new(queue, context, source, grid, timeout)?),
-        })
-    }
-
-    /// The same for `--scene texture`; waits for the queue.
+    /// Makes the producer. `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the
+    /// queue.
     ///
     /// # Errors
     /// Where [`Handoff::supports_texture`] is one, and those of the hand-off.
-    pub fn make_texture(
+    pub fn make(
         self,
         queue: &mut Queue,
         context: &Cuda,
         source: &KernelSource,
-        size: Grid,
-        ring: Ring,
-        timeout: Duration,
+        desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
         let info = queue.device().info();
-        if let Err(reason) = self.supports_texture(info) {
+        if desc.scene == Scene::Texture
+            && let Err(reason) = self.supports_texture(info)
+        {
             return Err(Error::Unsupported(format!(
                 "--scene texture has no --handoff {} on {}: {reason}",
                 self.name(),
                 info.name
             )));
         }
-        Ok(match self {
-            Self::Inline => Box::new(TextureInlineHandoff::new(queue, context, source, size, ring)?),
-            Self::HostCopy => Box::new(TextureHostCopyHandoff::new(queue, context, source, size, timeout)?),
-            _ => Box::new(TextureHandoff::new(queue, context, source, size, ring, (self, timeout))?),
+        Ok(match (self, desc.scene) {
+            (Self::Inline, Scene::Field) => Box::new(InlineHandoff::new(queue, context, source, desc)?),
+            (Self::Inline, Scene::Texture) => {
+                Box::new(TextureInlineHandoff::new(queue, context, source, desc)?)
+            }
+            (Self::HostCopy, _) => Box::new(HostCopyHandoff::new(queue, context, source, desc)?),
+            _ => Box::new(SharedHandoff::new(self, queue, context, source, desc)?),
         })
     }
 }

@@ -1,279 +1,218 @@
-//! Images instead of buffers: CUDA paints a texture with its mip chain through surface objects, Vulkan samples it.
+//! The texture's work: a kernel paints level 0 of a mip chain, and another makes each level below from the one above.
 //!
-//! What orders the two sides is what orders them for buffers, since a semaphore does not know what it guards: a ring and two
-//! timelines, one slot and two binary semaphores, or the CPU. What is different is how the memory is reached (see
-//! [`vulkan_cuda::image`](mod@vulkan_cuda::image)) and that an image has a layout (see [`vulkan_cuda::ownership`]).
+//! CUDA reaches an image through surface objects, one a level (see [`vulkan_cuda::image`](mod@vulkan_cuda::image)).
 
-use std::time::{Duration, Instant};
+use std::ffi::c_void;
+use std::sync::Arc;
 
-use ash::vk;
-use vulkan_cuda::ownership::{Owner, first_release};
-use vulkan_cuda::{Ring, Turn};
+use cudarc::driver::sys::CUdeviceptr;
 
-use super::Handoff;
-use super::binary::BinaryPair;
-use super::chain::{Chain, Painter, SharedPicture};
-use super::timeline::Timelines;
-use crate::cuda::{Cuda, KernelSource, Signature};
-use crate::producer::{Blocked, Broken, Fill, Frame, FrameSync, ImageSlot, Producer, check_texture};
-use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
+use vulkan_cuda::format::ArrayFormat;
+use vulkan_cuda::image::picture;
+use vulkan_cuda::ownership::SHARED_LAYOUT;
+use vulkan_cuda::{MappedImage, share_image};
+
+use super::work::{Memory, Place, Work};
+use crate::cuda::{Array, Cuda, Kernel, KernelSource, MipmappedArray, Signature, Stream, Surface};
+use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
+use crate::texture::{self, Texel};
+use crate::vulkan::{Device, View};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
-/// Paints slots with CUDA kernels.
-pub struct TextureHandoff {
-    // Field order is drop order: the stream before what it uses.
-    fill: Fill,
-    painter: Painter,
-    order: Order,
-    /// With `device-copy`: what the kernels paint; the slots are copies of it.
+pub(super) struct TextureWork {
+    paint: Kernel,
+    reduce: Kernel,
+    /// Where frames are stamped: runs behind all others, on every level. See [`crate::stamp::texel`].
+    stamp: Option<Kernel>,
+    slots: Vec<SharedPicture>,
     own: Option<Chain>,
-    pictures: Vec<SharedPicture>,
-    slots: Vec<ImageSlot>,
-    ring: Ring,
-    /// What `wavefield verify --break` leaves out; `None` in every other run.
-    broken: Option<Broken>,
-    context: Cuda,
-    device: Device,
-    family: u32,
 }
 
-/// What keeps the two sides apart.
-enum Order {
-    Timeline(Timelines),
-    Binary(BinaryPair),
-    CpuSync { blocked: Blocked, timeout: Duration },
-}
-
-impl Order {
-    /// CUDA waits until Vulkan has read the turn's slot.
-    fn wait_free(&mut self, fill: &Fill, turn: Turn, broken: Option<Broken>) -> Result<()> {
-        match (self, turn.wait_free) {
-            (Self::Timeline(timelines), Some(value)) if broken != Some(Broken::Free) => {
-                timelines.cuda_wait(fill.stream(), value)
-            }
-            (Self::Binary(pair), _) => pair.cuda_wait(fill.stream()),
-            // With cpu-sync the pacer has waited for the frame before.
-            (Self::Timeline(_) | Self::CpuSync { .. }, _) => Ok(()),
-        }
-    }
-
-    /// CUDA says that the turn's slot is written.
-    fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
-        match self {
-            Self::Timeline(timelines) => timelines.cuda_signal(fill.stream(), turn),
-            Self::Binary(pair) => pair.cuda_signal(fill.stream()),
-            Self::CpuSync { blocked, timeout } => {
-                let began = Instant::now();
-                fill.wait_idle(*timeout)?;
-                blocked.add(began.elapsed());
-                Ok(())
-            }
-        }
-    }
-}
-
-impl TextureHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the queue.
-    ///
-    /// # Errors
-    /// A hand-off that is not of shared images (`inline`, `host-copy`), a texture that is too large, a kernel that does not
-    /// load, out of memory.
-    pub fn new(
-        queue: &mut Queue,
+impl TextureWork {
+    pub(super) fn new(
+        device: &Device,
         context: &Cuda,
         source: &KernelSource,
-        size: Grid,
-        ring: Ring,
-        (handoff, timeout): (Handoff, Duration),
+        desc: &ProducerDesc,
+        memory: Memory,
     ) -> Result<Self> {
-        let device = queue.device().clone();
-        check_texture(&device, size)?;
+        let size = desc.grid;
+        check_texture(device, size)?;
         // First the kernels: a bad one should be known before gigabytes are allocated.
-        let fill = Fill::new(context, source, Signature::Texture, size)?;
-        let painter = Painter::new(context)?;
-        let of = |depth: usize| Ring::new(depth as u32).unwrap_or_default();
-        let pair = device.pair(context)?;
-        let (order, ring) = match handoff {
-            Handoff::Timeline => (Order::Timeline(Timelines::new(&pair)?), ring),
-            Handoff::DeviceCopy => (Order::Timeline(Timelines::new(&pair)?), of(ring.depth())),
-            Handoff::Binary => (Order::Binary(BinaryPair::new(&pair)?), of(1)),
-            Handoff::CpuSync => (Order::CpuSync { blocked: Blocked::default(), timeout }, of(1)),
-            Handoff::Inline | Handoff::HostCopy => {
-                return Err(Error::Unsupported(format!("--handoff {} shares no image", handoff.name())));
-            }
-        };
-        let own = (handoff == Handoff::DeviceCopy).then(|| Chain::own(context, size)).transpose()?;
-        let pictures = (0..ring.depth())
-            .map(|_| SharedPicture::new(&device, context, size))
-            .collect::<Result<Vec<_>>>()?;
-        let slots: Vec<_> = pictures.iter().map(SharedPicture::slot).collect();
-        let family = queue.family();
-        // Before CUDA writes for the first time, not in Vulkan's first acquire: see `ownership`.
-        one_shot(queue, |commands| {
-            for barrier in slots.iter().flat_map(|slot| first_release(slot.image, family)) {
-                // SAFETY: recording; the images outlive the wait in `one_shot`.
-                unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
-            }
-        })?;
-        let context = context.clone();
-        Ok(Self { fill, painter, order, own, pictures, slots, ring, broken: None, context, device, family })
+        let load = |source: &KernelSource| Kernel::load(context, source);
+        let paint = load(source)?;
+        // Only now, because the compiler knows better what is wrong with text that is no PTX.
+        source.check_signature(Signature::Texture)?;
+        let reduce = load(&KernelSource::texture_reduce())?;
+        let stamp = desc.stamped.then(|| load(&KernelSource::texture_stamp())).transpose()?;
+        let slots = (0..memory.slots).map(|_| SharedPicture::new(device, context, size));
+        let slots = slots.collect::<Result<_>>()?;
+        let own = memory.own.then(|| Chain::own(context, size)).transpose()?;
+        Ok(Self { paint, reduce, stamp, slots, own })
     }
 
-    /// CUDA's half: wait for the slots, paint them, say so. Returns before any of it has run, but for `cpu-sync`.
-    fn enqueue(&mut self, frame: &Frame) -> Result<()> {
-        let fill = &self.fill;
-        // What is painted in memory of CUDA's own need not wait for the slot: only the copy must.
-        if self.own.is_none() {
-            self.order.wait_free(fill, self.ring.turn(frame.index), self.broken)?;
-        }
-        // One frame, or with `--batch` the next few: those that come later are painted ahead of their time.
-        for index in self.ring.batch_from(frame.index) {
-            let turn = self.ring.turn(index);
-            let ahead = (index - frame.index) as f64;
-            let frame = Frame { index, time: frame.time + ahead * frame.step, ..*frame };
-            let slot = self.pictures[turn.slot].chain();
-            if let Some(own) = &self.own {
-                // SAFETY: CUDA's own memory, touched by this stream alone.
-                unsafe { self.painter.paint(fill, own, &frame) }?;
-                self.order.wait_free(fill, turn, self.broken)?;
-                // SAFETY: of the same size; the wait keeps Vulkan out of the slot until the signal below.
-                unsafe { own.copy_to(fill.stream(), slot) }?;
-            } else {
-                // SAFETY: the wait above and the ring (or, with cpu-sync, the pacer) keep Vulkan out of the slot until the
-                // signal below.
-                unsafe { self.painter.paint(fill, slot, &frame) }?;
-            }
-            self.order.signal_ready(fill, turn)?;
-        }
-        Ok(())
-    }
-
-    fn barrier(&self, commands: vk::CommandBuffer, barrier: vk::ImageMemoryBarrier2<'_>) {
-        if self.broken != Some(Broken::Barrier) {
-            // SAFETY: producers record outside a render pass; the barrier names one of this producer's slots.
-            unsafe { pipeline_barrier(&self.device, commands, &[], &[barrier]) };
-        }
+    fn own(&self) -> Result<&Chain> {
+        self.own.as_ref().ok_or_else(|| Error::Rule("the texture has no memory of CUDA's own".into()))
     }
 }
 
-impl Producer for TextureHandoff {
-    fn name(&self) -> &'static str {
-        match (&self.order, &self.own) {
-            (Order::Timeline(_), None) => "cuda",
-            (Order::Timeline(_), Some(_)) => "cuda, device-copy",
-            (Order::Binary(_), _) => "cuda, binary",
-            (Order::CpuSync { .. }, _) => "cuda, cpu-sync",
-        }
+impl Work for TextureWork {
+    fn slots(&self) -> Vec<Source> {
+        self.slots.iter().map(|picture| Source::Texture(picture.slot())).collect()
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &[]
-    }
-
-    fn images(&self) -> &[ImageSlot] {
-        &self.slots
-    }
-
-    fn max_in_flight(&self) -> usize {
-        let usual = self.slot_count().max(2);
-        match (&self.order, self.broken) {
-            // The pacer's bound is K frames too: the CPU's wait would stand in for the one that is left out.
-            (_, Some(Broken::Free)) => 2 * usual,
-            // The pacer's wait for the frame before is this scheme's wait for Vulkan.
-            (Order::CpuSync { .. }, _) => 1,
-            _ => usual,
-        }
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<()> {
-        self.enqueue(frame).map_err(|error| self.fill.blame(error))
-    }
-
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let image = self.slots[self.slot_of(frame.index)].image;
-        self.barrier(commands, Owner::External.acquire_image(image, self.family, frame.reads));
-    }
-
-    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let image = self.slots[self.slot_of(frame.index)].image;
-        self.barrier(commands, Owner::External.release_image(image, self.family, frame.reads));
-    }
-
-    fn commands_repeat(&self) -> bool {
-        true
-    }
-
-    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
-        match &mut self.order {
-            Order::Timeline(timelines) => {
-                let mut sync = timelines.vulkan(self.ring.turn(frame.index), frame.reads.stage)?;
-                if self.broken == Some(Broken::Ready) {
-                    sync.wait = None;
-                }
-                Ok(sync)
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()> {
+        let chain = match into {
+            Place::Slot(slot) => &self.slots[slot].chain,
+            Place::Own => self.own()?,
+        };
+        fill.timed(frame.index, |stream| {
+            // SAFETY: (and below) each kernel has the signature that is asked of it; nobody else touches the chain (the
+            // caller's promise).
+            unsafe {
+                chain.launch(&self.paint, stream, 0, frame)?;
+                (1..chain.levels.len()).try_for_each(|level| chain.reduce(&self.reduce, stream, level))
             }
-            Order::Binary(pair) => pair.vulkan(frame.reads.stage),
-            Order::CpuSync { .. } => Ok(FrameSync::default()),
-        }
+        })?;
+        let Some(stamp) = &self.stamp else { return Ok(()) };
+        // SAFETY: as above.
+        (0..chain.levels.len())
+            .try_for_each(|level| unsafe { chain.launch(stamp, fill.stream(), level, frame) })
     }
 
-    fn submitted(&mut self) {
-        if let Order::Binary(pair) = &mut self.order {
-            pair.submitted();
-        }
+    unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()> {
+        // SAFETY: of the same size; the caller's promise.
+        unsafe { self.own()?.copy_to(stream, &self.slots[slot].chain) }
     }
 
-    fn stamp_frames(&mut self) -> Result<()> {
-        self.painter.stamp_frames(&self.context)
+    fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        // SAFETY: only this stream writes it.
+        unsafe { self.own()?.read(stream, bytes) }
     }
 
-    fn break_sync(&mut self, broken: Broken) -> Result<()> {
-        if !matches!((&self.order, &self.own), (Order::Timeline(_), None)) {
-            return Err(broken.not_for(self.name()));
+    fn address(&self, _slot: usize) -> Option<CUdeviceptr> {
+        None
+    }
+}
+
+/// A chain of surfaces, in memory of whomever.
+struct Chain {
+    levels: Vec<Surface>,
+    size: Grid,
+}
+
+impl Chain {
+    fn new(size: Grid, level: impl Fn(u32) -> vulkan_cuda::Result<Array>) -> Result<Self> {
+        let levels = (0..texture::levels(size)).map(|index| level(index)?.surface());
+        Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
+    }
+
+    /// In memory of CUDA's own, of the shape of a shared picture.
+    fn own(context: &Cuda, size: Grid) -> Result<Self> {
+        let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
+        let format = ArrayFormat::of(request.format)?;
+        let desc = request.shape.mipmapped_array(format, request.usage, request.surface);
+        let mipmap = MipmappedArray::new(context, &desc.arrayDesc, desc.numLevels)?;
+        Self::new(size, |level| mipmap.level(level))
+    }
+
+    /// Enqueues a kernel with the signature of `paint` over one level.
+    ///
+    /// # Safety
+    /// It has that signature; nobody else touches the level until the stream has passed this point.
+    unsafe fn launch(&self, kernel: &Kernel, stream: &Stream, level: usize, frame: &Frame) -> Result<()> {
+        let size = texture::level(self.size, level as u32);
+        let Grid { cols: mut width, rows: mut height } = size;
+        let mut surface = self.levels[level].raw();
+        let (mut index, mut time) = (frame.index, frame.time);
+        let mut arguments: [*mut c_void; 5] = [
+            (&raw mut surface).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+            (&raw mut index).cast(),
+            (&raw mut time).cast(),
+        ];
+        // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
+        unsafe { kernel.launch_for(stream, size.vertices(), &mut arguments) }
+    }
+
+    /// Enqueues `reduce` of `kernels/texture.cu`, which makes a level from the one above.
+    ///
+    /// # Safety
+    /// The kernel is that one; nobody else touches either level until the stream has passed this point.
+    unsafe fn reduce(&self, kernel: &Kernel, stream: &Stream, level: usize) -> Result<()> {
+        let (from, to) =
+            (texture::level(self.size, level as u32 - 1), texture::level(self.size, level as u32));
+        let (mut above, mut below) = (self.levels[level - 1].raw(), self.levels[level].raw());
+        let (mut from_width, mut from_height) = (from.cols, from.rows);
+        let (mut width, mut height) = (to.cols, to.rows);
+        let mut arguments: [*mut c_void; 6] = [
+            (&raw mut above).cast(),
+            (&raw mut below).cast(),
+            (&raw mut from_width).cast(),
+            (&raw mut from_height).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+        ];
+        // SAFETY: the types of `reduce`; kernels of one stream run one after the other, so the level above is written.
+        unsafe { kernel.launch_for(stream, to.vertices(), &mut arguments) }
+    }
+
+    /// Enqueues a copy of every level.
+    ///
+    /// # Safety
+    /// `target` is of the same size; nobody else touches either until the stream has passed this point.
+    unsafe fn copy_to(&self, stream: &Stream, target: &Self) -> Result<()> {
+        for (index, (from, to)) in self.levels.iter().zip(&target.levels).enumerate() {
+            let Grid { cols, rows } = texture::level(self.size, index as u32);
+            let row_bytes = cols as usize * size_of::<Texel>();
+            // SAFETY: the caller's promise; both levels have this size.
+            unsafe { from.array().copy_to(stream, to.array(), row_bytes, rows as usize) }?;
         }
-        self.broken = Some(broken);
         Ok(())
     }
 
-    fn owner(&self) -> Owner {
-        Owner::External
-    }
-
-    fn blocked(&self) -> Blocked {
-        match self.order {
-            Order::CpuSync { blocked, .. } => blocked,
-            Order::Timeline(_) | Order::Binary(_) => Blocked::default(),
+    /// Copies every level to the host, one behind the other, and waits for the stream. `bytes` has room for all.
+    ///
+    /// # Safety
+    /// Nobody else writes the chain meanwhile.
+    unsafe fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        let mut rest = bytes;
+        for (index, level) in self.levels.iter().enumerate() {
+            let Grid { cols, rows } = texture::level(self.size, index as u32);
+            let row_bytes = cols as usize * size_of::<Texel>();
+            let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
+            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which comes after an error, too.
+            let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
+            if copied.is_err() {
+                // Earlier levels may be under way.
+                let _ = stream.synchronize();
+                return Ok(copied?);
+            }
+            rest = next;
         }
+        stream.synchronize()
+    }
+}
+
+/// One texture that both APIs reach: a surface a level on CUDA's side, one view on Vulkan's.
+struct SharedPicture {
+    // The view and the surfaces go before the image.
+    view: View,
+    chain: Chain,
+    image: Arc<MappedImage>,
+}
+
+impl SharedPicture {
+    fn new(device: &Device, context: &Cuda, size: Grid) -> Result<Self> {
+        let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
+        let image = share_image(&device.pair(context)?, &request)?;
+        let chain = Chain::new(size, |level| image.level(level))?;
+        Ok(Self { view: View::shared(device, image.exported())?, chain, image })
     }
 
-    fn batch(&self) -> u64 {
-        self.ring.batch() as u64
-    }
-
-    fn fill(&self) -> Option<&Fill> {
-        Some(&self.fill)
-    }
-
-    fn ring(&self) -> Option<Ring> {
-        (!matches!(self.order, Order::CpuSync { .. })).then_some(self.ring)
-    }
-
-    fn is_idle(&self) -> Result<bool> {
-        self.fill.is_idle()
-    }
-
-    fn progress(&self) -> Option<String> {
-        match &self.order {
-            Order::Timeline(timelines) => timelines.progress(self.ring),
-            Order::Binary(_) => Some(self.fill.late_side()),
-            Order::CpuSync { .. } => None,
-        }
-    }
-
-    fn abandon(&mut self) {
-        if let Order::Timeline(timelines) = &self.order {
-            timelines.abandon();
-        }
+    fn slot(&self) -> ImageSlot {
+        ImageSlot { image: self.image.exported().raw(), view: self.view.raw(), layout: SHARED_LAYOUT }
     }
 }

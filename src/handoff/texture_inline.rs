@@ -9,13 +9,13 @@
 use std::ffi::c_void;
 
 use ash::vk;
-use vulkan_cuda::Ring;
-use vulkan_cuda::ownership::{Owner, whole_image};
+use vulkan_cuda::ownership::whole_image;
 
 use super::module::Module;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
-    Frame, FrameSync, ImageSlot, Producer, check_texture, level_views, own_images, own_slot,
+    Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, check_texture, level_views,
+    own_images, own_slot,
 };
 use crate::vulkan::{
     AdapterInfo, Device, Image, InlineSupport, Queue, View, image_barrier, pipeline_barrier,
@@ -31,9 +31,8 @@ pub struct TextureInlineHandoff {
     stamp: Option<Module>,
     // The levels' views go before their images.
     levels: Vec<Vec<Level>>,
-    slots: Vec<ImageSlot>,
     _images: Vec<Image>,
-    context: Cuda,
+    profile: Profile,
     device: Device,
 }
 
@@ -67,27 +66,22 @@ impl TextureInlineHandoff {
     /// # Errors
     /// A device that lacks one of the two extensions, a kernel that does not link or has another signature, a texture that is
     /// too large, out of memory, handles that cannot be right.
-    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, size: Grid, ring: Ring) -> Result<Self> {
-        let device = queue.device();
+    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+        let (device, size) = (queue.device(), desc.grid);
         check_texture(device, size)?;
         // Before all else, because it knows what the device lacks.
         device.image_view_handles()?;
         let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
         let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
         source.check_signature(Signature::Texture)?;
-        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::STORAGE)?;
+        let stamp = desc.stamped.then(|| module(&KernelSource::texture_stamp())).transpose()?;
+        let images = own_images(device, size, desc.ring.depth(), vk::ImageUsageFlags::STORAGE)?;
         let levels = images.iter().map(|image| levels(device, image, size)).collect::<Result<Vec<_>>>()?;
         check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
-        Ok(Self {
-            paint,
-            reduce,
-            stamp: None,
-            levels,
-            slots: images.iter().map(own_slot).collect(),
-            _images: images,
-            context: context.clone(),
-            device: device.clone(),
-        })
+        let slots = images.iter().map(own_slot).map(Source::Texture).collect();
+        let name = paint.support().producer_name();
+        let profile = Profile { in_queue: true, ..Profile::of_queue(name, slots) };
+        Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 
     fn barrier(&self, commands: vk::CommandBuffer, barrier: vk::ImageMemoryBarrier2<'_>) {
@@ -161,26 +155,18 @@ impl Level {
 }
 
 impl Producer for TextureInlineHandoff {
-    fn name(&self) -> &'static str {
-        self.paint.support().producer_name()
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &[]
-    }
-
-    fn images(&self) -> &[ImageSlot] {
-        &self.slots
-    }
-
-    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         // All of it is in the command buffer.
-        Ok(())
+        Ok(self.profile.produced(frame))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slot_of(frame.index);
-        let (ImageSlot { image, layout, .. }, levels) = (self.slots[slot], &self.levels[slot]);
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Texture(ImageSlot { image, layout, .. }) = source else { return };
+        let levels = &self.levels[self.profile.slot_of(frame.index)];
         let color = vk::ImageAspectFlags::COLOR;
         // Barriers see a launch as a compute shader; how a kernel's accesses are called there is nowhere said, so all are named.
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
@@ -213,26 +199,6 @@ impl Producer for TextureInlineHandoff {
         }
         let drawn = (layout, (frame.reads.stage, frame.reads.access));
         self.barrier(commands, image_barrier(image, color, written, drawn).subresource_range(whole_image()));
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
-    }
-
-    fn runs_in_queue(&self) -> bool {
-        true
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        let (support, source) = (self.paint.support(), KernelSource::texture_stamp());
-        self.stamp = Some(Module::new(&self.device, support, &self.context, &source)?);
-        Ok(())
     }
 }
 

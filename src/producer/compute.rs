@@ -2,10 +2,11 @@
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, Ring};
+use vulkan_cuda::ExportedBuffer;
 
-use super::{Frame, FrameSync, Producer, SLOT_USAGE, check_grid, own_slots};
+use super::{
+    Frame, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots,
+};
 use crate::Result;
 use crate::stamp;
 use crate::vulkan::{
@@ -17,7 +18,7 @@ use crate::wave::{self, Grid};
 /// Fills slots with `shaders/wave.wgsl`.
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
-    slots: Vec<vk::Buffer>,
+    profile: Profile,
     /// What owns the slots.
     _memory: Memory,
     grid: Grid,
@@ -32,21 +33,22 @@ enum Memory {
 
 impl ComputeProducer {
     /// Works on every Vulkan device.
-    pub fn new(device: &Device, grid: Grid, ring: Ring) -> Result<Self> {
-        check_grid(device, grid)?;
-        let buffers = own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), MemoryLocation::GpuOnly)?;
+    pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+        check_grid(device, desc.grid)?;
+        let none = vk::BufferUsageFlags::empty();
+        let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Self::with(device, grid, slots, Memory::Own { _buffers: buffers })
+        Self::with(device, desc, &slots, Memory::Own { _buffers: buffers })
     }
 
     /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
-    pub(super) fn exported(device: &Device, grid: Grid) -> Result<Self> {
-        check_grid(device, grid)?;
-        let buffer = ExportedBuffer::new(device.sharing()?, grid.bytes(), SLOT_USAGE)?;
-        Self::with(device, grid, vec![buffer.raw()], Memory::Exported { _buffer: buffer })
+    pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+        check_grid(device, desc.grid)?;
+        let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;
+        Self::with(device, desc, &[buffer.raw()], Memory::Exported { _buffer: buffer })
     }
 
-    fn with(device: &Device, grid: Grid, slots: Vec<vk::Buffer>, memory: Memory) -> Result<Self> {
+    fn with(device: &Device, desc: &ProducerDesc, slots: &[vk::Buffer], memory: Memory) -> Result<Self> {
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
@@ -57,7 +59,10 @@ impl ComputeProducer {
                 sets: &[Choices::These(&bound)],
             },
         )?;
-        Ok(Self { pipeline, slots, _memory: memory, grid, stamped: false, device: device.clone() })
+        let slots = slots.iter().map(|&slot| slot.into()).collect();
+        let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
+        let (grid, stamped) = (desc.grid, desc.stamped);
+        Ok(Self { pipeline, profile, _memory: memory, grid, stamped, device: device.clone() })
     }
 
     fn constants(&self, frame: &Frame) -> Constants {
@@ -74,28 +79,24 @@ impl ComputeProducer {
 type Constants = [u32; 5];
 
 impl Producer for ComputeProducer {
-    fn name(&self) -> &'static str {
-        "compute"
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &self.slots
-    }
-
-    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         // All of it is in the command buffer.
-        Ok(())
+        Ok(self.profile.produced(frame))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slot_of(frame.index);
-        let buffer = self.slots[slot];
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Vertices(Vertices { buffer, .. }) = source else { return };
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (frame.reads.stage, frame.reads.access);
         // The draw that read this slot K frames ago must be done (no memory to make visible: it only read).
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);
+        let slot = self.profile.slot_of(frame.index);
         // SAFETY: recording, outside a render pass; the buffer is alive; there is one list, of the slots, and
         // the constants have their type's size; the barriers order the shader's writes with the draws around it.
         unsafe {
@@ -104,24 +105,5 @@ impl Producer for ComputeProducer {
             self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.vertices()));
             pipeline_barrier(&self.device, commands, &[written], &[]);
         }
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
-    }
-
-    fn runs_in_queue(&self) -> bool {
-        true
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        self.stamped = true;
-        Ok(())
     }
 }

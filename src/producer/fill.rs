@@ -1,102 +1,44 @@
-//! The kernel on its stream: what every hand-off from CUDA has in common.
+//! CUDA's stream and its clock: what every hand-off from CUDA has in common.
 
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 
-use super::Frame;
-use crate::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, is_sticky, memset};
-use crate::wave::Grid;
+use crate::cuda::{Cuda, Event, Stream, is_sticky};
 use crate::{Error, Result};
 
-/// Runs the kernel once a frame, between two events that keep time.
+/// CUDA's stream, with two events for each frame that keep time.
 pub struct Fill {
     // The stream goes before what it uses.
     stream: Stream,
-    kernel: Kernel,
-    /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
-    stamp: Option<Kernel>,
     marks: Vec<(Event, Event)>,
+    /// The kernel's, for errors.
     name: String,
-    grid: Grid,
 }
 
 /// Frames whose times are kept: more than can be in flight, batches included.
 const KEPT: u64 = 128;
 
 impl Fill {
-    /// Compiles the kernel.
-    ///
-    /// # Errors
-    /// Those of [`Kernel::load`]; a kernel of another signature.
-    pub fn new(context: &Cuda, source: &KernelSource, signature: Signature, grid: Grid) -> Result<Self> {
-        let kernel = Kernel::load(context, source)?;
-        // Only now, because the compiler knows better what is wrong with text that is no PTX.
-        source.check_signature(signature)?;
+    /// A new stream; `name` is that of the kernel which is to run on it.
+    pub fn new(context: &Cuda, name: &str) -> Result<Self> {
         let mark = |_| Ok((Event::new(context)?, Event::new(context)?));
-        Ok(Self {
-            stream: Stream::new(context)?,
-            kernel,
-            stamp: None,
-            marks: (0..KEPT).map(mark).collect::<Result<_>>()?,
-            name: source.name.clone(),
-            grid,
-        })
+        let marks = (0..KEPT).map(mark).collect::<Result<_>>()?;
+        Ok(Self { stream: Stream::new(context)?, marks, name: name.to_owned() })
     }
 
-    /// The stream that it runs on.
+    /// The stream.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// Enqueues the kernel for `frame`.
-    ///
-    /// # Safety
-    /// `vertices` is memory of this context for the whole grid, which nobody else touches until the stream has passed
-    /// this point; this was made for [`Signature::Field`].
-    pub unsafe fn enqueue(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
-        let Grid { cols, rows } = self.grid;
-        self.enqueue_with(frame, |kernel, stream| {
-            // SAFETY: the caller's promise.
-            unsafe { kernel.launch(stream, vertices, cols, rows, frame.index, frame.time) }
-        })?;
-        if let Some(stamp) = &self.stamp {
-            // SAFETY: as above; the stamp has the documented signature.
-            unsafe { stamp.launch(&self.stream, vertices, cols, rows, frame.index, frame.time) }?;
-        }
-        Ok(())
-    }
-
-    /// From the next frame on, every vertex carries its frame's number.
-    pub fn stamp_frames(&mut self) -> Result<()> {
-        self.stamp = Some(Kernel::load(self.stream.context(), &KernelSource::frame_stamp())?);
-        Ok(())
-    }
-
-    /// Enqueues work between the frame's events, with the kernel or without.
-    pub(crate) fn enqueue_with(
-        &self,
-        frame: &Frame,
-        work: impl FnOnce(&Kernel, &Stream) -> Result<()>,
-    ) -> Result<()> {
-        let _span = trace_span!("launch", frame = frame.index).entered();
-        let (before, after) = self.events(frame.index);
+    /// Enqueues `work` between the frame's events.
+    pub(crate) fn timed(&self, frame: u64, work: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
+        let _span = trace_span!("launch", frame).entered();
+        let (before, after) = self.events(frame);
         before.record(&self.stream)?;
-        work(&self.kernel, &self.stream)?;
+        work(&self.stream)?;
         after.record(&self.stream)
-    }
-
-    /// Enqueues `cuMemsetD32Async` over the same bytes between the frame's events instead of the kernel: the yardstick for
-    /// how fast memory can be written.
-    ///
-    /// # Safety
-    /// As for [`Fill::enqueue`].
-    pub(crate) unsafe fn enqueue_memset(&self, vertices: CUdeviceptr, frame: &Frame) -> Result<()> {
-        self.enqueue_with(frame, |_kernel, stream| {
-            // SAFETY: the caller's promise.
-            unsafe { memset(stream, vertices, self.grid.bytes()) }
-        })
     }
 
     /// How long the kernel of a finished frame took, if that is still known.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
-use vulkan_cuda::ownership::{Owner, whole_image};
-use vulkan_cuda::{ExportedImage, Ring, image::picture};
+use vulkan_cuda::ownership::whole_image;
+use vulkan_cuda::{ExportedImage, image::picture};
 
 use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
-use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
+use super::{
+    Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture,
+};
 use crate::Result;
 use crate::stamp::{self, texel};
 use crate::texture;
@@ -26,7 +28,7 @@ pub struct TextureComputeProducer {
     pipelines: Pipelines,
     // The views of a level go before its image.
     levels: Vec<Vec<View>>,
-    slots: Vec<ImageSlot>,
+    profile: Profile,
     _view: Option<View>,
     _memory: Memory,
     size: Grid,
@@ -41,67 +43,55 @@ enum Memory {
 
 impl TextureComputeProducer {
     /// Works on every Vulkan device.
-    pub fn new(device: &Device, size: Grid, ring: Ring) -> Result<Self> {
-        check_texture(device, size)?;
-        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::STORAGE)?;
-        let slots = images.iter().map(own_slot).collect();
-        Self::with(device, size, slots, None, Memory::Own { _images: images })
+    pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+        check_texture(device, desc.grid)?;
+        let images = own_images(device, desc.grid, desc.ring.depth(), vk::ImageUsageFlags::STORAGE)?;
+        let slots: Vec<_> = images.iter().map(own_slot).collect();
+        Self::with(device, desc, &slots, None, Memory::Own { _images: images })
     }
 
     /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
-    pub(super) fn exported(device: &Device, size: Grid) -> Result<Self> {
+    pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+        let size = desc.grid;
         check_texture(device, size)?;
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let image = Arc::new(ExportedImage::new(device.sharing()?, &request)?);
         let view = View::shared(device, &image)?;
-        let slots = vec![ImageSlot { image: image.raw(), view: view.raw(), layout: LAYOUT }];
-        Self::with(device, size, slots, Some(view), Memory::Exported { _image: image })
+        let slot = ImageSlot { image: image.raw(), view: view.raw(), layout: LAYOUT };
+        Self::with(device, desc, &[slot], Some(view), Memory::Exported { _image: image })
     }
 
     fn with(
         device: &Device,
-        size: Grid,
-        slots: Vec<ImageSlot>,
+        desc: &ProducerDesc,
+        slots: &[ImageSlot],
         view: Option<View>,
         memory: Memory,
     ) -> Result<Self> {
+        let (size, stamped) = (desc.grid, desc.stamped);
         let levels =
             slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
         let pipelines = Pipelines::new(device, &levels)?;
-        Ok(Self {
-            pipelines,
-            levels,
-            slots,
-            _view: view,
-            _memory: memory,
-            size,
-            stamped: false,
-            device: device.clone(),
-        })
+        let slots = slots.iter().copied().map(Source::Texture).collect();
+        let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
+        let device = device.clone();
+        Ok(Self { pipelines, levels, profile, _view: view, _memory: memory, size, stamped, device })
     }
 }
 
 impl Producer for TextureComputeProducer {
-    fn name(&self) -> &'static str {
-        "compute"
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &[]
-    }
-
-    fn images(&self) -> &[ImageSlot] {
-        &self.slots
-    }
-
-    fn produce(&mut self, _frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         // All of it is in the command buffer.
-        Ok(())
+        Ok(self.profile.produced(frame))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slot_of(frame.index);
-        let image = self.slots[slot].image;
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Texture(ImageSlot { image, .. }) = source else { return };
+        let slot = self.profile.slot_of(frame.index);
         let color = vk::ImageAspectFlags::COLOR;
         let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let written = (vk::ImageLayout::GENERAL, (compute, vk::AccessFlags2::SHADER_STORAGE_WRITE));
@@ -126,25 +116,6 @@ impl Producer for TextureComputeProducer {
                 pipeline_barrier(&self.device, commands, &[], &[ready]);
             }
         }
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        self.stamped = true;
-        Ok(())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
-    }
-
-    fn runs_in_queue(&self) -> bool {
-        true
     }
 }
 

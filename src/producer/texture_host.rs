@@ -4,10 +4,11 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
-use vulkan_cuda::Ring;
-use vulkan_cuda::ownership::{Access, Owner, whole_image};
+use vulkan_cuda::ownership::{Access, whole_image};
 
-use super::{Frame, FrameSync, ImageSlot, Producer, TEXTURE_FORMAT, check_texture};
+use super::{
+    Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture,
+};
 use crate::Result;
 use crate::stamp::texel;
 use crate::texture::{self, Texel};
@@ -19,8 +20,8 @@ use crate::wave::{Grid, turn};
 /// Paints slots on the CPU, one row a task.
 pub struct TextureHostProducer {
     staging: Vec<Buffer>,
-    images: Vec<Image>,
-    slots: Vec<ImageSlot>,
+    _images: Vec<Image>,
+    profile: Profile,
     size: Grid,
     stamped: bool,
     device: Device,
@@ -31,7 +32,8 @@ pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPT
 
 impl TextureHostProducer {
     /// Works on every Vulkan device.
-    pub fn new(device: &Device, size: Grid, ring: Ring) -> Result<Self> {
+    pub fn new(device: &Device, request: &ProducerDesc) -> Result<Self> {
+        let (size, depth) = (request.grid, request.ring.depth());
         check_texture(device, size)?;
         crate::threads::start()?;
         let desc = BufferDesc {
@@ -40,10 +42,13 @@ impl TextureHostProducer {
             usage: vk::BufferUsageFlags::TRANSFER_SRC,
             location: MemoryLocation::CpuToGpu,
         };
-        let staging = (0..ring.depth()).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
-        let images = own_images(device, size, ring.depth(), vk::ImageUsageFlags::empty())?;
-        let slots = images.iter().map(own_slot).collect();
-        Ok(Self { staging, images, slots, size, stamped: false, device: device.clone() })
+        let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
+        let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
+        let slots = images.iter().map(own_slot).map(Source::Texture).collect();
+        // No more than the ring has slots: then the frame that last used this staging buffer is done before `produce` begins.
+        let (max_in_flight, commands_repeat) = (depth, true);
+        let profile = Profile { max_in_flight, commands_repeat, ..Profile::of_queue("host", slots) };
+        Ok(Self { staging, _images: images, profile, size, stamped: request.stamped, device: device.clone() })
     }
 }
 
@@ -84,26 +89,13 @@ pub(crate) fn level_views(device: &Device, image: vk::Image, size: Grid) -> Resu
 }
 
 impl Producer for TextureHostProducer {
-    fn name(&self) -> &'static str {
-        "host"
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &[]
-    }
-
-    fn images(&self) -> &[ImageSlot] {
-        &self.slots
-    }
-
-    /// No more than the ring has slots: then the frame that last used this staging buffer is done before `produce` begins.
-    fn max_in_flight(&self) -> usize {
-        self.slots.len()
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<()> {
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         let (size, turn) = (self.size, turn(frame.time) as f32);
-        let slot = self.slot_of(frame.index);
+        let slot = self.profile.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
         // A device aligns such buffers to 16 bytes and more; the cast looks.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
@@ -112,35 +104,14 @@ impl Producer for TextureHostProducer {
         if self.stamped {
             chain.par_iter_mut().for_each(|texel| *texel = texel::apply(*texel, frame.index));
         }
-        Ok(())
+        Ok(self.profile.produced(frame))
     }
 
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        let slot = self.slot_of(frame.index);
-        let image = self.images[slot].raw();
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Texture(ImageSlot { image, .. }) = source else { return };
+        let staging = self.staging[self.profile.slot_of(frame.index)].raw();
         // SAFETY: recording, outside a render pass; buffer and image are alive and of the same size.
-        unsafe {
-            record_upload(&self.device, commands, self.staging[slot].raw(), image, self.size, frame.reads);
-        }
-    }
-
-    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame) {}
-
-    fn commands_repeat(&self) -> bool {
-        true
-    }
-
-    fn sync(&mut self, _frame: &Frame) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn stamp_frames(&mut self) -> Result<()> {
-        self.stamped = true;
-        Ok(())
-    }
-
-    fn owner(&self) -> Owner {
-        Owner::Queue
+        unsafe { record_upload(&self.device, commands, staging, image, self.size, frame.reads) };
     }
 }
 

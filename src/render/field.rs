@@ -8,7 +8,7 @@ use gpu_allocator::MemoryLocation;
 
 use super::targets::{Attachments, DEPTH_FORMAT, Samples};
 use super::{Camera, ColorMap, mesh};
-use crate::producer::{ImageSlot, Vertices};
+use crate::producer::{ImageSlot, Source, Vertices};
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, Queue, ShaderModule, image_barrier, pipeline_barrier,
 };
@@ -46,15 +46,6 @@ pub enum Surface {
     Field,
     /// A plane with a texture: `shaders/plane.wgsl`.
     Plane,
-}
-
-/// What a frame is drawn from: of the kind that the renderer's [`Surface`] needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// For [`Surface::Field`].
-    Vertices(Vertices),
-    /// For [`Surface::Plane`].
-    Texture(ImageSlot),
 }
 
 /// What to draw on.
@@ -225,8 +216,8 @@ impl FieldRenderer {
     ///
     /// # Safety
     /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the grid, alive until the
-    /// frame is done, and readable: vertices for [`crate::producer::DRAW_READS`], at an offset that a storage buffer may have, an
-    /// image for [`crate::producer::DRAW_SAMPLES`]; the picture is of the renderer's format, alive, and its previous contents and
+    /// frame is done, and readable: see [`crate::producer::reads`], vertices at an offset that a
+    /// storage buffer may have; the picture is of the renderer's format, alive, and its previous contents and
     /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
     pub unsafe fn record(
         &mut self,

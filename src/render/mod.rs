@@ -7,7 +7,7 @@ mod palette;
 mod targets;
 
 pub use camera::Camera;
-pub use field::{FieldRenderer, FieldRendererDesc, Picture, Slices, Source, Surface};
+pub use field::{FieldRenderer, FieldRendererDesc, Picture, Slices, Surface};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use palette::ColorMap;
 pub use targets::{OffscreenTarget, Samples};

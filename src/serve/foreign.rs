@@ -10,7 +10,7 @@ use vulkan_cuda::ownership::Owner;
 use super::memory::ClientMemory;
 use super::session::Session;
 use super::socket::Connection;
-use crate::producer::{Frame, FrameSync, Producer, Vertices, barrier};
+use crate::producer::{Frame, FrameSync, Produced, Producer, Profile, Source, Vertices, acquire, release};
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
@@ -48,14 +48,14 @@ impl Shared {
     }
 
     /// Chooses the frame to draw.
-    fn turn(&mut self) -> Result<()> {
+    fn choose(&mut self) -> Result<Current> {
         let Some((shown, new)) = self.session.turn() else {
             return Err(Error::Unsupported("the client has no frame yet".into()));
         };
         let vertices = match self.current {
             Some(current) if !new => current.vertices,
             _ => {
-                let (buffer, offset) = self.memory.prepare(shown.source)?;
+                let (buffer, offset) = self.memory.prepare(shown.origin)?;
                 if matches!(self.memory, ClientMemory::Host(_)) {
                     self.copied.push(shown.frame);
                 }
@@ -65,8 +65,9 @@ impl Shared {
         if new && self.session.terms().trust {
             self.promised = shown.frame + 1;
         }
-        self.current = Some(Current { frame: shown.frame, vertices, new });
-        Ok(())
+        let current = Current { frame: shown.frame, vertices, new };
+        self.current = Some(current);
+        Ok(current)
     }
 
     /// Whether the last frame was drawn for the first time.
@@ -75,10 +76,8 @@ impl Shared {
     }
 
     /// What the frame's submission says to the client, and (with `--trust` only) waits for.
-    fn sync(&self, frame: &Frame) -> FrameSync {
-        let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
-            return FrameSync::default();
-        };
+    fn sync(&self, current: Current, frame: &Frame) -> FrameSync {
+        let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
         let free = (current.new && current.frame > 0)
@@ -104,9 +103,7 @@ pub(super) struct ForeignProducer {
     shared: Rc<RefCell<Shared>>,
     /// The client's name, which outlives its place here.
     client: String,
-    slots: Vec<vk::Buffer>,
-    owner: Owner,
-    name: &'static str,
+    profile: Profile,
     device: Device,
     family: u32,
 }
@@ -114,85 +111,54 @@ pub(super) struct ForeignProducer {
 impl ForeignProducer {
     pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<Shared>>) -> Self {
         let inner = shared.borrow();
-        Self {
-            client: client.to_owned(),
-            slots: inner.memory.slots(),
+        let name = match (&inner.memory, inner.session.terms().trust) {
+            (ClientMemory::Cuda(_), false) => "client, cuda",
+            (ClientMemory::Cuda(_), true) => "client, cuda, trusted",
+            (ClientMemory::Host(_), _) => "client, host",
+        };
+        let slots = inner.memory.slots();
+        let profile = Profile {
             owner: inner.memory.owner(),
-            name: match (&inner.memory, inner.session.terms().trust) {
-                (ClientMemory::Cuda(_), false) => "client, cuda",
-                (ClientMemory::Cuda(_), true) => "client, cuda, trusted",
-                (ClientMemory::Host(_), _) => "client, host",
-            },
-            device: queue.device().clone(),
-            family: queue.family(),
-            shared: shared.clone(),
-        }
+            // No more than the ring has slots: see `HostMemory::copy`.
+            max_in_flight: slots.len(),
+            commands_repeat: true,
+            ..Profile::of_queue(name, slots)
+        };
+        let (device, family) = (queue.device().clone(), queue.family());
+        Self { client: client.to_owned(), profile, device, family, shared: shared.clone() }
     }
 }
 
 impl Producer for ForeignProducer {
-    fn name(&self) -> &'static str {
-        self.name
+    fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    fn slots(&self) -> &[vk::Buffer] {
-        &self.slots
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        let mut shared = self.shared.borrow_mut();
+        let current = shared.choose()?;
+        Ok(Produced {
+            source: Source::Vertices(current.vertices),
+            // The client counts its own frames, and one is drawn until there is the next.
+            number: current.frame,
+            sync: shared.sync(current, frame),
+            blocked: None,
+        })
     }
 
-    fn slot_of(&self, frame: u64) -> usize {
-        let shown = self.vertices_of(frame).buffer;
-        self.slots.iter().position(|&slot| slot == shown).unwrap_or(0)
-    }
-
-    fn vertices_of(&self, _frame: u64) -> Vertices {
-        let current = self.shared.borrow().current;
-        current.map_or(Vertices { buffer: self.slots[0], offset: 0 }, |current| current.vertices)
-    }
-
-    /// The client counts its own frames, and one is drawn until there is the next.
-    fn stamped_as(&self, frame: u64) -> u64 {
-        self.shared.borrow().current.map_or(frame, |current| current.frame)
-    }
-
-    /// No more than the ring has slots: see `HostMemory::copy`.
-    fn max_in_flight(&self) -> usize {
-        self.slots.len()
-    }
-
-    fn produce(&mut self, _frame: &Frame) -> Result<()> {
-        self.shared.borrow_mut().turn()
-    }
-
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        if self.owner == Owner::External {
-            let buffer = self.vertices_of(frame.index).buffer;
-            barrier(&self.device, commands, Owner::External.acquire(buffer, self.family, frame.reads));
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        if self.profile.owner == Owner::External {
+            // SAFETY: producers record outside a render pass; the client's memory lives as long as its place here.
+            unsafe { acquire(&self.device, commands, self.family, source, frame.reads) };
         }
         // Otherwise the host wrote it, and a submission makes that visible by itself.
     }
 
-    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame) {
-        if self.owner == Owner::External {
-            let buffer = self.vertices_of(frame.index).buffer;
-            barrier(&self.device, commands, Owner::External.release(buffer, self.family, frame.reads));
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        if self.profile.owner == Owner::External {
+            // SAFETY: as above.
+            unsafe { release(&self.device, commands, self.family, source, frame.reads) };
         }
-    }
-
-    fn commands_repeat(&self) -> bool {
-        true
-    }
-
-    fn sync(&mut self, frame: &Frame) -> Result<FrameSync> {
-        Ok(self.shared.borrow().sync(frame))
-    }
-
-    fn owner(&self) -> Owner {
-        self.owner
-    }
-
-    /// Whoever writes the vertices stamps them: the client.
-    fn stamp_frames(&mut self) -> Result<()> {
-        Ok(())
     }
 
     /// Nothing of its own ever runs here. This is also where a wait that lasts asks for news: if the client is gone, what

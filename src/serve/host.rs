@@ -23,9 +23,9 @@ use super::protocol::{
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Received, discard, take_leave};
 use super::{FRAME_SECONDS, Options};
-use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_producer};
+use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, make_producer};
 use crate::cuda::KernelSource;
-use crate::producer::{ComputeProducer, Producer};
+use crate::producer::{ComputeProducer, Producer, Profile};
 use crate::report::Failures;
 use crate::verify::tally::{Counts, Tally};
 use crate::wave::Vertex;
@@ -248,7 +248,7 @@ impl Host {
         match sent {
             Ok(memory) => {
                 note!("note: {name} draws, with memory {} in a ring of {}", hello.memory.name(), terms.depth);
-                let stretch = self.watch.end(engine.producer().name(), None, "a client came");
+                let stretch = self.watch.end(engine.producer().profile().name, None, "a client came");
                 self.history.add(stretch);
                 let connection = Arc::new(connection);
                 self.client = Some(Client {
@@ -570,12 +570,14 @@ impl Host {
     /// After a fault: takes down everything of CUDA, makes it anew, and goes on with `next`, or the renderer's own kernel.
     fn renew(&mut self, engine: &mut Engine, error: Error, next: Option<KernelSource>) -> Result<()> {
         // Everything that holds the faulted context has to go before there can be a new one.
-        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent))) else { return Err(error) };
+        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent::new()))) else {
+            return Err(error);
+        };
         drop(faulted);
         self.built_in = None;
         let given_up = self.kernels.forget_context();
 
-        let made = field_producer(engine.queue(), &self.choice, &self.config);
+        let made = make_producer(engine.queue(), &self.choice, &self.config);
         let built_in = match made {
             Ok(producer) => producer,
             Err(again) => {
@@ -583,7 +585,7 @@ impl Host {
                     "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
                 );
                 self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
-                Box::new(ComputeProducer::new(engine.device(), self.config.grid, self.config.ring)?)
+                Box::new(ComputeProducer::new(engine.device(), &self.config.producer_desc())?)
             }
         };
         exchange_own(engine, built_in)?;
@@ -630,7 +632,7 @@ impl Host {
             None => "the renderer let it go".into(),
         };
         note!("note: {}: {why}", client.name);
-        self.history.add(client.watch.end(engine.producer().name(), Some(&client.name), &why));
+        self.history.add(client.watch.end(engine.producer().profile().name, Some(&client.name), &why));
         client.shared.borrow().let_go();
         if self.built_in.is_some() && self.kernels.running().is_some() {
             match engine.swap(&mut self.built_in) {
@@ -794,7 +796,7 @@ impl Companion for Host {
         {
             client.kernel_since = None;
             let name = self.kernels.running().map_or("", |source| &source.name);
-            let producer = format!("{}, {name}", engine.producer().name());
+            let producer = format!("{}, {name}", engine.producer().profile().name);
             note!("note: {producer} runs");
             client.send(&FromServer::Running { producer }, &[]);
         }
@@ -854,7 +856,7 @@ impl Companion for Host {
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.door = None;
-        let name = engine.producer().name();
+        let name = engine.producer().profile().name;
         let stretch = match self.client.take() {
             Some(client) => {
                 let message = FromServer::Error { code: ErrorCode::Ended, reason: reason.into() };
@@ -898,7 +900,7 @@ impl Client {
             frame_shown: ledger.shown().map(|shown| shown.frame),
             ready: ledger.ready(),
             free: copied,
-            producer: engine.producer().name().into(),
+            producer: engine.producer().profile().name.into(),
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
@@ -927,9 +929,10 @@ fn verdict(tally: &Tally, unstamped: Option<&str>) -> Result<()> {
     }
 }
 
-/// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
-fn exchange_own(engine: &mut Engine, mut producer: Box<dyn Producer>) -> Result<Installed> {
-    if let Err(error) = engine.follow(&mut *producer) {
+/// [`exchange`] with a producer that fills its slots itself, whose slots are blanked where frames are checked.
+fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
+    let Profile { slots, owner, .. } = producer.profile();
+    if let Err(error) = engine.blank(slots, *owner) {
         if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
             std::mem::forget(producer);
         }

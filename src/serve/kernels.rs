@@ -137,7 +137,7 @@ impl Kernels {
     }
 
     /// A producer that runs it.
-    pub(super) fn producer(&mut self, queue: &Queue, source: &KernelSource) -> Result<Box<dyn Producer>> {
+    pub(super) fn producer(&mut self, queue: &mut Queue, source: &KernelSource) -> Result<Box<dyn Producer>> {
         let context = match &self.context {
             Some(context) => context.clone(),
             // After a fault there is none.
@@ -147,8 +147,8 @@ impl Kernels {
             }
         };
         let config = &self.config;
-        let handoff = config.handoff.on(queue.device());
-        handoff.make(queue, &context, source, config.grid, config.ring, config.timeout)
+        let (handoff, _) = config.handoff.on(queue.device().info(), config.scene);
+        handoff.make(queue, &context, source, &config.producer_desc())
     }
 
     /// `source` is in the engine now; what was there before did not fault.

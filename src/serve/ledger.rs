@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Where a frame's vertices lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum Origin {
     /// In a slot of the ring.
     Slot(usize),
     /// In an allocation.
@@ -25,7 +25,7 @@ pub struct Shown {
     /// Its number.
     pub frame: u64,
     /// Where it lies.
-    pub source: Source,
+    pub origin: Origin,
 }
 
 /// The book of one client's frames.
@@ -130,20 +130,20 @@ impl Ledger {
     /// Puts the next frame on show.
     pub fn advance(&mut self) -> Shown {
         let frame = self.next();
-        let source = match self.elsewhere.front() {
+        let origin = match self.elsewhere.front() {
             Some(&(announced, id, offset)) if announced == frame => {
                 self.elsewhere.pop_front();
-                Source::Allocation { id, offset }
+                Origin::Allocation { id, offset }
             }
-            _ => Source::Slot((frame % self.depth) as usize),
+            _ => Origin::Slot((frame % self.depth) as usize),
         };
-        *self.shown.insert(Shown { frame, source })
+        *self.shown.insert(Shown { frame, origin })
     }
 
     /// Whether an allocation is on show, or announced.
     pub fn needs(&self, allocation: u64) -> bool {
         let on_show =
-            |shown: Shown| matches!(shown.source, Source::Allocation { id, .. } if id == allocation);
+            |shown: Shown| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
         self.shown.is_some_and(on_show) || self.elsewhere.iter().any(|&(_, id, _)| id == allocation)
     }
 }
@@ -161,12 +161,12 @@ mod tests {
         ledger.see_ready(3).unwrap();
         for frame in 0..3 {
             assert!(ledger.has_next());
-            assert_eq!(ledger.advance(), Shown { frame, source: Source::Slot(frame as usize) });
+            assert_eq!(ledger.advance(), Shown { frame, origin: Origin::Slot(frame as usize) });
             assert_eq!(ledger.free(), frame, "the frame on show is not free");
         }
         assert!(!ledger.has_next());
         ledger.see_ready(4).unwrap();
-        assert_eq!(ledger.advance().source, Source::Slot(0));
+        assert_eq!(ledger.advance().origin, Origin::Slot(0));
     }
 
     #[test]
@@ -195,9 +195,9 @@ mod tests {
         assert!(ledger.announce(2, 7, 0).unwrap_err().contains("early"));
         ledger.see_ready(2).unwrap();
         assert!(ledger.needs(7));
-        assert_eq!(ledger.advance().source, Source::Slot(0));
+        assert_eq!(ledger.advance().origin, Origin::Slot(0));
         assert!(ledger.announce(0, 7, 0).unwrap_err().contains("late"));
-        assert_eq!(ledger.advance().source, Source::Allocation { id: 7, offset: 64 });
+        assert_eq!(ledger.advance().origin, Origin::Allocation { id: 7, offset: 64 });
         assert!(ledger.needs(7), "it is on show");
         ledger.see_ready(3).unwrap();
         ledger.advance();

@@ -11,10 +11,10 @@ use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{ExportedBuffer, ExportedTimeline, Ring};
 
-use super::ledger::Source;
+use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place};
 use crate::app::Engine;
-use crate::producer::{SLOT_USAGE, check_grid, own_slots};
+use crate::producer::{SLOT_USAGE, Source, check_grid, own_slots};
 use crate::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::Grid;
@@ -95,11 +95,11 @@ impl ClientMemory {
         Ok(())
     }
 
-    /// The buffers that are drawn from, for the producer's list of slots.
-    pub(super) fn slots(&self) -> Vec<vk::Buffer> {
+    /// The buffers that are drawn from.
+    pub(super) fn slots(&self) -> Vec<Source> {
         match self {
-            Self::Cuda(memory) => memory.slots.iter().map(ExportedBuffer::raw).collect(),
-            Self::Host(memory) => memory.buffers.iter().map(Buffer::raw).collect(),
+            Self::Cuda(memory) => memory.slots.iter().map(|slot| slot.raw().into()).collect(),
+            Self::Host(memory) => memory.buffers.iter().map(|buffer| buffer.raw().into()).collect(),
         }
     }
 
@@ -162,16 +162,16 @@ impl ClientMemory {
 
     /// Makes a frame that is shown for the first time drawable, and says where it is. With memory `host` that copies it:
     /// read, not mapped, so whatever the client does to its memory meanwhile spoils its picture and nothing else.
-    pub(super) fn prepare(&mut self, source: Source) -> Result<(vk::Buffer, u64)> {
+    pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
-            Self::Cuda(memory) => Ok(match source {
-                Source::Slot(slot) => (memory.slots[slot].raw(), 0),
-                Source::Allocation { id, offset } => match memory.allocations.get(&id) {
+            Self::Cuda(memory) => Ok(match origin {
+                Origin::Slot(slot) => (memory.slots[slot].raw(), 0),
+                Origin::Allocation { id, offset } => match memory.allocations.get(&id) {
                     Some(buffer) => (buffer.raw(), offset),
                     None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
                 },
             }),
-            Self::Host(memory) => memory.copy(source),
+            Self::Host(memory) => memory.copy(origin),
         }
     }
 
@@ -185,10 +185,10 @@ impl ClientMemory {
 }
 
 impl HostMemory {
-    fn copy(&mut self, source: Source) -> Result<(vk::Buffer, u64)> {
-        let (file, mut from) = match source {
-            Source::Slot(slot) => (self.file.as_fd(), slot as u64 * self.stride),
-            Source::Allocation { id, offset } => match self.allocations.get(&id) {
+    fn copy(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
+        let (file, mut from) = match origin {
+            Origin::Slot(slot) => (self.file.as_fd(), slot as u64 * self.stride),
+            Origin::Allocation { id, offset } => match self.allocations.get(&id) {
                 Some(file) => (file.as_fd(), offset),
                 None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
             },

@@ -333,7 +333,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::fuzz::{self, number, packet};
-    use super::super::ledger::Source;
+    use super::super::ledger::Origin;
     use super::super::protocol::{Parameters, encode};
     use super::*;
 
@@ -523,9 +523,9 @@ mod tests {
                 }
                 Event::Draw => {
                     if let Some((shown, _)) = session.turn() {
-                        match shown.source {
-                            Source::Slot(slot) => prop_assert!(slot < depth),
-                            Source::Allocation { id, offset } => {
+                        match shown.origin {
+                            Origin::Slot(slot) => prop_assert!(slot < depth),
+                            Origin::Allocation { id, offset } => {
                                 let bytes: u64 = held[&id];
                                 prop_assert!(offset + terms.frame_bytes <= bytes);
                             }

@@ -5,7 +5,8 @@ use vulkan_cuda::Ring;
 
 use super::clock::{CudaClock, GpuClock};
 use crate::Result;
-use crate::producer::{Fill, Producer};
+use crate::observer::{At, Finished, Observer};
+use crate::producer::{Fill, Profile, Source};
 use crate::vulkan::{Device, Queue, Timestamps};
 use crate::wave::Grid;
 
@@ -37,53 +38,56 @@ pub struct Recorder {
 
 impl Recorder {
     /// Waits for both sides to tie their clocks.
-    pub(crate) fn new(
-        queue: &mut Queue,
-        producer: &dyn Producer,
-        flights: usize,
-        most: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
         Ok(Self {
             slices: Timestamps::new(queue.device(), flights)?,
             vulkan: GpuClock::tie(queue)?,
-            cuda: producer.fill().map(tie).transpose()?,
+            cuda: fill.map(tie).transpose()?,
             frames: Vec::with_capacity(most),
             most,
         })
     }
 
     /// Whether it wants more frames.
-    pub(crate) fn wants(&self) -> bool {
+    fn wants(&self) -> bool {
         self.frames.len() < self.most
     }
 
-    /// Resets a flight's marks; before the draw, outside a render pass.
-    pub(crate) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
-        if let Some(slices) = &self.slices {
-            slices.reset(commands, flight);
+    /// Everything collected.
+    pub(crate) fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
+        Track {
+            name,
+            device: format!("{} ({})", device.info().name, device.info().driver),
+            grid,
+            producer: producer.name,
+            in_queue: producer.in_queue,
+            ring: producer.ring,
+            frames: self.frames,
+            vulkan_clock: self.vulkan,
+            cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn pieces(&self) -> usize {
+        if self.wants() { SLICES } else { 0 }
+    }
+
+    unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, _source: Source, at: At) {
+        let Some(slices) = self.slices.as_ref().filter(|_| self.wants()) else { return };
+        match at {
+            At::BeforeDraw => slices.reset(commands, flight),
+            At::Piece(piece) => slices.mark(commands, flight, piece),
+            At::AfterDraw => {}
         }
     }
 
-    /// Marks the end of a piece of the draw.
-    pub(crate) fn mark(&self, commands: vk::CommandBuffer, flight: usize, slice: usize) {
-        if let Some(slices) = &self.slices {
-            slices.mark(commands, flight, slice);
-        }
-    }
-
-    /// Adds a finished frame.
-    pub(crate) fn add(
-        &mut self,
-        producer: &dyn Producer,
-        frame: u64,
-        flight: usize,
-        vulkan: [f64; 3],
-    ) -> Result<()> {
-        if !self.wants() {
-            return Ok(());
-        }
-        let cuda = match (producer.fill(), &self.cuda) {
+    fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
+        let Finished { frame, flight, marks, fill } = *done;
+        let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
+        let cuda = match (fill, &self.cuda) {
             (Some(fill), Some(clock)) => {
                 let (before, after) = fill.events(frame);
                 clock.time_of(before)?.zip(clock.time_of(after)?)
@@ -96,27 +100,6 @@ impl Recorder {
         };
         self.frames.push(FrameSpans { frame, vulkan, slices, cuda });
         Ok(())
-    }
-
-    /// Everything collected.
-    pub(crate) fn into_track(
-        self,
-        name: String,
-        device: &Device,
-        grid: Grid,
-        producer: &dyn Producer,
-    ) -> Track {
-        Track {
-            name,
-            device: format!("{} ({})", device.info().name, device.info().driver),
-            grid,
-            producer: producer.name(),
-            in_queue: producer.runs_in_queue(),
-            ring: producer.ring(),
-            frames: self.frames,
-            vulkan_clock: self.vulkan,
-            cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
-        }
     }
 }
 

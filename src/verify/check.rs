@@ -4,11 +4,10 @@ use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Slot, SlotsFound};
-use super::{Checker, Footprint, Pass, tally::Tally};
+use super::{Broken, Checker, Footprint, Pass, tally::Tally};
 use crate::machine::Machine;
-use crate::producer::Broken;
-use crate::producer::{Frame, Producer, level_regions};
-use crate::render::Source;
+use crate::observer::{At, Finished, Observer};
+use crate::producer::{Frame, Produced, Profile, Source, Vertices, level_regions};
 use crate::scene::Scene;
 use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
 use crate::wave::Grid;
@@ -72,15 +71,15 @@ pub struct Checked {
 }
 
 impl Check {
-    /// Makes `producer` stamp its frames, and fills its slots with what is no stamp. Before the first frame.
+    /// Fills the slots of a producer that stamps its frames with what is no stamp. Before the first frame; waits for the queue.
     ///
     /// # Errors
-    /// Out of memory; a producer that cannot stamp.
-    pub fn new(queue: &mut Queue, producer: &mut dyn Producer, desc: CheckDesc) -> Result<Self> {
+    /// Out of memory.
+    pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
         // For the slots at the end.
         crate::threads::start()?;
         let device = queue.device().clone();
-        let mut made = Self {
+        let made = Self {
             checker: Checker::new(&device, desc.scene, desc.grid, desc.flights)?,
             pending: vec![None; desc.flights],
             asked: [None; REMEMBERED],
@@ -95,24 +94,12 @@ impl Check {
             machine: desc.machine,
             device,
         };
-        made.follow(queue, producer)?;
+        made.blank(queue, &producer.slots, producer.owner)?;
         Ok(made)
     }
 
-    /// Makes a producer stamp its frames, and blanks its slots. Before its first frame; waits for the queue.
-    ///
-    /// # Errors
-    /// As [`Check::new`].
-    pub fn follow(&mut self, queue: &mut Queue, producer: &mut dyn Producer) -> Result<()> {
-        producer.stamp_frames()?;
-        match self.scene {
-            Scene::Field => self.checker.blank(queue, producer.slots(), producer.owner()),
-            Scene::Texture => self.checker.blank_images(queue, producer.images(), producer.owner()),
-        }
-    }
-
     /// Fills slots with what is no stamp. Nobody uses them yet; waits for the queue.
-    pub fn blank(&self, queue: &mut Queue, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
+    pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         self.checker.blank(queue, slots, owner)
     }
 
@@ -130,54 +117,17 @@ impl Check {
         self.tally
     }
 
-    /// Says which frame a flight's next submission should find: the number that it carries. The GPU must be done with the
-    /// flight.
-    pub fn expect(&mut self, flight: usize, number: u64) -> Result<()> {
-        self.checker.expect(flight, number)
-    }
-
-    /// Records one of a frame's two looks.
-    ///
-    /// # Safety
-    /// As for [`Checker::record`].
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
-        // SAFETY: the caller's promise.
-        unsafe { self.checker.record(commands, flight, source, pass) };
-    }
-
-    /// A frame was submitted that should carry `number`.
-    pub fn submitted(&mut self, flight: usize, frame: &Frame, number: u64, picture: vk::Extent2D) {
-        self.pending[flight] = Some(number);
-        self.asked[(frame.index % REMEMBERED as u64) as usize] = Some(*frame);
-        self.picture = [picture.width, picture.height];
-        if frame.index + 1 == Footprint::SETTLED {
-            self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));
-        }
-    }
-
-    /// Reads the counts of the frame that used a flight, if that was not done yet. The GPU must be done with it.
-    pub fn collect(&mut self, flight: usize) -> Result<()> {
-        if let Some(frame) = self.pending[flight].take() {
-            let looks = self.checker.read(flight)?;
-            self.tally.add(frame, self.scene.element_count(self.grid), &looks);
-        }
-        Ok(())
-    }
-
-    /// Reads whatever is left, and the slots. Both sides must be at rest, and `drawn` frames were submitted.
-    pub fn finish(&mut self, queue: &mut Queue, producer: &dyn Producer, drawn: u64) -> Result<Checked> {
-        for flight in 0..self.pending.len() {
-            self.collect(flight)?;
-        }
+    /// Reads the slots. Both sides must be at rest, and `drawn` frames were submitted and are finished.
+    pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
         // Before anything is allocated for the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         // A batch was filled whole, though its last frames may not have been drawn.
         let filled = drawn.next_multiple_of(producer.batch());
-        let depth = producer.slot_count() as u64;
+        let depth = producer.slots.len() as u64;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
-            let found = read_slot(queue, producer, self.scene, self.grid, slot as usize)?;
+            let found = read_slot(queue, producer.slots[slot as usize], producer.owner, self.grid)?;
             match last_user(filled, depth, slot) {
                 Some(frame) => {
                     let time = self.time_of(frame, producer.batch()).filter(|_| self.has_reference);
@@ -209,24 +159,49 @@ impl Check {
     }
 }
 
+impl Observer for Check {
+    fn begin(&mut self, flight: usize, produced: &Produced) -> Result<()> {
+        self.checker.expect(flight, produced.number)
+    }
+
+    unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
+        let pass = match at {
+            At::BeforeDraw => Pass::BeforeDraw,
+            At::AfterDraw => Pass::AfterDraw,
+            At::Piece(_) => return,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.checker.record(commands, flight, source, pass) };
+    }
+
+    fn submitted(&mut self, flight: usize, frame: &Frame, produced: &Produced, picture: vk::Extent2D) {
+        self.pending[flight] = Some(produced.number);
+        self.asked[(frame.index % REMEMBERED as u64) as usize] = Some(*frame);
+        self.picture = [picture.width, picture.height];
+        if frame.index + 1 == Footprint::SETTLED {
+            self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));
+        }
+    }
+
+    fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
+        if let Some(number) = self.pending[frame.flight].take() {
+            let looks = self.checker.read(frame.flight)?;
+            self.tally.add(number, self.scene.element_count(self.grid), &looks);
+        }
+        Ok(())
+    }
+}
+
 /// What lies in a slot. Both sides are at rest.
-fn read_slot(
-    queue: &mut Queue,
-    producer: &dyn Producer,
-    scene: Scene,
-    grid: Grid,
-    slot: usize,
-) -> Result<Slot> {
-    let owner = producer.owner();
-    Ok(match scene {
-        Scene::Field => {
-            let bytes = read_buffer(queue, producer.slots()[slot], grid.bytes(), owner)?;
+fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, size: Grid) -> Result<Slot> {
+    Ok(match slot {
+        Source::Vertices(Vertices { buffer, .. }) => {
+            let bytes = read_buffer(queue, buffer, size.bytes(), owner)?;
             Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
         }
-        Scene::Texture => {
-            let (slot, bytes) = (producer.images()[slot], texture::chain_bytes(grid));
-            let bytes =
-                read_image_levels(queue, (slot.image, slot.layout), &level_regions(grid), bytes, owner)?;
+        Source::Texture(slot) => {
+            let (regions, bytes) = (level_regions(size), texture::chain_bytes(size));
+            let bytes = read_image_levels(queue, (slot.image, slot.layout), &regions, bytes, owner)?;
             Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes))
         }
     })

@@ -12,8 +12,7 @@ use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::tally::{Look, Looks};
 use crate::Result;
-use crate::producer::{ImageSlot, Vertices};
-use crate::render::Source;
+use crate::producer::{ImageSlot, Source, Vertices};
 use crate::scene::Scene;
 use crate::stamp;
 use crate::vulkan::{
@@ -42,6 +41,10 @@ struct RawCounts {
     highest: u32,
     lowest: u32,
 }
+
+/// How slots are blanked.
+const FILL: Access =
+    Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
 /// One more than the largest key of `shaders/check.wgsl`.
 const KEYS: u32 = stamp::MASK + 2;
@@ -147,58 +150,68 @@ impl Checker {
 
     /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
     /// Waits for the queue. The slots belong to `owner` before and after.
-    pub fn blank(&self, queue: &mut Queue, slots: &[vk::Buffer], owner: Owner) -> Result<()> {
+    pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         let family = queue.family();
-        let fill =
-            Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
-        let released: Vec<_> = slots.iter().map(|&slot| owner.release(slot, family, fill)).collect();
         crate::vulkan::one_shot(queue, |commands| {
-            // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame was drawn yet, so
-            // nobody uses them; what was in them is not wanted, so they need not be acquired.
-            unsafe {
-                for &slot in slots {
-                    self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
+            for &slot in slots {
+                // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame was drawn yet, so
+                // nobody uses them.
+                unsafe {
+                    match slot {
+                        Source::Vertices(Vertices { buffer, .. }) => {
+                            self.blank_buffer(commands, buffer, owner, family);
+                        }
+                        Source::Texture(slot) => self.blank_image(commands, slot, owner, family),
+                    }
                 }
-                pipeline_barrier(&self.device, commands, &released, &[]);
             }
         })
     }
 
-    /// The same for slots that are images: clears them to zeros, which no stamped texel has.
-    pub fn blank_images(&self, queue: &mut Queue, slots: &[ImageSlot], owner: Owner) -> Result<()> {
-        let (family, device) = (queue.family(), &self.device);
-        let fill =
-            Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
-        let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-        let transition = |slot: &ImageSlot, from, to| {
-            let (color, scope) = (vk::ImageAspectFlags::COLOR, (fill.stage, fill.access));
-            image_barrier(slot.image, color, (from, scope), (to, scope)).subresource_range(whole_image())
+    /// # Safety
+    /// Recording, outside a render pass; nobody uses the slot.
+    unsafe fn blank_buffer(&self, commands: vk::CommandBuffer, slot: vk::Buffer, owner: Owner, family: u32) {
+        // What was in it is not wanted, so it need not be acquired.
+        let released = [owner.release(slot, family, FILL)];
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
+            pipeline_barrier(&self.device, commands, &released, &[]);
+        }
+    }
+
+    /// Clears it to zeros, which no stamped texel has.
+    ///
+    /// # Safety
+    /// As [`Checker::blank_buffer`].
+    unsafe fn blank_image(&self, commands: vk::CommandBuffer, slot: ImageSlot, owner: Owner, family: u32) {
+        let device = &self.device;
+        let barrier = |barrier| {
+            // SAFETY: the caller's promise.
+            unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
         };
-        let zeros = vk::ClearColorValue { float32: [0.0; 4] };
-        crate::vulkan::one_shot(queue, |commands| {
-            let barrier = |barrier| {
-                // SAFETY: recording; the slots live until `one_shot` has waited for the queue, and no frame was drawn yet,
-                // so nobody uses them.
-                unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
-            };
-            for slot in slots {
-                match owner {
-                    // It has its layout already, and the transfer changes none: see `ownership`.
-                    Owner::External => {
-                        barrier(owner.acquire_image(slot.image, family, fill));
-                        barrier(transition(slot, slot.layout, cleared));
-                    }
-                    Owner::Queue => barrier(transition(slot, vk::ImageLayout::UNDEFINED, cleared)),
-                }
-                let whole = [whole_image()];
-                // SAFETY: as above.
-                unsafe { device.raw().cmd_clear_color_image(commands, slot.image, cleared, &zeros, &whole) };
-                barrier(transition(slot, cleared, slot.layout));
-                if owner == Owner::External {
-                    barrier(owner.release_image(slot.image, family, fill));
-                }
+        let transition = |from, to| {
+            let (color, scope) = (vk::ImageAspectFlags::COLOR, (FILL.stage, FILL.access));
+            barrier(
+                image_barrier(slot.image, color, (from, scope), (to, scope)).subresource_range(whole_image()),
+            );
+        };
+        let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+        match owner {
+            // It has its layout already, and the transfer changes none: see `ownership`.
+            Owner::External => {
+                barrier(owner.acquire_image(slot.image, family, FILL));
+                transition(slot.layout, cleared);
             }
-        })
+            Owner::Queue => transition(vk::ImageLayout::UNDEFINED, cleared),
+        }
+        let (zeros, whole) = (vk::ClearColorValue { float32: [0.0; 4] }, [whole_image()]);
+        // SAFETY: the caller's promise.
+        unsafe { device.raw().cmd_clear_color_image(commands, slot.image, cleared, &zeros, &whole) };
+        transition(cleared, slot.layout);
+        if owner == Owner::External {
+            barrier(owner.release_image(slot.image, family, FILL));
+        }
     }
 
     /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
@@ -215,8 +228,7 @@ impl Checker {
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
-    /// submitted again; the source is as large as it was said to be, and readable for [`crate::producer::CHECK_READS`] or
-    /// [`crate::producer::CHECK_SAMPLES`]; first one look, then the other, of the same.
+    /// submitted again; the source is as large as it was said to be, and readable for the check, too ([`crate::producer::reads`]); first one look, then the other, of the same.
     pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();

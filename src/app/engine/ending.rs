@@ -1,0 +1,107 @@
+//! What a run says at its end: what was drawn, what the check found, the trace, the slots.
+
+use super::Engine;
+use crate::app::{FrameTimes, Summary};
+use crate::producer::{Source, Vertices, level_regions};
+use crate::report::Failures;
+use crate::texture::{self, Texel};
+use crate::trace::{Recorder, Track};
+use crate::vulkan::{read_buffer, read_image_levels};
+use crate::wave::Vertex;
+use crate::{Error, Result};
+
+impl Engine {
+    /// Traces the frames from now on, at most `most` of them; see [`crate::trace`]. Brings both sides to rest.
+    pub(crate) fn start_trace(&mut self, most: usize) -> Result<()> {
+        self.finish()?;
+        // What was drawn before is not part of it.
+        self.look_at_all()?;
+        let fill = self.producer.fill();
+        self.observers.recorder = Some(Recorder::new(&mut self.queue, fill, self.pacer.depth(), most)?);
+        Ok(())
+    }
+
+    /// Ends the trace, if there is one, and gives what it collected.
+    pub(crate) fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
+        self.collect_rest(failures);
+        let (device, profile) = (self.queue.device(), self.producer.profile());
+        let recorder = self.observers.recorder.take()?;
+        Some(recorder.into_track(name, device, self.grid, profile))
+    }
+
+    /// Waits for the frames in flight and takes in what they say. After a failure it waits for nothing, and takes in those
+    /// that the GPU has finished all the same.
+    fn collect_rest(&mut self, failures: &mut Failures) {
+        if !self.has_failed() {
+            failures.catch(self.finish());
+        }
+        let depth = self.pacer.depth() as u64;
+        let finished = self.pacer.finished().unwrap_or(0);
+        // In the order in which they were drawn.
+        for frame in self.pacer.submitted().saturating_sub(depth)..finished {
+            let looked = self.look((frame % depth) as usize);
+            // What follows from an earlier failure is no news.
+            if !self.has_failed() {
+                failures.catch(looked);
+            }
+        }
+    }
+
+    /// The vertices of a slot, as the last frame that used it left them. Waits for both APIs; for tests.
+    pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
+        self.finish()?;
+        let profile = self.producer.profile();
+        let Source::Vertices(Vertices { buffer, .. }) = profile.slots[slot] else {
+            return Err(Error::Rule("slots of this scene are images".into()));
+        };
+        let bytes = read_buffer(&mut self.queue, buffer, self.grid.bytes(), profile.owner)?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+    }
+
+    /// The texels of a slot that is an image, level after level, as the last frame that used it left them. Waits for both
+    /// APIs; for tests.
+    pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
+        self.finish()?;
+        let profile = self.producer.profile();
+        let Source::Texture(slot) = profile.slots[slot] else {
+            return Err(Error::Rule("slots of this scene are buffers".into()));
+        };
+        let bytes = read_image_levels(
+            &mut self.queue,
+            (slot.image, slot.layout),
+            &level_regions(self.grid),
+            texture::chain_bytes(self.grid),
+            profile.owner,
+        )?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+    }
+
+    /// What was run, for the end; and what the check found, in a checked run: then it reads every slot back. Waits for both
+    /// APIs. After a failure it waits for nothing, reads no slot, and says what is known.
+    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
+        self.collect_rest(failures);
+        let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
+        let profile = self.producer.profile();
+        let checked = self.observers.check.as_mut().map(|check| {
+            let whole = (!failed).then(|| check.finish(&mut self.queue, profile, drawn));
+            let whole = whole.and_then(|whole| failures.catch(whole));
+            whole.unwrap_or_else(|| check.so_far(drawn))
+        });
+        let info = self.queue.device().info();
+        let instance = self.queue.device().instance();
+        Summary {
+            checked,
+            frames: drawn,
+            skipped,
+            times,
+            pacing_waits: self.pacer.blocking_waits(),
+            handoff_waits: self.handoff_waits,
+            ring: profile.slots.len(),
+            scene: self.scene,
+            grid: self.grid,
+            producer: profile.name,
+            device: format!("{} ({})", info.name, info.driver),
+            validation: instance.validates().then(|| instance.validation_log().warnings()),
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! One frame: pace, produce, record, submit. The window and the headless run both drive this.
+
+mod ending;
+#[cfg(target_os = "linux")]
+mod exchange;
+mod rest;
+mod timing;
+
+use std::mem::ManuallyDrop;
+use std::time::Instant;
+
+use ash::vk;
+use tracing::trace_span;
+
+use super::scene::make_producer;
+use super::watchdog::{Patience, Watchdog};
+use super::{Choice, Config, ProducerKind, Scene, Stop};
+use crate::observer::{At, Observer};
+use crate::producer::{Frame, FrameSync, Producer, Source, reads};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices};
+use crate::trace::Recorder;
+use crate::verify::{Check, CheckDesc};
+use crate::vulkan::{Device, Flight, Pacer, Queue};
+use crate::wave::Grid;
+use crate::{Error, Result};
+
+#[cfg(target_os = "linux")]
+pub(crate) use exchange::Installed;
+pub use timing::FrameTiming;
+use timing::{BEGIN, Begun, DRAW, END, Times};
+
+/// A producer, a renderer and the queue between them.
+pub struct Engine {
+    // Field order is drop order; `Drop` first waits for both APIs.
+    observers: Observers,
+    renderer: FieldRenderer,
+    // Dropped by hand: not while it is in use.
+    producer: ManuallyDrop<Box<dyn Producer>>,
+    pacer: Pacer,
+    times: Times,
+    queue: Queue,
+    /// What is in each flight's command buffer, where it may be submitted again.
+    recorded: Vec<Option<Recorded>>,
+    finished: Option<FrameTiming>,
+    /// The number of the frame that was, or would have been, this producer's frame 0.
+    first: u64,
+    /// How often a producer made the CPU wait.
+    handoff_waits: u64,
+    grid: Grid,
+    scene: Scene,
+    patience: Patience,
+    health: Health,
+}
+
+/// Who looks on.
+#[derive(Default)]
+struct Observers {
+    /// Looks at every vertex, in a checked run.
+    check: Option<Check>,
+    /// Collects when everything was, for `--trace`.
+    recorder: Option<Recorder>,
+}
+
+impl Observers {
+    fn each(&self) -> impl Iterator<Item = &dyn Observer> {
+        let check = self.check.as_ref().map(|check| check as &dyn Observer);
+        check.into_iter().chain(self.recorder.as_ref().map(|recorder| recorder as &dyn Observer))
+    }
+
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
+        let check = self.check.as_mut().map(|check| check as &mut dyn Observer);
+        check.into_iter().chain(self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer))
+    }
+}
+
+/// How a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Health {
+    Sound,
+    /// Something has failed, and was reported.
+    Failed,
+    /// The watchdog has given up: nothing is worth waiting for any more.
+    Stuck,
+}
+
+/// What a flight's commands were recorded for.
+///
+/// Recording takes half of a frame's CPU time, and where the producer does its work on another queue the commands of two
+/// frames differ in nothing else than this. The camera is in a uniform buffer, the values to wait for are in the submission.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Recorded {
+    source: Source,
+    image: vk::Image,
+    view: vk::ImageView,
+    extent: vk::Extent2D,
+    pieces: usize,
+}
+
+/// When a frame is, in the field's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since the start.
+    pub time: f64,
+    /// Seconds to the next frame, as far as is known.
+    pub step: f64,
+}
+
+/// Binary semaphores that tie a frame to the window system.
+#[derive(Clone, Copy, Debug)]
+pub struct PresentSync {
+    /// Signalled when the picture may be drawn on.
+    pub acquired: vk::Semaphore,
+    /// To be signalled when it is drawn.
+    pub rendered: vk::Semaphore,
+}
+
+impl Engine {
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`, with resources for `flights` frames
+    /// in flight at least, for producers that come later.
+    pub(crate) fn with_flights(
+        mut queue: Queue,
+        choice: &Choice,
+        config: &Config,
+        format: vk::Format,
+        flights: usize,
+    ) -> Result<Self> {
+        if config.kernel.is_some()
+            && (choice.cuda.is_none()
+                || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
+        {
+            let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
+            return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
+        }
+        let patience = Patience {
+            timeout: config.timeout,
+            software: queue.device().info().kind == vk::PhysicalDeviceType::CPU && choice.cuda.is_none(),
+            stop: Stop::default(),
+        };
+        queue.set_patience(patience.limit(None));
+        let producer = make_producer(&mut queue, choice, config)?;
+        let in_flight = producer.profile().max_in_flight;
+        let mut pacer = Pacer::new(&queue, in_flight.max(flights), config.spin)?;
+        pacer.set_limit(in_flight);
+        let flights = pacer.depth();
+        let desc = || CheckDesc {
+            scene: config.scene,
+            grid: config.grid,
+            flights,
+            has_reference: config.kernel.is_none(),
+            broken: config.broken,
+            machine: choice.machine(),
+        };
+        let check = config.verify.then(|| Check::new(&mut queue, producer.profile(), desc())).transpose()?;
+        let renderer = FieldRenderer::new(
+            &mut queue,
+            &FieldRendererDesc {
+                format,
+                flights,
+                surface: config.scene.surface(),
+                grid: config.grid,
+                color_map: config.color_map,
+                samples: config.samples,
+            },
+        )?;
+        Ok(Self {
+            observers: Observers { check, recorder: None },
+            renderer,
+            producer: ManuallyDrop::new(producer),
+            pacer,
+            times: Times::new(queue.device(), flights)?,
+            queue,
+            recorded: vec![None; flights],
+            finished: None,
+            first: 0,
+            handoff_waits: 0,
+            grid: config.grid,
+            scene: config.scene,
+            patience,
+            health: Health::Sound,
+        })
+    }
+
+    /// From now on waits no longer for a frame than seconds once `stop` is requested.
+    pub(crate) fn heed(&mut self, stop: &Stop) {
+        self.patience.stop = stop.clone();
+    }
+
+    /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
+    pub(crate) fn begin(&mut self) -> Result<Flight> {
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
+        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
+        let flight = self.noting(flight)?;
+        let looked = self.look(flight.index);
+        self.noting(looked)?;
+        Ok(flight)
+    }
+
+    /// Lets the observers look at the frame that used a flight, which the GPU is done with, and notes its times.
+    fn look(&mut self, flight: usize) -> Result<()> {
+        self.finished = None;
+        let Some((finished, begun)) = self.times.take(flight, &**self.producer)? else { return Ok(()) };
+        for observer in self.observers.each_mut() {
+            observer.finished(&finished)?;
+        }
+        self.finished = Some(timing::timing(&finished, begun, self.producer.profile().in_queue)?);
+        Ok(())
+    }
+
+    /// The same for all flights, at rest.
+    fn look_at_all(&mut self) -> Result<()> {
+        let looked = (0..self.pacer.depth()).try_for_each(|flight| self.look(flight));
+        self.noting(looked)
+    }
+
+    /// Remembers a failure, and that the watchdog gave up or a stop did not wait.
+    fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        let seen = match &outcome {
+            Ok(_) => Health::Sound,
+            Err(Error::Stuck { .. } | Error::Stopped(_)) => Health::Stuck,
+            Err(_) => Health::Failed,
+        };
+        self.health = self.health.max(seen);
+        outcome
+    }
+
+    fn has_failed(&self) -> bool {
+        self.health != Health::Sound
+    }
+
+    /// Produces and draws one frame.
+    ///
+    /// From here on nothing may be skipped: the producer's signal is enqueued before the submission that waits for it,
+    /// so whatever Vulkan waits for has been promised.
+    ///
+    /// After an error the engine can only be finished with.
+    pub(crate) fn draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        camera: &Camera,
+        picture: &Picture,
+        present: Option<PresentSync>,
+    ) -> Result<()> {
+        let drawn = self.try_draw(flight, moment, camera, picture, present);
+        self.noting(drawn)
+    }
+
+    fn try_draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        camera: &Camera,
+        picture: &Picture,
+        present: Option<PresentSync>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let frame = Frame {
+            index: self.pacer.submitted() - self.first,
+            time: moment.time,
+            step: moment.step,
+            reads: reads(self.scene, self.observers.check.is_some()),
+        };
+        if self.renderer.needs_resize(picture.extent) {
+            self.drain()?;
+            self.renderer.resize(picture.extent)?;
+            self.forget_recorded();
+        }
+        let produced =
+            trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
+        self.handoff_waits += u64::from(produced.blocked.is_some());
+        self.renderer.set_view(flight.index, camera, picture.extent)?;
+        for observer in self.observers.each_mut() {
+            observer.begin(flight.index, &produced)?;
+        }
+        trace_span!("record", frame = frame.index)
+            .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
+        trace_span!("submit", frame = frame.index)
+            .in_scope(|| self.submit(flight, &produced.sync, present))?;
+        self.producer.submitted();
+        self.pacer.end();
+        for observer in self.observers.each_mut() {
+            observer.submitted(flight.index, &frame, &produced, picture.extent);
+        }
+        let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
+        self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
+        Ok(())
+    }
+
+    /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
+    fn record(&mut self, flight: &Flight, frame: &Frame, source: Source, picture: &Picture) -> Result<()> {
+        let Picture { image, view, extent, .. } = *picture;
+        let pieces = self.observers.each().map(Observer::pieces).max().unwrap_or(0);
+        let this = Recorded { source, image, view, extent, pieces };
+        if self.recorded[flight.index] == Some(this) {
+            return Ok(());
+        }
+        self.recorded[flight.index] = None;
+        self.pacer.reset(flight)?;
+        let repeats = self.producer.profile().commands_repeat;
+        let Self { observers, times, producer, .. } = self;
+        let device = self.queue.device();
+        let commands = flight.commands;
+        let begin = vk::CommandBufferBeginInfo::default().flags(match repeats {
+            true => vk::CommandBufferUsageFlags::empty(),
+            false => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
+        });
+        // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
+        unsafe { device.raw().begin_command_buffer(commands, &begin) }
+            .map_err(device.failed("vkBeginCommandBuffer"))?;
+        let observe = |at| {
+            for observer in observers.each() {
+                // SAFETY: recording, in the draw's render pass for a piece of it and outside of one else; the pacer says that
+                // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
+                unsafe { observer.record(commands, flight.index, source, at) };
+            }
+        };
+        times.reset(commands, flight.index);
+        times.mark(commands, flight.index, BEGIN);
+        producer.record_before_draw(commands, frame, source);
+        observe(At::BeforeDraw);
+        times.mark(commands, flight.index, DRAW);
+        let after = |piece| observe(At::Piece(piece));
+        let slices = (pieces > 0).then_some(Slices { count: pieces, after: &after });
+        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
+        // picture is the caller's to draw on.
+        unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
+        times.mark(commands, flight.index, END);
+        observe(At::AfterDraw);
+        producer.record_after_draw(commands, frame, source);
+        // SAFETY: recording.
+        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
+        self.recorded[flight.index] = repeats.then_some(this);
+        Ok(())
+    }
+
+    /// Submits what is recorded, between what the producer, the window system and the pacer wait for and signal.
+    fn submit(&mut self, flight: &Flight, sync: &FrameSync, present: Option<PresentSync>) -> Result<()> {
+        let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
+        let mut waits = Batch::new();
+        let mut signals = Batch::new();
+        if let Some(present) = present {
+            // Only writing to the picture waits for the window system; everything before may go ahead.
+            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
+            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
+        }
+        sync.wait.into_iter().for_each(|wait| waits.push(wait));
+        sync.signal.into_iter().for_each(|signal| signals.push(signal));
+        signals.push(self.pacer.signal());
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits.as_slice())
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(signals.as_slice());
+        // A batch without commands: its signal comes when everything that was submitted before is done.
+        let before = sync.signal_before.map(|signal| [signal]);
+        let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
+        let both = [before.unwrap_or_default(), batch];
+        let batches = if before.is_some() { &both[..] } else { &both[1..] };
+        // SAFETY: recorded and not pending; `Drop` waits before anything that it names goes away.
+        unsafe { self.queue.submit_all(batches) }
+    }
+
+    /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
+    pub(crate) fn forget_recorded(&mut self) {
+        self.recorded.fill(None);
+    }
+
+    /// The times of the frame whose resources the frame at hand has taken over.
+    pub fn finished(&self) -> Option<FrameTiming> {
+        self.finished
+    }
+
+    /// The number that the next frame will have: frames drawn so far.
+    pub fn next_frame(&self) -> u64 {
+        self.pacer.submitted()
+    }
+
+    /// Other colours from the next frame on; waits for the GPU.
+    pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
+        self.drain()?;
+        self.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// The queue, for presenting and reading back.
+    pub fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.queue.device()
+    }
+
+    /// How often the CPU had to wait for the GPU, wherever.
+    pub fn blocking_waits(&self) -> u64 {
+        self.pacer.blocking_waits() + self.handoff_waits
+    }
+
+    /// Who fills the field.
+    pub fn producer(&self) -> &dyn Producer {
+        &**self.producer
+    }
+}
+
+/// A few semaphores without a heap allocation: a frame has three at most of each kind.
+struct Batch {
+    infos: [vk::SemaphoreSubmitInfo<'static>; 3],
+    count: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self { infos: [vk::SemaphoreSubmitInfo::default(); 3], count: 0 }
+    }
+
+    fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {
+        self.infos[self.count] = info;
+        self.count += 1;
+    }
+
+    fn as_slice(&self) -> &[vk::SemaphoreSubmitInfo<'static>] {
+        &self.infos[..self.count]
+    }
+}

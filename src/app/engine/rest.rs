@@ -1,0 +1,114 @@
+//! Coming to rest: both sides idle, so that what they use can be read, exchanged or dropped. Every wait has an end.
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use super::{Engine, Health};
+use crate::app::watchdog::Watchdog;
+use crate::{Error, Result, report};
+
+impl Engine {
+    /// Waits until every submitted frame is drawn.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        self.wait_drawn(self.pacer.submitted())
+    }
+
+    /// Waits until the first `frames` frames are drawn.
+    pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
+        let drawn = self.pacer.wait_for(frames, |since| watchdog.look(since));
+        self.noting(drawn)
+    }
+
+    /// Waits until every frame is drawn and the producer is idle.
+    pub fn finish(&mut self) -> Result<()> {
+        self.drain()?;
+        let idle = self.producer_idle();
+        self.noting(idle)?;
+        // Whatever the watchdog gave up before has come to an end after all.
+        self.health = self.health.min(Health::Failed);
+        Ok(())
+    }
+
+    /// Waits for what the producer has enqueued, ahead of its time perhaps.
+    fn producer_idle(&self) -> Result<()> {
+        let watchdog =
+            Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
+        let began = Instant::now();
+        while !self.producer.is_idle()? {
+            watchdog.look(began.elapsed())?;
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Brings both sides to rest, for dropping. False: the GPU still uses everything and may never stop.
+    pub(in crate::app) fn quiesce(&mut self) -> bool {
+        if self.health == Health::Stuck {
+            return false;
+        }
+        // A producer that fails, now or meanwhile, must keep nobody waiting: it lets go, and what it enqueued will not run.
+        let patience = self.patience.limit(self.pacer.slowest());
+        let (producer, health) = (&mut self.producer, &mut self.health);
+        let mut let_go = || {
+            let failure = producer.is_idle().err();
+            if let Some(error) = &failure {
+                producer.abandon();
+                health.report(error);
+            }
+            failure.is_some()
+        };
+        let_go();
+        let drained = self.pacer.wait_all(|since| {
+            let_go();
+            match since < patience {
+                true => Ok(()),
+                false => Err(Error::Unsupported("still waiting".into())),
+            }
+        });
+        let failed = let_go();
+        if drained.is_ok()
+            && let Err(error) = self.queue.wait_presented()
+        {
+            // All that was submitted is done all the same.
+            self.health.report(&error);
+        }
+        let vulkan = match drained {
+            Ok(()) => true,
+            Err(error) => {
+                self.health.report(&error);
+                // A lost device runs nothing any more.
+                matches!(error, Error::DeviceLost { .. })
+            }
+        };
+        let producer = failed || self.producer_idle().is_ok() || self.producer.is_idle().is_err();
+        let at_rest = vulkan && producer;
+        if !at_rest {
+            self.health = Health::Stuck;
+        }
+        at_rest
+    }
+}
+
+impl Health {
+    /// Something failed on the way to an end. Of what failed before, the user knows.
+    fn report(&mut self, error: &Error) {
+        if *self == Self::Sound {
+            *self = Self::Failed;
+            report::cleanup_error(error);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
+        // What a stuck GPU uses is left: whoever owns more than the engine goes through `retire`.
+        if !self.quiesce() {
+            return self.device().leave_running();
+        }
+        // SAFETY: once, here; nobody looks at it any more.
+        unsafe { ManuallyDrop::drop(&mut self.producer) };
+    }
+}

@@ -1,0 +1,36 @@
+//! What keeps CUDA and Vulkan apart. Each order is a file of its own, made to be compared with the others: [`Timelines`],
+//! [`BinaryPair`], [`CpuSync`].
+//!
+//! [`Timelines`]: super::timeline::Timelines
+//! [`BinaryPair`]: super::binary::BinaryPair
+//! [`CpuSync`]: super::cpu_sync::CpuSync
+
+use std::time::Duration;
+
+use ash::vk;
+use vulkan_cuda::Turn;
+
+use crate::Result;
+use crate::producer::{Fill, FrameSync};
+
+/// Who waits for whom. For each frame the first two are called around the work that fills its slot; then, before Vulkan's
+/// submission that reads the slot, the third, and after it the fourth.
+pub(super) trait Order {
+    /// CUDA: what is enqueued from now on writes the turn's slot, so Vulkan must have read it.
+    fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()>;
+
+    /// CUDA: everything enqueued so far fills the slot. Gives how long the CPU waited, if it did.
+    fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>>;
+
+    /// Vulkan: what the submission, whose stages `reads` read the slot, waits for and signals.
+    fn submission(&mut self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync>;
+
+    /// The submission was made.
+    fn submitted(&mut self) {}
+
+    /// Who keeps the other waiting, in words; `None` where nobody does.
+    fn late_side(&self, fill: &Fill) -> Option<String>;
+
+    /// CUDA has failed, and signals nothing more: lets go of whatever Vulkan waits for.
+    fn abandon(&self) {}
+}

@@ -1,0 +1,168 @@
+//! Slots that CUDA and Vulkan share: an [`Order`] applied to a [`Work`].
+
+use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::{Owner, first_release};
+
+use super::binary::BinaryPair;
+use super::cpu_sync::CpuSync;
+use super::order::Order;
+use super::timeline::Timelines;
+use super::work::{Memory, Place, Work, work};
+use super::{Handoff, TIMELINE};
+use crate::cuda::{Cuda, KernelSource};
+use crate::producer::{
+    Fill, Frame, Plan, Produced, Producer, ProducerDesc, Profile, Source, acquire, release,
+};
+use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
+use crate::{Error, Result};
+
+/// Every hand-off but `inline` and `host-copy`. Nothing is copied, except by `device-copy`, which is what programs do whose
+/// memory comes from an allocator of another library (Taichi and Warp, for example).
+pub struct SharedHandoff {
+    // Field order is drop order: the stream before what it uses.
+    fill: Fill,
+    order: Box<dyn Order>,
+    work: Box<dyn Work>,
+    /// Whether the kernels write memory of CUDA's own, which is copied into the slot.
+    copies: bool,
+    ring: Ring,
+    plan: Plan,
+    profile: Profile,
+    device: Device,
+    family: u32,
+}
+
+impl SharedHandoff {
+    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the queue.
+    ///
+    /// # Errors
+    /// A hand-off that shares nothing, a frame that is too large, a kernel that does not load, out of memory.
+    pub fn new(
+        handoff: Handoff,
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Self> {
+        let device = queue.device().clone();
+        let copies = handoff == Handoff::DeviceCopy;
+        let (name, ring) = match handoff {
+            Handoff::Timeline => (TIMELINE, Some(desc.ring)),
+            // Filled one at a time: only the copy waits for the slot, and it has nothing to gain from a batch.
+            Handoff::DeviceCopy => ("cuda, device-copy", desc.ring.with_batch(1)),
+            Handoff::Binary => ("cuda, binary", Ring::new(1)),
+            Handoff::CpuSync => ("cuda, cpu-sync", Ring::new(1)),
+            Handoff::Inline | Handoff::HostCopy => {
+                return Err(Error::Rule(format!("--handoff {} shares nothing", handoff.name())));
+            }
+        };
+        let ring = ring.unwrap_or_default();
+        let work = work(&device, context, source, desc, Memory { slots: ring.depth(), own: copies })?;
+        let pair = device.pair(context)?;
+        let order: Box<dyn Order> = match handoff {
+            Handoff::Binary => Box::new(BinaryPair::new(&pair)?),
+            Handoff::CpuSync => Box::new(CpuSync { timeout: desc.timeout }),
+            _ => Box::new(Timelines::new(&pair, ring)?),
+        };
+        let slots = work.slots();
+        let family = queue.family();
+        first_releases(queue, &device, &slots)?;
+        let by_cpu = handoff == Handoff::CpuSync;
+        let usual = Profile::of_queue(name, slots);
+        let profile = Profile {
+            owner: Owner::External,
+            // The wait for the frame before is this scheme's wait for Vulkan.
+            max_in_flight: if by_cpu { 1 } else { usual.max_in_flight },
+            commands_repeat: true,
+            ring: (!by_cpu).then_some(ring),
+            ..usual
+        };
+        let fill = Fill::new(context, &source.name)?;
+        Ok(Self { fill, order, work, copies, ring, plan: desc.plan, profile, device, family })
+    }
+
+    /// CUDA's half of a frame. Returns before any of it has run, but for `cpu-sync`.
+    fn enqueue(&mut self, frame: &Frame) -> Result<Produced> {
+        let mut produced = self.profile.produced(frame);
+        let Self { fill, order, work, .. } = self;
+        // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
+        for index in self.ring.batch_from(frame.index) {
+            let turn = (self.plan)(self.ring, index);
+            let ahead = (index - frame.index) as f64;
+            let frame = Frame { index, time: frame.time + ahead * frame.step, ..*frame };
+            if self.copies {
+                // SAFETY: nobody else touches memory of CUDA's own.
+                unsafe { work.enqueue(fill, &frame, Place::Own) }?;
+                // Only the copy must wait for the slot.
+                order.wait_free(fill, turn)?;
+                // SAFETY: between the order's two calls the slot is CUDA's.
+                unsafe { work.copy_to_slot(fill.stream(), turn.slot) }?;
+            } else {
+                order.wait_free(fill, turn)?;
+                // SAFETY: between the order's two calls the slot is CUDA's.
+                unsafe { work.enqueue(fill, &frame, Place::Slot(turn.slot)) }?;
+            }
+            produced.blocked = order.signal_ready(fill, turn)?;
+        }
+        produced.sync = order.submission((self.plan)(self.ring, frame.index), frame.reads.stage)?;
+        Ok(produced)
+    }
+}
+
+impl Producer for SharedHandoff {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        self.enqueue(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        // SAFETY: producers record outside a render pass, and this is one of the slots.
+        unsafe { acquire(&self.device, commands, self.family, source, frame.reads) };
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        // SAFETY: as above.
+        unsafe { release(&self.device, commands, self.family, source, frame.reads) };
+    }
+
+    fn submitted(&mut self) {
+        self.order.submitted();
+    }
+
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.order.late_side(&self.fill)
+    }
+
+    fn abandon(&mut self) {
+        self.order.abandon();
+    }
+}
+
+/// Gives new images to CUDA, before it writes for the first time and not in Vulkan's first acquire: see
+/// [`vulkan_cuda::ownership`]. Buffers need nothing.
+fn first_releases(queue: &mut Queue, device: &Device, slots: &[Source]) -> Result<()> {
+    let family = queue.family();
+    let images = slots.iter().filter_map(|slot| match slot {
+        Source::Vertices(_) => None,
+        Source::Texture(slot) => Some(slot.image),
+    });
+    let barriers: Vec<_> = images.flat_map(|image| first_release(image, family)).collect();
+    if barriers.is_empty() {
+        return Ok(());
+    }
+    one_shot(queue, |commands| {
+        // One after the other: the second of an image needs what the first has done.
+        for barrier in barriers {
+            // SAFETY: recording; the images outlive the wait in `one_shot`.
+            unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
+        }
+    })
+}

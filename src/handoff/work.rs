@@ -1,0 +1,72 @@
+//! What CUDA does for a frame, whatever orders it with Vulkan: kernels, and the memory that they write.
+
+use cudarc::driver::sys::CUdeviceptr;
+
+use super::field::FieldWork;
+use super::texture::TextureWork;
+use crate::Result;
+use crate::cuda::{Cuda, KernelSource, Stream};
+use crate::producer::{Fill, Frame, ProducerDesc, Source};
+use crate::scene::Scene;
+use crate::vulkan::Device;
+
+/// The kernels of a scene with what they write: slots shared with Vulkan, memory of CUDA's own, or both.
+///
+/// Before it is dropped, the stream that it was enqueued on must be idle.
+pub(crate) trait Work {
+    /// The shared slots as Vulkan knows them.
+    fn slots(&self) -> Vec<Source>;
+
+    /// Enqueues a frame's kernels, between its events.
+    ///
+    /// # Safety
+    /// Nobody else touches the slot until the stream has passed this point.
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()>;
+
+    /// Enqueues a copy of [`Place::Own`] into a slot.
+    ///
+    /// # Safety
+    /// Nobody else touches the slot until the stream has passed this point.
+    unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()>;
+
+    /// Copies [`Place::Own`] to the host, and waits for the stream.
+    fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
+
+    /// Where CUDA finds a slot that is a buffer.
+    fn address(&self, slot: usize) -> Option<CUdeviceptr>;
+}
+
+/// What a frame is written into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A shared slot.
+    Slot(usize),
+    /// Memory of CUDA's own, which one stream alone uses.
+    Own,
+}
+
+/// What memory to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Shared slots.
+    pub(crate) slots: usize,
+    /// Whether there is [`Place::Own`].
+    pub(crate) own: bool,
+}
+
+/// Loads the kernels and makes the memory. `context` must be the same GPU as the device: see [`vulkan_cuda::find_twin`].
+///
+/// # Errors
+/// A frame that is too large, a kernel that does not load or is of another scene, out of memory.
+pub(crate) fn work(
+    device: &Device,
+    context: &Cuda,
+    source: &KernelSource,
+    desc: &ProducerDesc,
+    memory: Memory,
+) -> Result<Box<dyn Work>> {
+    Ok(match desc.scene {
+        Scene::Field => Box::new(FieldWork::new(device, context, source, desc, memory)?),
+        Scene::Texture => Box::new(TextureWork::new(device, context, source, desc, memory)?),
+    })
+}
