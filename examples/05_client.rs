@@ -265,15 +265,15 @@ pub mod client {
             }
         }
         let (grid, ring) = (grid(welcome), u64::from(welcome.ring));
-        let mut vertices = Vec::with_capacity(grid.vertices() as usize);
+        let mut vertices = Vec::with_capacity(grid.count() as usize);
         // Frames whose slot the renderer has copied.
         let mut freed = 0;
         let mut last = Instant::now();
         for frame in 0..arguments.frames {
-            let turn = wave::turn(frame as f64 * welcome.frame_seconds) as f32;
+            let phase = wave::phase(frame as f64 * welcome.frame_seconds) as f32;
             vertices.clear();
             for row in 0..grid.rows {
-                vertices.extend((0..grid.cols).map(|col| wave::vertex(grid, col, row, turn)));
+                vertices.extend((0..grid.cols).map(|col| wave::vertex(grid, col, row, phase)));
             }
             while frame >= freed + ring {
                 if let Some(FromServer::Free { frame }) = news(connection, Duration::from_millis(100))? {

@@ -3,7 +3,7 @@
 
 struct Parameters {
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
-    turn: f32,
+    phase: f32,
     // The frame's stamp for every texel, or NO_STAMP: see src/verify/texel_stamp.rs.
     stamp: u32,
 }
@@ -59,11 +59,11 @@ fn paint(@builtin(global_invocation_id) at: vec3u) {
         return;
     }
     let uv = (vec2f(at.xy) + 0.5) / vec2f(size);
-    let turn = parameters.turn;
-    let sum = wave(0.40, vec2f(2.0, 1.0), 2.0 * uv.x + uv.y - 3.0 * turn)
-            + wave(0.28, vec2f(-1.0, 3.0), 3.0 * uv.y - uv.x - 4.0 * turn)
-            + wave(0.18, vec2f(5.0, 2.0), 5.0 * uv.x + 2.0 * uv.y - 7.0 * turn)
-            + wave(0.14, vec2f(3.0, -4.0), 3.0 * uv.x - 4.0 * uv.y + 5.0 * turn);
+    let phase = parameters.phase;
+    let sum = wave(0.40, vec2f(2.0, 1.0), 2.0 * uv.x + uv.y - 3.0 * phase)
+            + wave(0.28, vec2f(-1.0, 3.0), 3.0 * uv.y - uv.x - 4.0 * phase)
+            + wave(0.18, vec2f(5.0, 2.0), 5.0 * uv.x + 2.0 * uv.y - 7.0 * phase)
+            + wave(0.14, vec2f(3.0, -4.0), 3.0 * uv.x - 4.0 * uv.y + 5.0 * phase);
     // How many lines lie in a texel's width, and how far the next is, in texels.
     let steep = max(length(LINES * sum.yz / vec2f(size)), FLAT);
     let lines = LINES * sum.x;

@@ -4,7 +4,7 @@ struct Parameters {
     cols: u32,
     rows: u32,
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
-    turn: f32,
+    phase: f32,
     // The bits of a colour that are kept, and those that are set: all and none, unless frames are stamped
     // (src/verify/stamp.rs).
     keep: u32,
@@ -39,11 +39,11 @@ fn wave(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     }
     let x = 2.0 * f32(i % parameters.cols) / f32(parameters.cols - 1) - 1.0;
     let z = 2.0 * f32(i / parameters.cols) / f32(parameters.rows - 1) - 1.0;
-    let turn = parameters.turn;
-    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * turn)
-            + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
-            + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
-            + 0.14 * sine(2.25 * length(vec2f(x, z)) - 8.0 * turn);
+    let phase = parameters.phase;
+    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * phase)
+            + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * phase)
+            + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * phase)
+            + 0.14 * sine(2.25 * length(vec2f(x, z)) - 8.0 * phase);
     let colour = (bitcast<u32>(0.5 + 0.5 * sum) & parameters.keep) | parameters.stamp;
     vertices[i] = vec4f(x, HEIGHT * sum, z, bitcast<f32>(colour));
 }

@@ -33,7 +33,7 @@ impl Scene {
     /// How many vertices, or texels of all levels, a frame of this size has.
     pub fn element_count(self, size: Grid) -> u64 {
         match self {
-            Self::Field => size.vertices(),
+            Self::Field => size.count(),
             Self::Texture => texture::chain_texels(size),
         }
     }

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use half::f16;
 use rayon::prelude::*;
 
-use crate::wave::{Grid, turn};
+use crate::wave::{Grid, phase};
 
 /// One texel as it lies in an image of `R16G16B16A16_SFLOAT`.
 #[repr(C)]
@@ -45,7 +45,7 @@ pub fn level(size: Grid, level: u32) -> Grid {
 
 /// Texels of the whole chain.
 pub fn chain_texels(size: Grid) -> u64 {
-    (0..levels(size)).map(|index| level(size, index).vertices()).sum()
+    (0..levels(size)).map(|index| level(size, index).count()).sum()
 }
 
 /// Bytes of the whole chain.
@@ -53,16 +53,16 @@ pub fn chain_bytes(size: Grid) -> u64 {
     chain_texels(size) * size_of::<Texel>() as u64
 }
 
-/// `[height, across, along, line]` of level 0 in single precision, as the GPU versions compute it. `turn` as
-/// [`crate::wave::turn`] gives it.
-pub fn paint(size: Grid, col: u32, row: u32, turn: f32) -> [f32; 4] {
+/// `[height, across, along, line]` of level 0 in single precision, as the GPU versions compute it. `phase` as
+/// [`crate::wave::phase`] gives it.
+pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let u = (col as f32 + 0.5) / size.cols as f32;
     let v = (row as f32 + 0.5) / size.rows as f32;
     let (mut sum, mut across, mut along) = (0.0, 0.0, 0.0);
     for (weight, fu, fv, speed) in TERMS {
-        let angle = fu * u + fv * v - speed * turn;
+        let angle = fu * u + fv * v - speed * phase;
         sum += weight * sine(angle);
         let slope = std::f32::consts::TAU * weight * sine(angle + 0.25);
         across += slope * fu;
@@ -85,7 +85,7 @@ pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     use std::f64::consts::TAU;
     let (u, v) =
         ((f64::from(col) + 0.5) / f64::from(size.cols), (f64::from(row) + 0.5) / f64::from(size.rows));
-    let t = turn(time);
+    let t = phase(time);
     let angles = [
         (0.40, TAU * (2.0 * u + v - 3.0 * t), [2.0, 1.0]),
         (0.28, TAU * (3.0 * v - u - 4.0 * t), [-1.0, 3.0]),
@@ -122,7 +122,7 @@ fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
 
 /// Paints level 0 into the begin of `chain`, and makes the levels below from it: level after level, row after row. `chain`
 /// has [`chain_texels`] of `size`; one row is a task.
-pub fn paint_chain(size: Grid, turn: f32, chain: &mut [Texel]) {
+pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
         texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
             for (col, place) in texels.iter_mut().enumerate() {
@@ -130,21 +130,21 @@ pub fn paint_chain(size: Grid, turn: f32, chain: &mut [Texel]) {
             }
         });
     };
-    let (level_0, mut rest) = chain.split_at_mut(size.vertices() as usize);
-    fill(level_0, size.cols, &|col, row| paint(size, col, row, turn).into());
+    let (level_0, mut rest) = chain.split_at_mut(size.count() as usize);
+    fill(level_0, size.cols, &|col, row| paint(size, col, row, phase).into());
     let mut above: &[Texel] = level_0;
     for index in 1..levels(size) {
         let (from, to) = (level(size, index - 1), level(size, index));
-        let (this, next) = rest.split_at_mut(to.vertices() as usize);
+        let (this, next) = rest.split_at_mut(to.count() as usize);
         fill(this, to.cols, &|col, row| reduce(above, from, col, row));
         (above, rest) = (this, next);
     }
 }
 
 #[cfg(test)]
-pub(crate) fn chain(size: Grid, turn: f32) -> Vec<Texel> {
+pub(crate) fn chain(size: Grid, phase: f32) -> Vec<Texel> {
     let mut chain = vec![Texel::default(); chain_texels(size) as usize];
-    paint_chain(size, turn, &mut chain);
+    paint_chain(size, phase, &mut chain);
     chain
 }
 
@@ -188,7 +188,7 @@ pub fn worst_distance(
         let errors = got.into_iter().zip(want).map(apart);
         errors.fold(0.0, |worst: f64, error| if error.is_nan() { f64::INFINITY } else { worst.max(error) })
     };
-    let (mut above, mut rest) = chain.split_at(size.vertices() as usize);
+    let (mut above, mut rest) = chain.split_at(size.count() as usize);
     let error = |(at, &got): (usize, &Texel)| {
         let (col, row) = (at as u32 % size.cols, at as u32 / size.cols);
         distance(ranges(got), reference(size, col, row, time).map(|want| [want; 2]))
@@ -196,7 +196,7 @@ pub fn worst_distance(
     let mut worst = above.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max);
     for index in 1..levels(size) {
         let (from, to) = (level(size, index - 1), level(size, index));
-        let (this, next) = rest.split_at(to.vertices() as usize);
+        let (this, next) = rest.split_at(to.count() as usize);
         let error = |(at, &got): (usize, &Texel)| {
             let [a, b, c, d] = four_above(above, from, at as u32 % to.cols, at as u32 / to.cols).map(&ranges);
             let mean = |channel: usize, end: usize| {
@@ -221,7 +221,7 @@ mod tests {
     const SIZE: Grid = Grid { cols: 53, rows: 30 };
 
     fn chain(size: Grid, time: f64) -> Vec<Texel> {
-        super::chain(size, turn(time) as f32)
+        super::chain(size, phase(time) as f32)
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_comparison_finds_one_wrong_texel_on_any_level() {
         let good = chain(SIZE, 2.0);
-        for at in [0, 77, SIZE.vertices() as usize + 5, good.len() - 1] {
+        for at in [0, 77, SIZE.count() as usize + 5, good.len() - 1] {
             let mut chain = good.clone();
             chain[at].height = f16::from_f32(chain[at].height.to_f32() + 0.05);
             assert!(worst_error(SIZE, &chain, 2.0) > TOLERANCE, "texel {at}");

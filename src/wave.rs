@@ -27,14 +27,14 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Vertices in all.
-    pub fn vertices(self) -> u64 {
+    /// How many vertices, or texels of one level, it has in all.
+    pub fn count(self) -> u64 {
         u64::from(self.cols) * u64::from(self.rows)
     }
 
     /// Bytes of one slot.
     pub fn bytes(self) -> u64 {
-        self.vertices().saturating_mul(size_of::<Vertex>() as u64)
+        self.count().saturating_mul(size_of::<Vertex>() as u64)
     }
 }
 
@@ -45,20 +45,20 @@ pub const HEIGHT: f64 = 0.30;
 pub const LOOP: f64 = 20.0;
 
 /// How far `time` is into the loop, 0 to 1. Taken in double precision, so that the wave stays exact for days.
-pub fn turn(time: f64) -> f64 {
+pub fn phase(time: f64) -> f64 {
     (time / LOOP).rem_euclid(1.0)
 }
 
-/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `turn` as [`turn`] gives it.
-pub fn vertex(grid: Grid, col: u32, row: u32, turn: f32) -> Vertex {
+/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` as [`phase`] gives it.
+pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32) -> Vertex {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
     let z = 2.0 * row as f32 / (grid.rows - 1) as f32 - 1.0;
-    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * turn)
-        + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * turn)
-        + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * turn)
-        + 0.14 * sine(2.25 * (x * x + z * z).sqrt() - 8.0 * turn);
+    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * phase)
+        + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * phase)
+        + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * phase)
+        + 0.14 * sine(2.25 * (x * x + z * z).sqrt() - 8.0 * phase);
     Vertex { x, y: HEIGHT as f32 * sum, z, w: 0.5 + 0.5 * sum }
 }
 
@@ -76,7 +76,7 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     let sum: f64 = TERMS
         .iter()
         .map(|(weight, fx, fz, fr, speed)| {
-            let angle = fx * x + fz * z + fr * x.hypot(z) - speed * turn(time);
+            let angle = fx * x + fz * z + fr * x.hypot(z) - speed * phase(time);
             weight * (std::f64::consts::TAU * angle).sin()
         })
         .sum();
@@ -86,7 +86,7 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
 /// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`HEIGHT`].
 /// Not a number in any vertex makes it infinite.
 pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
-    if vertices.len() as u64 != grid.vertices() {
+    if vertices.len() as u64 != grid.count() {
         return f64::INFINITY;
     }
     let mut worst: f64 = 0.0;
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     fn field(grid: Grid, time: f64) -> Vec<Vertex> {
-        let turn = turn(time) as f32;
-        (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| vertex(grid, col, row, turn))).collect()
+        let phase = phase(time) as f32;
+        (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| vertex(grid, col, row, phase))).collect()
     }
 
     #[test]

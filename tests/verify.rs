@@ -390,12 +390,12 @@ fn vertices_without_a_stamp_are_wrong() {
     let grid = Grid { cols: 64, rows: 50 };
     let wave: Vec<_> =
         (0..64 * 50).map(|i| wavefield::wave::vertex(grid, i % grid.cols, i / grid.cols, 0.3)).collect();
-    let mut bench = Bench::new(grid.vertices());
+    let mut bench = Bench::new(grid.count());
     bench.write(&wave);
     let looks = bench.looks(11, nothing);
     assert_eq!(counts(&looks.before), counted(&wave, 11));
     // One in 4096 has the right bits by chance.
-    assert!(looks.before.wrong() > grid.vertices() * 99 / 100 && looks.torn(), "{looks:?}");
+    assert!(looks.before.wrong() > grid.count() * 99 / 100 && looks.torn(), "{looks:?}");
 }
 
 /// What an overwrite during the draw looks like: right before, half of a later frame after.

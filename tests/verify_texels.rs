@@ -78,7 +78,7 @@ impl Bench {
                 .buffer_offset(offset)
                 .image_subresource(level)
                 .image_extent(vk::Extent3D { width: cols, height: rows, depth: 1 });
-            offset += Grid { cols, rows }.vertices() * size_of::<Texel>() as u64;
+            offset += Grid { cols, rows }.count() * size_of::<Texel>() as u64;
             region
         };
         let regions: Vec<_> = (0..texture::levels(self.size)).map(region).collect();
@@ -212,7 +212,7 @@ fn one_wrong_texel_on_any_level_is_found() {
         let (mut bench, count) = (Bench::new(size), texture::chain_texels(size));
         let mut begin = 0;
         for index in 0..texture::levels(size) {
-            let end = begin + texture::level(size, index).vertices();
+            let end = begin + texture::level(size, index).count();
             for at in [begin, end - 1] {
                 let one = chain(size, |index| Some(if index == at { 8 } else { 9 }));
                 let looks = bench.looks(9, Some(&one), None);

@@ -36,7 +36,7 @@ pub(crate) struct PingPong {
 }
 
 /// What changes from launch to launch.
-pub(crate) struct Turn<'a> {
+pub(crate) struct Round<'a> {
     /// Takes one address, and runs in one thread.
     pub kernel: &'a Kernel,
     pub ping: &'a SharedTimeline,
@@ -47,8 +47,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl PingPong {
-    /// Builds the graph with a first turn's values, which is not launched by this.
-    pub(crate) fn new(context: &Cuda, turn: &Turn<'_>) -> Result<Self> {
+    /// Builds the graph with a first round's values, which is not launched by this.
+    pub(crate) fn new(context: &Cuda, round: &Round<'_>) -> Result<Self> {
         require(&SYMBOLS, "CUDA 12.0")?;
         context.bind()?;
         let mut graph = std::ptr::null_mut();
@@ -57,7 +57,7 @@ impl PingPong {
         let nodes = [std::ptr::null_mut(); 4];
         // From here on Drop destroys.
         let mut made = Self { graph, exec: std::ptr::null_mut(), nodes, context: context.clone() };
-        let mut params = Params::of(turn);
+        let mut params = Params::of(round);
         let [first, signal, wait, last] = &mut made.nodes;
         let kernel = params.kernel(0);
         // SAFETY: as above; a first node depends on none.
@@ -81,11 +81,11 @@ impl PingPong {
         Ok(made)
     }
 
-    /// Enqueues the chain with this turn's values.
-    pub(crate) fn launch(&self, stream: &Stream, turn: &Turn<'_>) -> Result<()> {
+    /// Enqueues the chain with this round's values.
+    pub(crate) fn launch(&self, stream: &Stream, round: &Round<'_>) -> Result<()> {
         let context = &self.context;
         context.bind()?;
-        let mut params = Params::of(turn);
+        let mut params = Params::of(round);
         let (exec, [first, signal, wait, last]) = (self.exec, self.nodes);
         for (index, node) in [(0, first), (1, last)] {
             let kernel = params.kernel(index);
@@ -129,12 +129,12 @@ struct Params {
 }
 
 impl Params {
-    fn of(turn: &Turn<'_>) -> Self {
-        let (ping, signal) = turn.ping.cuda_signal_params(turn.value);
-        let (pong, wait) = turn.pong.cuda_wait_params(turn.value);
+    fn of(round: &Round<'_>) -> Self {
+        let (ping, signal) = round.ping.cuda_signal_params(round.value);
+        let (pong, wait) = round.pong.cuda_wait_params(round.value);
         Self {
-            function: turn.kernel.raw(),
-            addresses: turn.addresses,
+            function: round.kernel.raw(),
+            addresses: round.addresses,
             arguments: [std::ptr::null_mut()],
             ping,
             pong,

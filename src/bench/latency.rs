@@ -12,7 +12,7 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 use vulkan_cuda::SharedTimeline;
 
-use super::graph::{PingPong, Turn};
+use super::graph::{PingPong, Round};
 use super::record::{Distribution, Machine, complete};
 use crate::app::{Config, DeviceTable, ProducerKind, Stop};
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Priority, Stream};
@@ -115,7 +115,7 @@ pub fn measure_latency(
     let desc = DeviceDesc { interop: true, compute_only: trial.compute_queue, ..DeviceDesc::default() };
     let (device, mut queue) = choice.adapter.request_device(&desc)?;
     let stream = Stream::with_priority(&context, trial.priority)?;
-    let kernel = Kernel::load(&context, &KernelSource::stamp())?;
+    let kernel = Kernel::load(&context, &KernelSource::clock())?;
     let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
     let pair = device.pair(&context)?;
     let (ping, pong) = (SharedTimeline::new(&pair)?, SharedTimeline::new(&pair)?);
@@ -124,7 +124,7 @@ pub fn measure_latency(
     };
     let graph = trial.graph.then(|| {
         let addresses = [stamps.pointer(); 2];
-        PingPong::new(&context, &Turn { kernel: &kernel, ping: &ping, pong: &pong, value: 1, addresses })
+        PingPong::new(&context, &Round { kernel: &kernel, ping: &ping, pong: &pong, value: 1, addresses })
     });
     let graph = graph.transpose()?;
     let mut bench = Bench {
@@ -277,7 +277,7 @@ impl Bench<'_> {
             self.value += 1;
             let began = Instant::now();
             match &self.graph {
-                Some(graph) => graph.launch(&self.stream, &self.turn(index))?,
+                Some(graph) => graph.launch(&self.stream, &self.round(index))?,
                 None => {
                     self.stamp(index * 2)?;
                     // SAFETY: the stream comes to rest before the timelines go.
@@ -296,10 +296,10 @@ impl Bench<'_> {
     }
 
     /// Ping-pong number `index` of a chunk, for the graph.
-    fn turn(&self, index: usize) -> Turn<'_> {
+    fn round(&self, index: usize) -> Round<'_> {
         let place = |index: usize| self.stamps.pointer() + (index * size_of::<u64>()) as u64;
         let addresses = [place(index * 2), place(index * 2 + 1)];
-        Turn { kernel: &self.kernel, ping: &self.ping, pong: &self.pong, value: self.value, addresses }
+        Round { kernel: &self.kernel, ping: &self.ping, pong: &self.pong, value: self.value, addresses }
     }
 
     /// Enqueues the kernel that writes the clock to place `index`.

@@ -49,7 +49,7 @@ impl KernelSource {
     }
 
     /// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
-    pub(crate) fn stamp() -> Self {
+    pub(crate) fn clock() -> Self {
         Self {
             name: "the built-in clock".into(),
             ptx: include_str!("../../kernels/stamp.ptx").into(),
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_built_in_kernels_have_their_entries() {
-        for kernel in [KernelSource::built_in(), KernelSource::frame_stamp(), KernelSource::stamp()] {
+        for kernel in [KernelSource::built_in(), KernelSource::frame_stamp(), KernelSource::clock()] {
             assert_eq!(ptx::choose(&kernel.ptx, None).unwrap(), kernel.entry);
         }
     }

@@ -137,7 +137,7 @@ impl Module {
         threads: Grid,
         parameters: &[*const c_void],
     ) {
-        let blocks = blocks(threads.vertices(), self.block);
+        let blocks = blocks(threads.count(), self.block);
         match &self.loaded {
             Loaded::Nv { ext, function, .. } => {
                 let info = vk::CudaLaunchInfoNV {

@@ -134,7 +134,7 @@ impl Chain {
             (&raw mut time).cast(),
         ];
         // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
-        unsafe { kernel.launch_for(stream, size.vertices(), &mut arguments) }
+        unsafe { kernel.launch_for(stream, size.count(), &mut arguments) }
     }
 
     /// Enqueues `reduce` of `kernels/texture.cu`, which makes a level from the one above.
@@ -156,7 +156,7 @@ impl Chain {
             (&raw mut height).cast(),
         ];
         // SAFETY: the types of `reduce`; kernels of one stream run one after the other, so the level above is written.
-        unsafe { kernel.launch_for(stream, to.vertices(), &mut arguments) }
+        unsafe { kernel.launch_for(stream, to.count(), &mut arguments) }
     }
 
     /// Enqueues a copy of every level.

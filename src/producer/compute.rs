@@ -66,16 +66,16 @@ impl ComputeProducer {
     }
 
     fn constants(&self, frame: &Frame) -> Constants {
-        let turn = wave::turn(frame.time) as f32;
+        let phase = wave::phase(frame.time) as f32;
         let (keep, stamp) = match self.stamped {
             true => (!stamp::MASK, stamp::of(frame.index)),
             false => (u32::MAX, 0),
         };
-        [self.grid.cols, self.grid.rows, turn.to_bits(), keep, stamp]
+        [self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]
     }
 }
 
-/// As in `shaders/wave.wgsl`: columns, rows, turn, and which bits of a colour to keep and which to set.
+/// As in `shaders/wave.wgsl`: columns, rows, phase, and which bits of a colour to keep and which to set.
 type Constants = [u32; 5];
 
 impl Producer for ComputeProducer {
@@ -102,7 +102,7 @@ impl Producer for ComputeProducer {
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);
-            self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.vertices()));
+            self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.count()));
             pipeline_barrier(&self.device, commands, &[written], &[]);
         }
     }

@@ -39,7 +39,7 @@ impl Producer for HostProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let (grid, turn) = (self.grid, wave::turn(frame.time) as f32);
+        let (grid, phase) = (self.grid, wave::phase(frame.time) as f32);
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut()?;
@@ -47,7 +47,7 @@ impl Producer for HostProducer {
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {
-                *vertex = wave::vertex(grid, col as u32, row as u32, turn);
+                *vertex = wave::vertex(grid, col as u32, row as u32, phase);
                 if stamped {
                     vertex.w = stamp::apply(vertex.w, frame_index);
                 }

@@ -100,7 +100,7 @@ impl Producer for TextureComputeProducer {
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = image_barrier(image, color, old, written).subresource_range(whole_image());
         let parameters = Parameters {
-            turn: wave::turn(frame.time) as f32,
+            phase: wave::phase(frame.time) as f32,
             stamp: if self.stamped { stamp::of(frame.index) } else { texel::NONE },
         };
         // SAFETY: recording, outside a render pass; the image is alive.
@@ -131,7 +131,7 @@ struct Pipelines {
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Parameters {
-    turn: f32,
+    phase: f32,
     stamp: u32,
 }
 

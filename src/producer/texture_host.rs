@@ -15,7 +15,7 @@ use crate::texture::{self, Texel};
 use crate::vulkan::{
     Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier,
 };
-use crate::wave::{Grid, turn};
+use crate::wave::{Grid, phase};
 
 /// Paints slots on the CPU, one row a task.
 pub struct TextureHostProducer {
@@ -94,13 +94,13 @@ impl Producer for TextureHostProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let (size, turn) = (self.size, turn(frame.time) as f32);
+        let (size, phase) = (self.size, phase(frame.time) as f32);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
         // A device aligns such buffers to 16 bytes and more; the cast looks.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
-        texture::paint_chain(size, turn, chain);
+        texture::paint_chain(size, phase, chain);
         if self.stamped {
             chain.par_iter_mut().for_each(|texel| *texel = texel::apply(*texel, frame.index));
         }
@@ -159,7 +159,7 @@ pub(crate) fn level_regions(size: Grid) -> Vec<vk::BufferImageCopy> {
                         .layer_count(1),
                 )
                 .image_extent(vk::Extent3D { width: cols, height: rows, depth: 1 });
-            offset += Grid { cols, rows }.vertices() * size_of::<Texel>() as u64;
+            offset += Grid { cols, rows }.count() * size_of::<Texel>() as u64;
             region
         })
         .collect()

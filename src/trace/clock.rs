@@ -81,7 +81,7 @@ pub struct CudaClock {
 impl CudaClock {
     /// Lets the stream note `%globaltimer` between two events. Waits for the stream.
     pub fn tie(context: &Cuda, stream: &Stream) -> Result<Self> {
-        let kernel = Kernel::load(context, &KernelSource::stamp())?;
+        let kernel = Kernel::load(context, &KernelSource::clock())?;
         let memory = DeviceMemory::new(context, size_of::<u64>() as u64)?;
         let mut best: Option<Self> = None;
         for _ in 0..TRIES {

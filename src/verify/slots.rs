@@ -108,8 +108,8 @@ mod tests {
     const TIME: f64 = 3.7;
 
     fn field(frame: u64) -> Vec<Vertex> {
-        let turn = wave::turn(TIME) as f32;
-        let vertex = |index: u32| wave::vertex(GRID, index % GRID.cols, index / GRID.cols, turn);
+        let phase = wave::phase(TIME) as f32;
+        let vertex = |index: u32| wave::vertex(GRID, index % GRID.cols, index / GRID.cols, phase);
         let stamped = |vertex: Vertex| Vertex { w: stamp::apply(vertex.w, frame), ..vertex };
         (0..GRID.cols * GRID.rows).map(vertex).map(stamped).collect()
     }
@@ -166,7 +166,7 @@ mod tests {
 
     /// Every level stamped behind the reduction, as the kernels do it.
     fn texture(frame: u64) -> Vec<Texel> {
-        let chain = texture::chain(GRID, wave::turn(TIME) as f32);
+        let chain = texture::chain(GRID, wave::phase(TIME) as f32);
         chain.into_iter().map(|texel| texel::apply(texel, frame)).collect()
     }
 
@@ -179,7 +179,7 @@ mod tests {
         };
         let all = found(texture(77));
         assert!(all.right(Scene::Texture) && all.slots == 1, "{all:?}");
-        for at in [0, 100, GRID.vertices() as usize + 3, texture(77).len() - 1] {
+        for at in [0, 100, GRID.count() as usize + 3, texture(77).len() - 1] {
             let mut chain = texture(77);
             chain[at] = texel::apply(chain[at], 76);
             let wrong = found(chain);

@@ -340,7 +340,7 @@ fn anywhere(client: &Client) -> Vec<u8> {
         state ^= state << 5;
         state as f32 / u32::MAX as f32 * 20.0 - 10.0
     };
-    let numbers: Vec<f32> = (0..4 * client.grid().vertices()).map(|_| random()).collect();
+    let numbers: Vec<f32> = (0..4 * client.grid().count()).map(|_| random()).collect();
     bytemuck::cast_slice(&numbers).to_vec()
 }
 
