@@ -13,14 +13,7 @@
 //!   The field order of the types below is that order.
 //!
 //! Neither driver can tell whether the sizes are right. [`SharedBuffer`] knows them, since it has both sides. With only a
-//! descriptor, from another process say, you must promise them, so that is `unsafe`:
-//!
-//! ```compile_fail,E0133
-//! use vulkan_cuda::{Cuda, MappedMemory, Result, handle::MemoryHandle};
-//! fn unpromised(cuda: &Cuda, handle: MemoryHandle) -> Result<MappedMemory> {
-//!     MappedMemory::import(cuda, handle, 4096, 1 << 30)
-//! }
-//! ```
+//! handle, from another process say, you must promise them: [`MappedMemory::import`] is `unsafe`.
 
 use ash::vk;
 use cudarc::driver::sys;
