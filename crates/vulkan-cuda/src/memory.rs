@@ -3,7 +3,7 @@
 //! The rules that each side asks for, and that examples often leave out:
 //!
 //! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
-//!   `VkExportMemoryAllocateInfo`; one without the other is not exportable.
+//!   `VkExportMemoryAllocateInfo` (both in `export/mod.rs`); one without the other is not exportable.
 //! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
 //!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
 //!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
