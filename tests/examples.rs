@@ -30,8 +30,10 @@ macro_rules! runs {
         fn $name() {
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             match $example::run() {
-                Ok(Ok(())) => {}
-                Ok(Err(reason)) => common::skip_without_gpu(&reason),
+                Ok(()) => {}
+                Err(error) if match_devices::is_unsupported(&*error) => {
+                    common::skip_without_gpu(&error.to_string());
+                }
                 Err(error) => panic!("{error}"),
             }
         }

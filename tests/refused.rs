@@ -32,6 +32,12 @@ const REASONS: [(&str, usize, &str, &str); 11] = [
     ),
     ("crates/vulkan-cuda/src/handle/mod.rs", 1, "E0382", "use of moved value: `handle`"),
     ("crates/vulkan-cuda/src/handle/mod.rs", 2, "E0308", "expected `NtHandle`, found `KmtHandle`"),
+    (
+        "crates/vulkan-cuda/src/handle/mod.rs",
+        3,
+        "E0133",
+        "call to unsafe function `MappedMemory::import` is unsafe",
+    ),
     ("crates/vulkan-cuda/src/image.rs", 1, "E0308", "expected `&Arc<ExportedImage>`, found `&MemoryHandle`"),
     (
         "crates/vulkan-cuda/src/image.rs",
@@ -40,12 +46,6 @@ const REASONS: [(&str, usize, &str, &str); 11] = [
         "this function takes 2 arguments but 3 arguments were supplied",
     ),
     ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `MappedImage` is private"),
-    (
-        "crates/vulkan-cuda/src/memory.rs",
-        1,
-        "E0133",
-        "call to unsafe function `MappedMemory::import` is unsafe",
-    ),
     ("src/cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
 ];
 

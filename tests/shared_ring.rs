@@ -41,12 +41,13 @@ impl Bench {
     /// `None` (a skip) where there is no GPU.
     fn new(slots: usize) -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpu = match match_devices::open().unwrap() {
+        let gpu = match match_devices::open() {
             Ok(gpu) => gpu,
-            Err(reason) => {
-                common::skip_without_gpu(&reason);
+            Err(error) if match_devices::is_unsupported(&*error) => {
+                common::skip_without_gpu(&error.to_string());
                 return None;
             }
+            Err(error) => panic!("{error}"),
         };
         let reads = Reads {
             family: gpu.family,
@@ -82,14 +83,9 @@ impl Bench {
                 self.ring.record_release(&read, commands);
             }
         });
-        let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
-        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands.unwrap())];
-        let batch = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits)
-            .command_buffer_infos(&buffers)
-            .signal_semaphore_infos(&signals)];
+        let (commands, wait, signal) = (commands.unwrap(), read.wait_info(), read.signal_info());
         // SAFETY: recorded above; everything lives until both sides are idle.
-        unsafe { self.gpu.device.queue_submit2(self.gpu.queue, &batch, vk::Fence::null()) }.unwrap();
+        unsafe { self.seen.submit(&self.gpu, commands, &[wait], &[signal]) }.unwrap();
         read.submitted();
     }
 

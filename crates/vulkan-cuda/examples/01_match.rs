@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::CudaContext;
+use vulkan_cuda::Error::Unsupported;
 use vulkan_cuda::{Cuda, Driver, Pair, Vk, VkInfo, find_twin};
 
 /// Both APIs on one GPU.
@@ -41,18 +42,13 @@ impl Drop for Owner {
     }
 }
 
-/// Opens the first Vulkan device that CUDA has too; `Err` inside says why there is none.
-pub fn open() -> Result<Result<Gpu, String>, Box<dyn Error>> {
+/// Opens the first Vulkan device that CUDA has too. Where there is none, the error is [`Unsupported`].
+pub fn open() -> Result<Gpu, Box<dyn Error>> {
     // The driver is opened at run time, so a machine without CUDA runs this too. cudarc would panic there.
-    let driver = match Driver::load() {
-        Ok(driver) => driver,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
+    let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
     // SAFETY: the loader is the system's own.
-    let entry = match unsafe { ash::Entry::load() } {
-        Ok(entry) => entry,
-        Err(error) => return Ok(Err(format!("there is no Vulkan loader: {error}"))),
-    };
+    let entry = unsafe { ash::Entry::load() }
+        .map_err(|error| Unsupported(format!("there is no Vulkan loader: {error}")))?;
     let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
     // SAFETY: a plain description.
     let instance =
@@ -68,14 +64,14 @@ pub fn open() -> Result<Result<Gpu, String>, Box<dyn Error>> {
         match find_twin(&vulkan, &cuda_devices) {
             Ok(twin) => {
                 println!("Vulkan's {} is CUDA's device {}: {}", vulkan.name, twin.ordinal, vulkan.uuid);
-                return Ok(Ok(make(entry, instance, physical, &vulkan, twin.ordinal)?));
+                return make(entry, instance, physical, &vulkan, twin.ordinal);
             }
             Err(mismatch) => reasons.push(format!("{}: {mismatch}", vulkan.name)),
         }
     }
     // SAFETY: nothing was made from it.
     unsafe { instance.destroy_instance(None) };
-    Ok(Err(reasons.join("; ")))
+    Err(Unsupported(reasons.join("; ")).into())
 }
 
 /// Makes a device that can share, and pairs it with a context.
@@ -114,19 +110,27 @@ fn make(
     Ok(Gpu { cuda, device, queue, family, memory, pair })
 }
 
-/// Runs the example; `Err` inside says why this machine cannot.
-pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
-    Ok(open()?.map(drop))
+pub fn run() -> Result<(), Box<dyn Error>> {
+    open().map(drop)
 }
 
 #[allow(dead_code)] // The other examples have their own.
 fn main() -> Result<(), Box<dyn Error>> {
-    run().map(report)
+    report(run())
 }
 
-/// Says why an example did nothing.
-pub fn report(outcome: Result<(), String>) {
-    if let Err(reason) = outcome {
-        println!("skipped: {reason}");
+/// An example that this machine cannot run has not failed: it prints why.
+pub fn report(outcome: Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    match outcome {
+        Err(error) if is_unsupported(&*error) => {
+            println!("skipped: {error}");
+            Ok(())
+        }
+        outcome => outcome,
     }
+}
+
+/// Whether an error says that this machine cannot do what was asked.
+pub fn is_unsupported(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(Unsupported(_)))
 }

@@ -20,12 +20,8 @@ mod readback;
 const WORDS: usize = 1024;
 const BYTES: u64 = 4 * WORDS as u64;
 
-/// Runs the example; `Err` inside says why this machine cannot.
-pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
-    let gpu = match match_devices::open()? {
-        Ok(gpu) => gpu,
-        Err(reason) => return Ok(Err(reason)),
-    };
+pub fn run() -> Result<(), Box<dyn Error>> {
+    let gpu = match_devices::open()?;
     let shared = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
 
     // CUDA writes. A kernel would be launched in the same way: it takes the address.
@@ -53,10 +49,10 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
         return Err("Vulkan did not read what CUDA wrote".into());
     }
     println!("CUDA wrote {BYTES} bytes at {:#x}, and Vulkan read the same", shared.cuda());
-    Ok(Ok(()))
+    Ok(())
 }
 
 #[allow(dead_code)]
 fn main() -> Result<(), Box<dyn Error>> {
-    run().map(match_devices::report)
+    match_devices::report(run())
 }

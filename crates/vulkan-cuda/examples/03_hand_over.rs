@@ -22,12 +22,8 @@ const FRAMES: u64 = 12;
 const WORDS: usize = 1024;
 const BYTES: u64 = 4 * WORDS as u64;
 
-/// Runs the example; `Err` inside says why this machine cannot.
-pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
-    let gpu = match match_devices::open()? {
-        Ok(gpu) => gpu,
-        Err(reason) => return Ok(Err(reason)),
-    };
+pub fn run() -> Result<(), Box<dyn Error>> {
+    let gpu = match_devices::open()?;
     // Every frame as Vulkan saw it.
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
@@ -62,14 +58,8 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
             }
         })?;
         // Wait for CUDA's signal where the slot is read, and signal CUDA when the slot is given back.
-        let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
-        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-        let batch = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits)
-            .command_buffer_infos(&buffers)
-            .signal_semaphore_infos(&signals)];
         // SAFETY: recorded above; everything lives until both sides are idle.
-        unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
+        unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
         // A read that is dropped without this was never submitted: its frame is given up.
         read.submitted();
     }
@@ -88,7 +78,7 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
         }
     }
     println!("{FRAMES} frames went through {SLOTS} slots, each of them whole");
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// What CUDA writes to every word in a frame.
@@ -98,5 +88,5 @@ fn word(frame: u64) -> u32 {
 
 #[allow(dead_code)]
 fn main() -> Result<(), Box<dyn Error>> {
-    run().map(match_devices::report)
+    match_devices::report(run())
 }

@@ -23,12 +23,8 @@ const BYTES: u64 = 4 * WORDS as u64;
 const OURS: u32 = 0x0505_0505;
 const THEIRS: u32 = 0x7EA5_7EA5;
 
-/// Runs the example; `Err` inside says why this machine cannot.
-pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
-    let gpu = match match_devices::open()? {
-        Ok(gpu) => gpu,
-        Err(reason) => return Ok(Err(reason)),
-    };
+pub fn run() -> Result<(), Box<dyn Error>> {
+    let gpu = match_devices::open()?;
     let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
     // Whose turn it is, on the GPU: 1, we have written; 2, the library has.
     let turn = SharedTimeline::new(&gpu.pair)?;
@@ -78,7 +74,7 @@ pub fn run() -> Result<Result<(), String>, Box<dyn Error>> {
     }
     println!("another library wrote half of {WORDS} words in place, and Vulkan read them");
     // 7. Free what is yours: the library its stream, we the slot and the timeline. All are idle by now.
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Memory that the library works on and does not own.
@@ -110,5 +106,5 @@ impl Library {
 
 #[allow(dead_code)]
 fn main() -> Result<(), Box<dyn Error>> {
-    run().map(match_devices::report)
+    match_devices::report(run())
 }

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use crate::export::{MemoryExport, create_buffer, export_memory, flags_for};
+use crate::export::{MemoryExport, export_memory};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::layout::{self, Needs, Range};
 use crate::vulkan::Vk;
@@ -50,10 +50,8 @@ impl ExportedAllocation {
         if let Some(index) = sizes.iter().position(|&size| size == 0) {
             return Err(layout::LayoutError::Empty(index).into());
         }
-        let export = MemoryExport::new(vk)?;
-        let kind = export.kind();
-        let support = vk.exports_buffer(usage, kind)?;
-        if support.dedicated_only {
+        let export = MemoryExport::for_buffers(vk, usage)?;
+        if export.dedicated_only() {
             return Err(Error::Unsupported(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
                 vk.info().name
@@ -65,12 +63,12 @@ impl ExportedAllocation {
             ranges: Vec::new(),
             memory: vk::DeviceMemory::null(),
             size: 0,
-            kind,
+            kind: export.kind(),
             vk: vk.clone(),
         };
         let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);
         for &size in sizes {
-            let buffer = create_buffer(vk, size, usage, kind)?;
+            let buffer = export.create_buffer(vk, size, usage)?;
             made.buffers.push(buffer);
             // SAFETY: made above.
             let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
@@ -91,8 +89,9 @@ impl ExportedAllocation {
                 (ranges, size)
             }
         };
+        let required = vk::MemoryRequirements::default().size(made.size).memory_type_bits(memory_types);
         // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
-        made.memory = unsafe { export.allocate(vk, made.size, memory_types, flags_for(usage), None) }?;
+        made.memory = unsafe { export.allocate(vk, &required, None) }?;
         for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
             // SAFETY: aligned and inside the allocation, checked above; bound once.
             unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }
@@ -127,15 +126,12 @@ impl ExportedAllocation {
 
 impl Drop for ExportedAllocation {
     fn drop(&mut self) {
-        if self.vk.is_abandoned() {
-            return;
-        }
         // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
-        unsafe {
+        self.vk.cleanup(|device| unsafe {
             for &buffer in &self.buffers {
-                self.vk.device().destroy_buffer(buffer, None);
+                device.destroy_buffer(buffer, None);
             }
-            self.vk.device().free_memory(self.memory, None);
-        }
+            device.free_memory(self.memory, None);
+        });
     }
 }

@@ -56,7 +56,7 @@ impl ExportedImage {
                     format.name()
                 ))
             })?;
-        let export = MemoryExport::of(vk, kind)?;
+        let export = MemoryExport::new(vk, kind)?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()
             .flags(shape.view().create_flags())
@@ -85,20 +85,12 @@ impl ExportedImage {
             vk: vk.clone(),
         };
         // SAFETY: made above.
-        let requirements = unsafe { vk.device().get_image_memory_requirements(image) };
+        let required = unsafe { vk.device().get_image_memory_requirements(image) };
+        exported.allocation_size = required.size;
         // Always dedicated: some drivers export images in no other way, and none minds.
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
-        // SAFETY: the size and types are those that the image requires.
-        exported.memory = unsafe {
-            export.allocate(
-                vk,
-                requirements.size,
-                requirements.memory_type_bits,
-                Default::default(),
-                Some(dedicated),
-            )
-        }?;
-        exported.allocation_size = requirements.size;
+        // SAFETY: the image's own requirements; it was made above.
+        exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this image and is bound once.
         unsafe { vk.device().bind_image_memory(image, exported.memory, 0) }
             .map_err(vk.failed("vkBindImageMemory"))?;
@@ -141,13 +133,10 @@ impl ExportedImage {
 
 impl Drop for ExportedImage {
     fn drop(&mut self) {
-        if self.vk.is_abandoned() {
-            return;
-        }
         // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
-        unsafe {
-            self.vk.device().destroy_image(self.image, None);
-            self.vk.device().free_memory(self.memory, None);
-        }
+        self.vk.cleanup(|device| unsafe {
+            device.destroy_image(self.image, None);
+            device.free_memory(self.memory, None);
+        });
     }
 }

@@ -1,32 +1,125 @@
-//! What a ring and the frames that it has handed to Vulkan share: the two timelines, and who signals them.
+//! What a ring and the frames that it has handed to Vulkan share: the two timelines, and who signals them. This is the ring's
+//! traffic with the GPU; which slot and which values, [`crate::ring`] says.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use crate::cuda::{Cuda, Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::{Fate, Ledger, Stranded};
+use crate::pair::Pair;
+use crate::ring::Turn;
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
 /// What ring and reads share.
 pub(crate) struct HandOver {
     /// CUDA signals: a slot is written.
-    pub(crate) ready: SharedTimeline,
+    ready: SharedTimeline,
     /// Vulkan signals: a slot was read.
-    pub(crate) free: SharedTimeline,
-    pub(crate) ledger: Mutex<Ledger>,
+    free: SharedTimeline,
+    ledger: Mutex<Ledger>,
 }
 
 impl HandOver {
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    pub(crate) fn new(pair: &Pair) -> Result<Arc<Self>> {
+        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
+        Ok(Arc::new(Self { ready, free, ledger: Mutex::default() }))
+    }
+
+    /// CUDA's stream waits until Vulkan has signalled `value` of `free`; `frames` were handed out so far.
+    ///
+    /// # Safety
+    /// `self` lives until the stream has passed the wait.
+    pub(crate) unsafe fn take_back(&self, stream: &dyn Stream, value: u64, frames: u64) -> Result<()> {
+        let mut ledger = self.ledger();
+        ledger.waits(value, frames);
+        self.settle(&mut ledger)?;
+        drop(ledger);
+        // SAFETY: the caller's promise.
+        unsafe { self.free.cuda_wait(stream, value) }
+    }
+
+    /// CUDA's stream signals that the frame's slot is written. Vulkan is to wait for that at `stage`.
+    ///
+    /// # Safety
+    /// `self` lives until the stream has passed the signal.
+    pub(crate) unsafe fn hand_out(
+        self: &Arc<Self>,
+        stream: &dyn Stream,
+        frame: u64,
+        turn: Turn,
+        stage: vk::PipelineStageFlags,
+    ) -> Result<Read> {
+        // SAFETY: the caller's promise.
+        let signalled = unsafe { self.ready.cuda_signal(stream, turn.signal_ready) };
+        self.ledger().issue();
+        if let Err(error) = signalled {
+            self.ledger().ends(turn.signal_free, Fate::GivenUp);
+            return Err(error);
+        }
+        let signal = self.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?;
+        Ok(Read {
+            frame,
+            slot: turn.slot,
+            wait: (self.ready.semaphore(), turn.wait_ready, stage),
+            signal: (signal.semaphore, signal.value),
+            open: true,
+            hand_over: self.clone(),
+        })
+    }
+
+    /// Signals from the CPU what CUDA was to signal.
+    ///
+    /// # Safety
+    /// CUDA signals nothing more.
+    pub(crate) unsafe fn abort(&self) -> Result<()> {
+        // SAFETY: the caller's promise: nobody else signals it any more.
+        unsafe { self.ready.signal_from_host(self.ready.promised()) }
+    }
+
+    /// Waits, for at most two seconds, until the GPU has done everything that it was given. `unfinished`: the stream has something
+    /// to do that no signal tells of.
+    ///
+    /// # Errors
+    /// It did not, or nobody can tell; worded for the ring's `Drop`, which then leaks what the GPU may use.
+    pub(crate) fn come_to_rest(&self, cuda: &Cuda, stream: &dyn Stream, unfinished: bool) -> Result<()> {
+        let mut ledger = self.ledger();
+        self.settle(&mut ledger)?;
+        let expected = ledger.expected;
+        drop(ledger);
+        let read = wait(|| Ok(self.free.value()? >= expected))?;
+        // After a fault the stream runs nothing, whatever it is asked.
+        let written = cuda.has_faulted()
+            || wait(|| {
+                if !unfinished {
+                    return Ok(self.ready.value()? >= self.ready.promised());
+                }
+                cuda.bind()?;
+                // SAFETY: a live stream of the current context.
+                match unsafe { api::cuStreamQuery(stream.raw()) } {
+                    api::Code::NOT_READY => Ok(false),
+                    // After a fault that nobody has seen yet it runs nothing either.
+                    code => Ok(cuda.check("cuStreamQuery", code).is_ok() || cuda.has_faulted()),
+                }
+            })?;
+        if read && written {
+            return Ok(());
+        }
+        Err(Error::Timeout(
+            "a ring was dropped while the GPU used it, and was leaked: wait for the queue and the stream first".into(),
+        ))
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // A poisoned lock only says that another thread panicked; the ledger is whole.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Signals from the CPU what CUDA waits for and no submission signals.
-    pub(crate) fn settle(&self, ledger: &mut Ledger) -> Result<()> {
+    fn settle(&self, ledger: &mut Ledger) -> Result<()> {
         while let Some(Stranded { after, value }) = ledger.stranded() {
             // A submission's signal must not come after a greater one.
             if !wait(|| Ok(self.free.value()? >= after))? {
@@ -44,7 +137,7 @@ impl HandOver {
 }
 
 /// Asks for a second whether something is done.
-pub(crate) fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
+fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let begin = Instant::now();
     while !is_done()? {
         if begin.elapsed() > Duration::from_secs(1) {
@@ -61,12 +154,12 @@ pub(crate) fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
 /// Dropped without [`submitted`](Read::submitted), the frame is given up: see [`crate::shared_ring`].
 #[must_use = "say `submitted` once the submission that reads it has succeeded"]
 pub struct Read {
-    pub(crate) frame: u64,
-    pub(crate) slot: usize,
-    pub(crate) wait: (vk::Semaphore, u64, vk::PipelineStageFlags),
-    pub(crate) signal: (vk::Semaphore, u64),
-    pub(crate) open: bool,
-    pub(crate) hand_over: Arc<HandOver>,
+    frame: u64,
+    slot: usize,
+    wait: (vk::Semaphore, u64, vk::PipelineStageFlags),
+    signal: (vk::Semaphore, u64),
+    open: bool,
+    hand_over: Arc<HandOver>,
 }
 
 impl Read {

@@ -46,9 +46,9 @@
 //!
 //! A module imports only from those before it in this list; a test of the repository (`tests/layers.rs`) reads every import.
 //!
-//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`, `export`, `memory`,
-//! `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`, `exported_allocation`, `allocation`, `ledger`,
-//! `hand_over`, `slot`, `shared_ring`
+//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
+//! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
+//! `exported_allocation`, `allocation`, `ledger`, `hand_over`, `slot`, `shared_ring`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -70,6 +70,7 @@ pub mod image;
 pub mod layout;
 mod ledger;
 pub mod memory;
+mod mismatch;
 pub mod ownership;
 pub mod pair;
 pub mod ring;

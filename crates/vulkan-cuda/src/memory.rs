@@ -3,7 +3,7 @@
 //! The rules that each side asks for, and that examples often leave out:
 //!
 //! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
-//!   `VkExportMemoryAllocateInfo`; one without the other is not exportable.
+//!   `VkExportMemoryAllocateInfo` (both in `export/mod.rs`); one without the other is not exportable.
 //! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
 //!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
 //!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
@@ -13,24 +13,17 @@
 //!   The field order of the types below is that order.
 //!
 //! Neither driver can tell whether the sizes are right. [`SharedBuffer`] knows them, since it has both sides. With only a
-//! descriptor, from another process say, you must promise them, so that is `unsafe`:
-//!
-//! ```compile_fail,E0133
-//! use vulkan_cuda::{Cuda, MappedMemory, Result, handle::MemoryHandle};
-//! fn unpromised(cuda: &Cuda, handle: MemoryHandle) -> Result<MappedMemory> {
-//!     MappedMemory::import(cuda, handle, 4096, 1 << 30)
-//! }
-//! ```
+//! handle, from another process say, you must promise them: [`MappedMemory::import`] is `unsafe`.
 
 use ash::vk;
 use cudarc::driver::sys;
 
+use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, create_buffer, export_memory, flags_for};
+use crate::export::{MemoryExport, export_memory};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
-use crate::{Error, Result};
 
 /// A Vulkan buffer in exportable memory of its own.
 pub struct ExportedBuffer {
@@ -49,30 +42,18 @@ impl ExportedBuffer {
     /// # Errors
     /// A size of 0, out of memory, a device that was made without the extension, or one that exports no buffers of this usage.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
-        if size == 0 {
-            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
-        }
-        let export = MemoryExport::new(vk)?;
+        let export = MemoryExport::for_buffers(vk, usage)?;
         let kind = export.kind();
-        vk.exports_buffer(usage, kind)?;
-        let buffer = create_buffer(vk, size, usage, kind)?;
+        let buffer = export.create_buffer(vk, size, usage)?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
         let mut exported =
             Self { buffer, memory: vk::DeviceMemory::null(), size, allocation_size: 0, kind, vk: vk.clone() };
         // SAFETY: made above.
-        let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        exported.allocation_size = required.size;
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
-        // SAFETY: the size and types are those that the buffer requires.
-        exported.memory = unsafe {
-            export.allocate(
-                vk,
-                requirements.size,
-                requirements.memory_type_bits,
-                flags_for(usage),
-                Some(dedicated),
-            )
-        }?;
-        exported.allocation_size = requirements.size;
+        // SAFETY: the buffer's own requirements; it was made above.
+        exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this buffer and is bound once.
         unsafe { vk.device().bind_buffer_memory(buffer, exported.memory, 0) }
             .map_err(vk.failed("vkBindBufferMemory"))?;
@@ -102,14 +83,11 @@ impl ExportedBuffer {
 
 impl Drop for ExportedBuffer {
     fn drop(&mut self) {
-        if self.vk.is_abandoned() {
-            return;
-        }
         // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
-        unsafe {
-            self.vk.device().destroy_buffer(self.buffer, None);
-            self.vk.device().free_memory(self.memory, None);
-        }
+        self.vk.cleanup(|device| unsafe {
+            device.destroy_buffer(self.buffer, None);
+            device.free_memory(self.memory, None);
+        });
     }
 }
 

@@ -12,40 +12,11 @@
 //! [`Driver::devices`](crate::cuda::Driver::devices) list. Once both exist, [`Pair::new`] proves that they are one GPU, and
 //! everything that is shared is made from the pair: CUDA is never given another GPU's handles.
 
-use std::fmt;
-
 use crate::cuda::{Cuda, CudaInfo};
-use crate::handle::ExportType;
+pub use crate::mismatch::Mismatch;
 use crate::vulkan::Vk;
 use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
-
-/// Why a Vulkan device cannot share with CUDA.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mismatch {
-    /// No CUDA device has its UUID.
-    NoTwin,
-    /// It stands for several physical devices; memory of a group cannot be imported.
-    Group(usize),
-    /// Its buffers cannot be exported.
-    Buffer,
-    /// Its timeline semaphores cannot be exported.
-    Timeline,
-    /// Its CUDA twin cannot import timeline semaphores.
-    CudaTimeline,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTwin => f.write_str("no CUDA device has its UUID"),
-            Self::Group(size) => write!(f, "it is one of a device group of {size}"),
-            Self::Buffer => write!(f, "it cannot export a buffer as {}", ExportType::names()),
-            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {}", ExportType::names()),
-            Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
-        }
-    }
-}
 
 /// Whether the two are the same hardware.
 pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
@@ -60,10 +31,7 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
 /// # Errors
 /// The first reason that stands in the way, in the order in which a user could do something about it.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
-    let twin = cuda.iter().find(|device| same_device(vulkan, device)).ok_or(Mismatch::NoTwin)?;
-    if vulkan.group_size > 1 {
-        return Err(Mismatch::Group(vulkan.group_size));
-    }
+    let twin = same_gpu(vulkan, cuda)?;
     if vulkan.exports.buffer.is_none() {
         return Err(Mismatch::Buffer);
     }
@@ -72,6 +40,15 @@ pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaIn
     }
     if !twin.timeline_interop {
         return Err(Mismatch::CudaTimeline);
+    }
+    Ok(twin)
+}
+
+/// The CUDA device that is the same single GPU as `vulkan`, whatever the two can share.
+fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
+    let twin = cuda.iter().find(|device| same_device(vulkan, device)).ok_or(Mismatch::NoTwin)?;
+    if vulkan.group_size > 1 {
+        return Err(Mismatch::Group(vulkan.group_size));
     }
     Ok(twin)
 }
@@ -91,14 +68,12 @@ impl Pair {
     /// They are different hardware, or Vulkan's is a device group: [`Error::Mismatch`]. What one of them cannot share is told
     /// when it is asked for: a device without timeline semaphores can still share buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
-        match verdict(vk.info(), cuda.info()) {
-            None => Ok(Self { cuda, vk }),
-            Some(reason) => Err(Error::Mismatch {
-                vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
-                cuda: format!("{} ({})", cuda.info().name, cuda.info().uuid),
-                reason: reason.to_string(),
-            }),
-        }
+        same_gpu(vk.info(), std::slice::from_ref(cuda.info())).map_err(|reason| Error::Mismatch {
+            vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
+            cuda: format!("{} ({})", cuda.info().name, cuda.info().uuid),
+            reason: reason.to_string(),
+        })?;
+        Ok(Self { cuda, vk })
     }
 
     /// Vulkan's side.
@@ -112,18 +87,11 @@ impl Pair {
     }
 }
 
-/// What keeps the two from being a pair.
-fn verdict(vulkan: &VkInfo, cuda: &CudaInfo) -> Option<Mismatch> {
-    if !same_device(vulkan, cuda) {
-        return Some(Mismatch::NoTwin);
-    }
-    (vulkan.group_size > 1).then_some(Mismatch::Group(vulkan.group_size))
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::cuda::tests::cuda_device;
+    use crate::handle::ExportType;
     use crate::identity::{DeviceUuid, Luid};
     use crate::vulkan_info::Exports;
 
@@ -190,9 +158,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pair_is_one_gpu_and_no_group() {
-        assert_eq!(verdict(&vulkan_device(1), &cuda_device(0, 1)), None);
-        assert_eq!(verdict(&vulkan_device(1), &cuda_device(0, 2)), Some(Mismatch::NoTwin));
+        let gpu = [cuda_device(0, 1)];
+        assert_eq!(same_gpu(&vulkan_device(1), &gpu), Ok(&gpu[0]));
+        assert_eq!(same_gpu(&vulkan_device(2), &gpu), Err(Mismatch::NoTwin));
         let group = VkInfo { group_size: 2, ..vulkan_device(1) };
-        assert_eq!(verdict(&group, &cuda_device(0, 1)), Some(Mismatch::Group(2)));
+        assert_eq!(same_gpu(&group, &gpu), Err(Mismatch::Group(2)));
+        // What it cannot share does not matter here.
+        let poor = VkInfo { exports: Exports::default(), ..vulkan_device(1) };
+        assert_eq!(same_gpu(&poor, &gpu), Ok(&gpu[0]));
     }
 }

@@ -81,11 +81,8 @@ impl Exported {
 
 impl Drop for Exported {
     fn drop(&mut self) {
-        if self.vk.is_abandoned() {
-            return;
-        }
         // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
-        unsafe { self.vk.device().destroy_semaphore(self.raw, None) };
+        self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
 

@@ -55,19 +55,17 @@
 //! ([`SharedRing::reserve`]).
 
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ash::vk;
 
-use crate::cuda::{Stream, api};
+use crate::cuda::Stream;
 use crate::error::cleanup_error;
+use crate::hand_over::HandOver;
 pub use crate::hand_over::Read;
-use crate::hand_over::{HandOver, wait};
-use crate::ledger::Fate;
 use crate::pair::Pair;
-use crate::ring::{MAX_DEPTH, Ring};
+use crate::ring::{MAX_DEPTH, Ring, Turn};
 pub use crate::slot::{Reads, Resource, Slot};
-use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
 /// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines that hand them over.
@@ -97,19 +95,14 @@ impl<S: Slot> SharedRing<S> {
     /// Hands over `slots` from `stream` to Vulkan. CUDA owns all of them at first.
     ///
     /// # Errors
-    /// No slots or more than [`MAX_DEPTH`], a stream of another context, and those of [`SharedTimeline::new`].
+    /// No slots or more than [`MAX_DEPTH`], a stream of another context, or devices that cannot share timelines.
     pub fn new(pair: &Pair, stream: Arc<dyn Stream>, slots: Vec<S>, reads: Reads) -> Result<Self> {
         pair.cuda().require_stream(&*stream, "SharedRing::new")?;
         let depth = u32::try_from(slots.len()).ok().and_then(Ring::new);
         let plan = depth.ok_or_else(|| {
             Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {} were given", slots.len()))
         })?;
-        let hand_over = Arc::new(HandOver {
-            ready: SharedTimeline::new(pair)?,
-            free: SharedTimeline::new(pair)?,
-            ledger: Mutex::default(),
-        });
-        let parts = Parts { slots, hand_over, stream, pair: pair.clone() };
+        let parts = Parts { slots, hand_over: HandOver::new(pair)?, stream, pair: pair.clone() };
         Ok(Self { parts: ManuallyDrop::new(parts), plan, reads, frame: 0, reserved: 0, unfinished: false })
     }
 
@@ -125,7 +118,7 @@ impl<S: Slot> SharedRing<S> {
     pub fn write(&mut self) -> Result<Write<'_, S>> {
         self.reserve(1)?;
         self.unfinished = true;
-        Ok(Write { slot: self.plan.turn(self.frame).slot, ring: self })
+        Ok(Write { turn: self.plan.turn(self.frame), ring: self })
     }
 
     /// Begins a batch: the stream waits now for the slots of the next `count` frames, and the next `count` writes wait for
@@ -148,13 +141,8 @@ impl<S: Slot> SharedRing<S> {
         self.unfinished = true;
         // The last of them has the greatest value to wait for: see `Ring::turn`.
         if let Some(value) = self.plan.turn(end - 1).wait_free {
-            let hand_over = &self.parts.hand_over;
-            let mut ledger = hand_over.ledger();
-            ledger.waits(value, self.frame);
-            hand_over.settle(&mut ledger)?;
-            drop(ledger);
-            // SAFETY: the timeline lives until the stream has passed this: `Drop` sees to it.
-            unsafe { hand_over.free.cuda_wait(&*self.parts.stream, value) }?;
+            // SAFETY: the parts live until the stream has passed this: `Drop` sees to it.
+            unsafe { self.parts.hand_over.take_back(&*self.parts.stream, value, self.frame) }?;
         }
         self.reserved = end;
         Ok(())
@@ -179,7 +167,7 @@ impl<S: Slot> SharedRing<S> {
     /// - All reads of a ring go to one queue, in the order of their frames: `free` must only grow.
     pub unsafe fn record_acquire(&self, read: &Read, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise; the slot is alive.
-        unsafe { self.slots()[read.slot].resource().record_acquire(self.device(), commands, self.reads) }
+        unsafe { self.slots()[read.slot()].resource().record_acquire(self.device(), commands, self.reads) }
     }
 
     /// Records Vulkan's way of giving the slot back, after its last use of it.
@@ -188,7 +176,7 @@ impl<S: Slot> SharedRing<S> {
     /// As [`SharedRing::record_acquire`].
     pub unsafe fn record_release(&self, read: &Read, commands: vk::CommandBuffer) {
         // SAFETY: as in `record_acquire`.
-        unsafe { self.slots()[read.slot].resource().record_release(self.device(), commands, self.reads) }
+        unsafe { self.slots()[read.slot()].resource().record_release(self.device(), commands, self.reads) }
     }
 
     /// Signals from the CPU what CUDA will never signal, so that Vulkan's submissions end. What they read is not whole.
@@ -199,51 +187,22 @@ impl<S: Slot> SharedRing<S> {
     /// # Safety
     /// The stream executes nothing more: a kernel has faulted, and the context with it.
     pub unsafe fn abort(&self) -> Result<()> {
-        let ready = &self.parts.hand_over.ready;
-        // SAFETY: the caller's promise: nobody else signals it any more.
-        unsafe { ready.signal_from_host(ready.promised()) }
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.hand_over.abort() }
     }
 
     fn device(&self) -> &ash::Device {
         self.parts.pair.vk().device()
     }
-
-    /// Whether the GPU has done everything that it was given, asked for at most two seconds.
-    fn comes_to_rest(&self) -> Result<bool> {
-        let HandOver { ready, free, .. } = &*self.parts.hand_over;
-        let mut ledger = self.parts.hand_over.ledger();
-        self.parts.hand_over.settle(&mut ledger)?;
-        let expected = ledger.expected;
-        drop(ledger);
-        let (cuda, stream) = (self.parts.pair.cuda(), self.parts.stream.raw());
-        let read = wait(|| Ok(free.value()? >= expected))?;
-        // After a fault the stream runs nothing, whatever it is asked.
-        let written = cuda.has_faulted()
-            || wait(|| {
-                if !self.unfinished {
-                    return Ok(ready.value()? >= ready.promised());
-                }
-                cuda.bind()?;
-                // SAFETY: a live stream of the current context.
-                match unsafe { api::cuStreamQuery(stream) } {
-                    api::Code::NOT_READY => Ok(false),
-                    // After a fault that nobody has seen yet it runs nothing either.
-                    code => Ok(cuda.check("cuStreamQuery", code).is_ok() || cuda.has_faulted()),
-                }
-            })?;
-        Ok(read && written)
-    }
 }
 
 impl<S: Slot> Drop for SharedRing<S> {
     fn drop(&mut self) {
-        match self.comes_to_rest() {
+        let Parts { hand_over, stream, pair, .. } = &*self.parts;
+        match hand_over.come_to_rest(pair.cuda(), &**stream, self.unfinished) {
             // SAFETY: never touched again.
-            Ok(true) => unsafe { ManuallyDrop::drop(&mut self.parts) },
-            Ok(false) => cleanup_error(&Error::Timeout(
-                "a ring was dropped while the GPU used it, and was leaked: wait for the queue and the stream first".into(),
-            )),
-            // Leaked, too.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.parts) },
+            // Leaked: the GPU may still use them.
             Err(error) => cleanup_error(&error),
         }
     }
@@ -253,13 +212,13 @@ impl<S: Slot> Drop for SharedRing<S> {
 #[must_use = "nothing is handed over before `finish`"]
 pub struct Write<'a, S: Slot> {
     ring: &'a mut SharedRing<S>,
-    slot: usize,
+    turn: Turn,
 }
 
 impl<S: Slot> Write<'_, S> {
     /// What to write to, on the ring's stream.
     pub fn slot(&self) -> &S {
-        &self.ring.slots()[self.slot]
+        &self.ring.slots()[self.turn.slot]
     }
 
     /// The frame's number, from 0.
@@ -278,29 +237,14 @@ impl<S: Slot> Write<'_, S> {
     /// # Errors
     /// What CUDA answers. The frame is then lost, and the next write takes the next slot.
     pub fn finish(self) -> Result<Read> {
-        let Self { ring, slot } = self;
-        let turn = ring.plan.turn(ring.frame);
+        let Self { ring, turn } = self;
+        let frame = ring.frame;
         ring.frame += 1;
-        let hand_over = &ring.parts.hand_over;
-        // SAFETY: the timeline lives until the stream has passed this: `Drop` of the ring sees to it.
-        let signalled = unsafe { hand_over.ready.cuda_signal(&*ring.parts.stream, turn.signal_ready) };
-        hand_over.ledger().issue();
-        if let Err(error) = signalled {
-            hand_over.ledger().ends(turn.signal_free, Fate::GivenUp);
-            return Err(error);
-        }
+        let Parts { hand_over, stream, .. } = &*ring.parts;
+        // SAFETY: the parts live until the stream has passed this: `Drop` of the ring sees to it.
+        let read = unsafe { hand_over.hand_out(&**stream, frame, turn, ring.reads.stage) }?;
         ring.unfinished = false;
-        let stage = vk::PipelineStageFlags2::from_raw(ring.reads.stage.as_raw().into());
-        let wait = hand_over.ready.vulkan_wait(turn.wait_ready, stage);
-        let signal = hand_over.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?;
-        Ok(Read {
-            frame: ring.frame - 1,
-            slot,
-            wait: (wait.semaphore, wait.value, ring.reads.stage),
-            signal: (signal.semaphore, signal.value),
-            open: true,
-            hand_over: hand_over.clone(),
-        })
+        Ok(read)
     }
 }
 
@@ -309,6 +253,7 @@ mod tests {
     use super::*;
     use crate::image::MappedImage;
     use crate::memory::SharedBuffer;
+    use crate::timeline::SharedTimeline;
 
     /// A renderer may own them, on any thread.
     #[test]

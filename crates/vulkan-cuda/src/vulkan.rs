@@ -105,9 +105,11 @@ impl Vk {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing may be destroyed any more: the `Drop` of every Vulkan object asks.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.0.abandoned.load(Ordering::Relaxed)
+    /// For `Drop`: destroys what was made from the device, unless the device was abandoned.
+    pub(crate) fn cleanup(&self, destroy: impl FnOnce(&ash::Device)) {
+        if !self.0.abandoned.load(Ordering::Relaxed) {
+            destroy(self.device());
+        }
     }
 
     /// For what was made on a device and is to be imported for it.

@@ -69,13 +69,32 @@ impl Target {
         gpu: &Gpu,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
     ) -> Result<(), vk::Result> {
-        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(self.record(record)?)];
-        let batch = [vk::SubmitInfo2::default().command_buffer_infos(&buffers)];
+        let commands = self.record(record)?;
         // SAFETY: recorded above; whoever records keeps alive what is used until the queue is idle.
         unsafe {
-            self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null())?;
+            self.submit(gpu, commands, &[], &[])?;
             self.device.queue_wait_idle(gpu.queue)
         }
+    }
+
+    /// Submits `commands`, which begin after `waits` and end before `signals`.
+    ///
+    /// # Safety
+    /// [`Target::record`] made them; all that they use lives until the queue is idle.
+    pub unsafe fn submit(
+        &self,
+        gpu: &Gpu,
+        commands: vk::CommandBuffer,
+        waits: &[vk::SemaphoreSubmitInfo<'_>],
+        signals: &[vk::SemaphoreSubmitInfo<'_>],
+    ) -> Result<(), vk::Result> {
+        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+        let batch = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits)
+            .command_buffer_infos(&buffers)
+            .signal_semaphore_infos(signals)];
+        // SAFETY: the caller's promise.
+        unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }
     }
 
     /// What was copied, once the queue is idle.

@@ -1,15 +1,15 @@
-//! A CUDA context that sharing goes through, and its streams.
+//! A CUDA context that sharing goes through.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::driver::{CudaContext, sys};
 
 use super::api::{self, Code};
 use super::driver::{check, require};
-use super::{CudaInfo, Driver};
+use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
 
@@ -38,41 +38,6 @@ enum Keep {
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
-
-/// A stream of CUDA work, whoever made it. cudarc's [`CudaStream`] is one.
-///
-/// # Safety
-/// For as long as the value lives, `raw` gives one and the same live stream, of the context that `context` gives.
-pub unsafe trait Stream: Send + Sync {
-    /// The stream.
-    fn raw(&self) -> sys::CUstream;
-    /// The context that it was made in.
-    fn context(&self) -> sys::CUcontext;
-}
-
-// SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
-// on each thread, and is refused wherever a stream is used: see `require_stream`.)
-unsafe impl Stream for CudaStream {
-    fn raw(&self) -> sys::CUstream {
-        self.cu_stream()
-    }
-
-    fn context(&self) -> sys::CUcontext {
-        // The inherent method of the same name.
-        CudaStream::context(self).cu_ctx()
-    }
-}
-
-// SAFETY: the same stream.
-unsafe impl<S: Stream + ?Sized> Stream for Arc<S> {
-    fn raw(&self) -> sys::CUstream {
-        (**self).raw()
-    }
-
-    fn context(&self) -> sys::CUcontext {
-        (**self).context()
-    }
-}
 
 impl Cuda {
     /// Retains a device's primary context, the one that CUDA's runtime, CuPy, Numba and PyTorch share in a process. The

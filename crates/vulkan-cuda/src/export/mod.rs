@@ -3,6 +3,7 @@
 
 use ash::vk;
 
+use crate::exportable::BufferSupport;
 use crate::handle::{ExportType, SemaphoreKind};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
@@ -16,32 +17,39 @@ mod system;
 
 pub(crate) use system::{export_memory, export_semaphore};
 
-/// What an exportable allocation has in its chain.
+/// How memory is exported, and what its buffers and its allocation have in their chains for that.
 pub(crate) struct MemoryExport {
     kind: ExportType,
+    flags: vk::MemoryAllocateFlags,
+    dedicated_only: bool,
     info: vk::ExportMemoryAllocateInfo<'static>,
     #[cfg(windows)]
     win32: system::MemoryAttributes,
 }
 
 impl MemoryExport {
-    /// For the type that the device exports buffers as.
+    /// For buffers of this usage.
     ///
     /// # Errors
-    /// A device that exports none, or that was made without the extension.
-    pub(crate) fn new(vk: &Vk) -> Result<Self> {
+    /// A device that exports no buffers, or none of this usage, or that was made without the extension.
+    pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
-        Self::of(vk, info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?)
+        let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
+        let export = Self::new(vk, kind)?;
+        let BufferSupport { dedicated_only } = vk.exports_buffer(usage, kind)?;
+        Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
     }
 
     /// For a type that the driver grants to what is to be exported.
     ///
     /// # Errors
     /// A device that was made without the extension.
-    pub(crate) fn of(vk: &Vk, kind: ExportType) -> Result<Self> {
+    pub(crate) fn new(vk: &Vk, kind: ExportType) -> Result<Self> {
         vk.memory_handles()?;
         Ok(Self {
             kind,
+            flags: vk::MemoryAllocateFlags::empty(),
+            dedicated_only: false,
             info: vk::ExportMemoryAllocateInfo::default().handle_types(kind.memory()),
             #[cfg(windows)]
             win32: system::MemoryAttributes::new()?,
@@ -53,28 +61,57 @@ impl MemoryExport {
         self.kind
     }
 
-    /// Allocates `size` bytes of memory that can be exported, of one of `types`: the device's own where it is among them.
-    /// `dedicated` names the buffer or image that is to have it for itself; `flags` are those of [`flags_for`], where buffers lie in it.
+    /// Whether each buffer must have an allocation of its own.
+    pub(crate) fn dedicated_only(&self) -> bool {
+        self.dedicated_only
+    }
+
+    /// A buffer whose memory can be exported; it is to be bound, and destroyed, by whoever asks.
+    ///
+    /// # Errors
+    /// A size of 0, and what the driver answers.
+    pub(crate) fn create_buffer(
+        &self,
+        vk: &Vk,
+        size: u64,
+        usage: vk::BufferUsageFlags,
+    ) -> Result<vk::Buffer> {
+        // Vulkan's rule, not the driver's to check (VUID-VkBufferCreateInfo-size-00912).
+        if size == 0 {
+            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+        }
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(self.kind.memory());
+        let info = vk::BufferCreateInfo::default()
+            .size(size)
+            .usage(usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .push_next(&mut external);
+        // SAFETY: a live device and a plain description.
+        unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))
+    }
+
+    /// Allocates memory that can be exported: as many bytes as are required, in the device's own memory where that is allowed.
+    /// `dedicated` names the buffer or image that is to have it for itself.
     ///
     /// # Errors
     /// Out of memory.
     ///
     /// # Safety
-    /// What `dedicated` names is alive and unbound, and requires so many bytes of one of these types.
+    /// `required` is what the driver requires for all that is to lie in it. What `dedicated` names is alive and unbound.
     pub(crate) unsafe fn allocate(
         mut self,
         vk: &Vk,
-        size: u64,
-        types: u32,
-        flags: vk::MemoryAllocateFlags,
+        required: &vk::MemoryRequirements,
         mut dedicated: Option<vk::MemoryDedicatedAllocateInfo<'_>>,
     ) -> Result<vk::DeviceMemory> {
+        let types = required.memory_type_bits;
         let memory_type = vk
             .memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
             // Every buffer and image has at least one memory type; without a device-local one any of them will do.
             .unwrap_or(types.trailing_zeros());
-        let allocate = vk::MemoryAllocateInfo::default().allocation_size(size).memory_type_index(memory_type);
-        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(flags);
+        let allocate =
+            vk::MemoryAllocateInfo::default().allocation_size(required.size).memory_type_index(memory_type);
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(self.flags);
         let allocate = if flags.flags.is_empty() { allocate } else { allocate.push_next(&mut flags) };
         let allocate = match &mut dedicated {
             Some(dedicated) => allocate.push_next(dedicated),
@@ -92,29 +129,9 @@ impl MemoryExport {
     }
 }
 
-/// A buffer whose memory can be exported as `kind`; it is to be bound, and destroyed, by whoever asks.
-///
-/// # Errors
-/// What the driver answers.
-pub(crate) fn create_buffer(
-    vk: &Vk,
-    size: u64,
-    usage: vk::BufferUsageFlags,
-    kind: ExportType,
-) -> Result<vk::Buffer> {
-    let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind.memory());
-    let info = vk::BufferCreateInfo::default()
-        .size(size)
-        .usage(usage)
-        .sharing_mode(vk::SharingMode::EXCLUSIVE)
-        .push_next(&mut external);
-    // SAFETY: a live device and a plain description.
-    unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))
-}
-
 /// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one
 /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
-pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
+fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
     match usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
         true => vk::MemoryAllocateFlags::DEVICE_ADDRESS,
         false => vk::MemoryAllocateFlags::empty(),

@@ -36,7 +36,16 @@
 //! # }
 //! ```
 //!
-//! Vulkan hands out three of them ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
+//! A handle does not say how large the memory behind it is. Who imports one must promise it, so that is `unsafe`:
+//!
+//! ```compile_fail,E0133
+//! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};
+//! # fn test(cuda: &vulkan_cuda::Cuda, handle: MemoryHandle) -> vulkan_cuda::Result<MappedMemory> {
+//! MappedMemory::import(cuda, handle, 4096, 1 << 30) // of 4 KiB: no driver refuses that
+//! # }
+//! ```
+//!
+//! Vulkan hands out three kinds ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
 //! half is type-checked and linted (`scripts/check-windows.sh`), not run.
 
 mod foreign;
