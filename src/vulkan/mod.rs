@@ -5,6 +5,7 @@
 //! ([`Queue::wait_idle`]), as Vulkan's "valid usage" of every `vkDestroy…` asks.
 
 mod adapter;
+mod bindings;
 mod buffer;
 mod compute;
 mod device;
@@ -22,8 +23,10 @@ mod timestamps;
 mod validation;
 
 pub use adapter::{Adapter, AdapterInfo};
+pub use bindings::Bound;
+pub(crate) use bindings::{Bindings, SetDesc};
 pub use buffer::{Buffer, BufferDesc};
-pub use compute::{Bound, Choices, ComputePipeline, ComputePipelineDesc, groups};
+pub use compute::{Choices, ComputePipeline, ComputePipelineDesc, groups};
 pub(crate) use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc, Queue};
 pub use image::{Image, ImageDesc};
