@@ -1,4 +1,4 @@
-//! What the field is drawn on: the samples and depth behind a picture, and a picture of our own for headless runs.
+//! What is drawn on where there is no window, and with how many samples a pixel.
 
 use ash::vk;
 
@@ -29,59 +29,6 @@ impl Samples {
     /// As a number.
     pub fn count(self) -> u32 {
         self.flags().as_raw()
-    }
-}
-
-pub(super) const DEPTH_FORMAT: vk::Format = vk::Format::D32_SFLOAT;
-
-/// Multisampled colour, where there is more than one sample, and depth; one pair serves every frame, since frames on one queue draw one after the other.
-pub(super) struct Attachments {
-    pub(super) color: Option<Image>,
-    pub(super) depth: Image,
-}
-
-impl Attachments {
-    pub(super) fn new(
-        device: &Device,
-        extent: vk::Extent2D,
-        format: vk::Format,
-        samples: Samples,
-    ) -> Result<Self> {
-        // Transient: the contents never outlive the render pass, and a tiling GPU need not store them at all.
-        let transient = vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
-        let multisampled = || {
-            Image::new(
-                device,
-                &ImageDesc {
-                    label: "multisampled colour",
-                    extent,
-                    format,
-                    levels: 1,
-                    samples: samples.flags(),
-                    usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | transient,
-                    aspect: vk::ImageAspectFlags::COLOR,
-                },
-            )
-        };
-        Ok(Self {
-            color: (samples != Samples::One).then(multisampled).transpose()?,
-            depth: Image::new(
-                device,
-                &ImageDesc {
-                    label: "depth",
-                    extent,
-                    format: DEPTH_FORMAT,
-                    levels: 1,
-                    samples: samples.flags(),
-                    usage: vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT | transient,
-                    aspect: vk::ImageAspectFlags::DEPTH,
-                },
-            )?,
-        })
-    }
-
-    pub(super) fn extent(&self) -> vk::Extent2D {
-        self.depth.extent()
     }
 }
 
