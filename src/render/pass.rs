@@ -2,7 +2,6 @@
 
 use ash::vk;
 
-use super::Samples;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
@@ -17,6 +16,33 @@ pub struct Picture {
     pub extent: vk::Extent2D,
     /// The layout that it is left in.
     pub final_layout: vk::ImageLayout,
+}
+
+/// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Samples {
+    /// One: quick, and edges are jagged.
+    #[value(name = "1")]
+    One,
+    /// Four: smooth edges.
+    #[default]
+    #[value(name = "4")]
+    Four,
+}
+
+impl Samples {
+    /// As Vulkan has it.
+    pub fn flags(self) -> vk::SampleCountFlags {
+        match self {
+            Self::One => vk::SampleCountFlags::TYPE_1,
+            Self::Four => vk::SampleCountFlags::TYPE_4,
+        }
+    }
+
+    /// As a number.
+    pub fn count(self) -> u32 {
+        self.flags().as_raw()
+    }
 }
 
 /// What the pass does to colours.

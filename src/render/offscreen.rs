@@ -1,36 +1,10 @@
-//! What is drawn on where there is no window, and with how many samples a pixel.
+//! What is drawn on where there is no window.
 
 use ash::vk;
 
+use super::Picture;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc};
-
-/// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Samples {
-    /// One: quick, and edges are jagged.
-    #[value(name = "1")]
-    One,
-    /// Four: smooth edges.
-    #[default]
-    #[value(name = "4")]
-    Four,
-}
-
-impl Samples {
-    /// As Vulkan has it.
-    pub fn flags(self) -> vk::SampleCountFlags {
-        match self {
-            Self::One => vk::SampleCountFlags::TYPE_1,
-            Self::Four => vk::SampleCountFlags::TYPE_4,
-        }
-    }
-
-    /// As a number.
-    pub fn count(self) -> u32 {
-        self.flags().as_raw()
-    }
-}
 
 /// An image to draw on without a window, and to read back.
 pub struct OffscreenTarget {
@@ -65,6 +39,16 @@ impl OffscreenTarget {
                 },
             )?,
         })
+    }
+
+    /// The image as what to draw on.
+    pub(crate) fn picture(&self) -> Picture {
+        Picture {
+            image: self.image.raw(),
+            view: self.image.view(),
+            extent: self.image.extent(),
+            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+        }
     }
 
     /// The image; after a frame it is in the layout `TRANSFER_SRC_OPTIMAL`.
