@@ -4,7 +4,7 @@
 use ash::vk;
 use serde::{Deserialize, Serialize};
 
-use super::Engine;
+use super::{Choice, Config, Engine};
 use crate::render::ColorMap;
 use crate::{Error, Result};
 
@@ -17,6 +17,22 @@ pub struct Parameters {
     pub colormap: ColorMap,
     /// Whether the field stands still.
     pub paused: bool,
+}
+
+impl Parameters {
+    /// What they are at first.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { speed: config.speed, colormap: config.color_map, paused: false }
+    }
+}
+
+/// How to make a [`Companion`] for a window.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
+pub(crate) struct CompanionDesc<'a> {
+    /// Makes it, once the device is chosen.
+    pub(crate) make: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
+    /// Frames in flight that it may need resources for.
+    pub(crate) flights: usize,
 }
 
 /// Works on the engine between two frames. Waits for nobody outside this process.

@@ -1,256 +1,53 @@
-//! The window: acquire an image, draw a frame, present it; again.
+//! Everything that exists while the window does, and how it draws a frame.
 
-use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use tracing::trace_span;
-use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
-use winit::error::EventLoopError;
-use winit::event::{ElementState, MouseButton, MouseScrollDelta, StartCause, WindowEvent};
-use winit::event_loop::{ActiveEventLoop, ControlFlow};
-use winit::keyboard::{Key, NamedKey};
-use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
+use winit::event::WindowEvent;
+use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
-use winit::window::{Window, WindowId};
+use winit::window::Window;
 
-use super::engine::{Engine, Moment, PresentSync};
-use super::headless::announce;
-use super::retire;
-use super::traced::Traced;
-use super::{Choice, Companion, Config, DeviceTable, Ended, FrameTimes, Parameters, Scene, Stop, Summary};
+use super::aside::Aside;
+use super::clock::Clock;
+use super::controls::Controls;
+use super::title::Title;
+use crate::app::engine::PresentSync;
+use crate::app::headless::announce;
+use crate::app::{Companion, CompanionDesc, Config, DeviceTable, Engine, FrameTimes};
 use crate::handoff::Handoff;
-use crate::render::{Camera, ColorMap, OffscreenTarget, Picture};
-use crate::report::Failures;
+use crate::render::Picture;
 use crate::vulkan::{
-    Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage, read_image,
+    Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
 };
 use crate::{Error, Result};
-
-/// The connection to the window system. A process can have one only, but may open one window after another with it.
-pub struct EventLoop(winit::event_loop::EventLoop<()>);
-
-impl EventLoop {
-    /// Connects to the display.
-    ///
-    /// # Errors
-    /// No display, or the libraries that speak to it are not installed.
-    pub fn new() -> Result<Self> {
-        let failed = |reason| Error::Window { what: "no display", reason };
-        // winit panics where one of the X11 libraries that it opens at run time is missing; that is an error here.
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| ()));
-        let made = catch_unwind(winit::event_loop::EventLoop::new);
-        std::panic::set_hook(hook);
-        match made {
-            Ok(Ok(event_loop)) => Ok(Self(event_loop)),
-            Ok(Err(error)) => Err(failed(words(&error))),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or(panic.downcast_ref::<&str>().copied());
-                Err(failed(text.unwrap_or("the window system's libraries are incomplete").to_owned()))
-            }
-        }
-    }
-}
-
-/// winit's error without the source line that it begins with.
-fn words(error: &EventLoopError) -> String {
-    let text = error.to_string();
-    let reason = text.split_once(".rs:").and_then(|(_, rest)| rest.split_once(": "));
-    reason.map_or(&*text, |(_line, reason)| reason).trim_end_matches('.').to_owned()
-}
-
-/// Opens a window and draws in it until it is closed, Escape is pressed, `stop` is asked, or `config.frames` are drawn.
-///
-/// # Errors
-/// Whatever stands in the way, an error of the validation layer included.
-pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
-    attempt_windowed(event_loop, config, stop)?.whole()
-}
-
-/// [`run_windowed`], which tells what was done before something failed.
-///
-/// # Errors
-/// What stands in the way of the first frame.
-pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
-    run_with(event_loop, config, stop, None)
-}
-
-/// Somebody who is invited once the device is chosen, and works on the engine between two frames from then on.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
-pub(crate) struct Guest<'a> {
-    /// Makes it.
-    pub(crate) invite: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
-    /// Frames in flight that it may need resources for.
-    pub(crate) flights: usize,
-}
-
-/// [`attempt_windowed`], with a guest perhaps.
-pub(crate) fn run_with(
-    event_loop: &mut EventLoop,
-    config: &Config,
-    stop: &Stop,
-    guest: Option<Guest<'_>>,
-) -> Result<Ended> {
-    let traced = Traced::begin(config)?;
-    let mut app =
-        App { config, stop, guest, traced, state: None, failures: Failures::default(), left: false };
-    let ran = event_loop.0.run_app_on_demand(&mut app);
-    let App { traced, state, mut failures, .. } = app;
-    let ended = |reason| Error::Window { what: "the event loop ended", reason };
-    failures.catch(ran.map_err(|error| ended(error.to_string())));
-    let Some(mut state) = state else {
-        failures.outcome()?;
-        return Err(ended("before a window could be opened".into()));
-    };
-    if let Some(traced) = traced {
-        traced.end(&mut state.engine, &mut failures);
-    }
-    let times = std::mem::take(&mut state.times);
-    let summary = state.engine.summary(times, state.skipped, &mut failures);
-    if let Some(companion) = &mut state.companion {
-        let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-        failures.catch(companion.close(&state.engine, &reason));
-    }
-    let log = state.instance.validation_log().clone();
-    retire(state);
-    Ok(Ended::new(summary, failures, &log))
-}
-
-struct App<'a> {
-    config: &'a Config,
-    stop: &'a Stop,
-    traced: Option<Traced>,
-    guest: Option<Guest<'a>>,
-    state: Option<State>,
-    failures: Failures,
-    /// Nothing is drawn any more.
-    left: bool,
-}
-
-impl App<'_> {
-    /// Runs a step; its error ends the program.
-    fn attempt(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut Self) -> Result<()>) {
-        if self.left {
-            return;
-        }
-        if let Err(error) = step(self) {
-            self.failures.add(error);
-            self.leave(event_loop);
-        }
-    }
-
-    fn leave(&mut self, event_loop: &ActiveEventLoop) {
-        self.left = true;
-        event_loop.exit();
-    }
-
-    /// Never before there is a window: a stop that comes that early still ends with a summary, of no frames.
-    fn is_done(&self) -> bool {
-        let Some(state) = &self.state else { return false };
-        let drawn = state.engine.next_frame();
-        self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
-    }
-}
-
-impl ApplicationHandler for App<'_> {
-    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
-        if self.state.is_none() {
-            self.attempt(event_loop, |app| {
-                let mut state = State::new(event_loop, app.config, app.guest.take())?;
-                state.engine.heed(app.stop);
-                if let Some(traced) = &app.traced {
-                    traced.follow(&mut state.engine)?;
-                }
-                app.state = Some(state);
-                Ok(())
-            });
-        }
-    }
-
-    fn new_events(&mut self, event_loop: &ActiveEventLoop, _cause: StartCause) {
-        if self.is_done() {
-            self.leave(event_loop);
-        }
-    }
-
-    fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
-        let escape = |key: &winit::event::KeyEvent| {
-            key.state == ElementState::Pressed && key.logical_key == Key::Named(NamedKey::Escape)
-        };
-        match event {
-            WindowEvent::CloseRequested => self.leave(event_loop),
-            // A key that was down already when the focus came: pressed for another window.
-            WindowEvent::KeyboardInput { is_synthetic: true, .. } => {}
-            WindowEvent::KeyboardInput { ref event, .. } if escape(event) => self.leave(event_loop),
-            WindowEvent::RedrawRequested if !self.is_done() => {
-                self.attempt(event_loop, |app| match &mut app.state {
-                    Some(state) => state.redraw(),
-                    None => Ok(()),
-                })
-            }
-            event => self.attempt(event_loop, |app| match &mut app.state {
-                Some(state) => state.handle(event),
-                None => Ok(()),
-            }),
-        }
-    }
-
-    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
-        if self.is_done() {
-            return self.leave(event_loop);
-        }
-        self.attempt(event_loop, |app| match &mut app.state {
-            // Nothing is drawn, but whoever asks is answered.
-            Some(state) if !state.visible => state.consult().and_then(|()| state.hand_out_picture()),
-            _ => Ok(()),
-        });
-        let Some(state) = &self.state else { return };
-        let now = Instant::now();
-        // A hidden window only looks whether it is to stop.
-        let wait = if state.visible { state.retry.filter(|&at| at > now) } else { Some(now + IDLE) };
-        match wait {
-            Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
-            None => {
-                event_loop.set_control_flow(ControlFlow::Poll);
-                state.window.request_redraw();
-            }
-        }
-    }
-}
 
 /// With nothing to draw on there is nothing that paces the loop: it looks again this often.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Everything that exists while the window does.
-struct State {
+/// The engine, the window that it draws in, and what changes from frame to frame.
+pub(super) struct State {
     // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
-    engine: Engine,
-    companion: Option<Box<dyn Companion>>,
-    /// For pictures that the companion asks for.
-    aside: Option<OffscreenTarget>,
+    pub(super) engine: Engine,
+    pub(super) companion: Option<Box<dyn Companion>>,
+    aside: Aside,
     /// Whether presenting sets the pace.
     paced: bool,
     swapchain: Swapchain,
-    window: Arc<Window>,
-    instance: Instance,
-    camera: Camera,
-    scene: Scene,
-    color_map: ColorMap,
+    pub(super) window: Arc<Window>,
+    pub(super) instance: Instance,
+    controls: Controls,
     clock: Clock,
-    times: FrameTimes,
-    last_frame: Option<Instant>,
+    pub(super) times: FrameTimes,
     title: Title,
     /// False while the window is minimised or covered.
     visible: bool,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
-    skipped: u64,
-    dragging: bool,
-    pointer: Option<(f64, f64)>,
+    pub(super) skipped: u64,
 }
 
 /// Refuses a window that no window system has: X11 counts in 16 bits, and winit panics beyond.
@@ -266,7 +63,12 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
 }
 
 impl State {
-    fn new(event_loop: &ActiveEventLoop, config: &Config, guest: Option<Guest<'_>>) -> Result<Self> {
+    /// Opens the window, chooses a device that can present there, and makes the engine.
+    pub(super) fn new(
+        event_loop: &ActiveEventLoop,
+        config: &Config,
+        companion: Option<CompanionDesc<'_>>,
+    ) -> Result<Self> {
         check_size(config.size)?;
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
@@ -287,47 +89,42 @@ impl State {
         announce(&choice);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            interop: choice.cuda.is_some() || (guest.is_some() && choice.can_export()),
+            interop: choice.cuda.is_some() || (companion.is_some() && choice.can_export()),
             inline: config.handoff == Handoff::Inline,
             ..DeviceDesc::default()
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
-        let flights = guest.as_ref().map_or(1, |guest| guest.flights);
+        let flights = companion.as_ref().map_or(1, |companion| companion.flights);
         let engine = Engine::with_flights(queue, &choice, config, swapchain.format(), flights)?;
         Ok(Self {
             title: Title::new(&engine, config),
-            companion: guest.map(|guest| (guest.invite)(choice)).transpose()?,
-            aside: None,
+            companion: companion.map(|companion| (companion.make)(choice)).transpose()?,
+            aside: Aside::default(),
             paced: swapchain.mode() == PresentMode::Fifo,
             engine,
             swapchain,
             window,
             instance,
-            camera: config.scene.camera(),
-            scene: config.scene,
-            color_map: config.color_map,
-            clock: Clock { time: 0.0, step: 0.0, speed: config.speed, paused: false },
+            controls: Controls::new(config),
+            clock: Clock::new(),
             times: FrameTimes::default(),
-            last_frame: None,
             visible: true,
             retry: None,
             skipped: 0,
-            dragging: false,
-            pointer: None,
         })
     }
 
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
-    fn redraw(&mut self) -> Result<()> {
+    pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
-        if self.companion.as_ref().is_some_and(|companion| !companion.is_ready()) {
+        if !self.may_begin() {
             self.skip();
             return Ok(());
         }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
                 companion.rescue(&mut self.engine, error)?;
-                if !companion.is_ready() {
+                if !self.may_begin() {
                     self.skip();
                     return Ok(());
                 }
@@ -341,9 +138,8 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        if let Some(last) = self.last_frame.replace(now) {
-            self.times.add(now - last);
-            self.clock.advance(now - last);
+        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
+            self.times.add(elapsed);
         }
         let picture = Picture {
             image: image.image,
@@ -353,12 +149,12 @@ impl State {
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
         let moment = self.clock.moment();
-        let drawn = self.engine.draw(&flight, moment, &self.camera, &picture, Some(present));
+        let drawn = self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present));
         if let Err(error) = drawn {
             // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
             self.mend(error)?;
             let flight = self.engine.begin()?;
-            self.engine.draw(&flight, moment, &self.camera, &picture, Some(present))?;
+            self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present))?;
         }
         if let Some(companion) = &mut self.companion {
             companion.drawn(&self.engine)?;
@@ -367,70 +163,6 @@ impl State {
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
         self.title.frame(&self.window, now);
         self.hand_out_picture()
-    }
-
-    /// Lets the companion do what it has to do between two frames.
-    fn consult(&mut self) -> Result<()> {
-        let Some(companion) = &mut self.companion else { return Ok(()) };
-        let Clock { speed, paused, .. } = self.clock;
-        let mut parameters = Parameters { speed, colormap: self.color_map, paused };
-        match self.paced || !self.visible {
-            true => companion.turn(&mut self.engine, &mut parameters)?,
-            false => companion.wait(&mut self.engine, &mut parameters)?,
-        }
-        (self.clock.speed, self.clock.paused) = (parameters.speed, parameters.paused);
-        self.color_map = parameters.colormap;
-        Ok(())
-    }
-
-    /// What was presented cannot be read back, so the same is drawn once more, aside.
-    fn hand_out_picture(&mut self) -> Result<()> {
-        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
-            return Ok(());
-        };
-        let (extent, format) = (self.swapchain.extent(), self.swapchain.format());
-        if extent.width == 0 || extent.height == 0 {
-            let reason = "the window has no size, so there is no picture".into();
-            companion.send_picture(extent, Err(Error::Unsupported(reason)));
-            return Ok(());
-        }
-        let target = match self.aside.take().filter(|target| target.image().extent() == extent) {
-            Some(target) => target,
-            None => {
-                self.engine.forget_recorded();
-                match OffscreenTarget::with_format(self.engine.device(), extent, format) {
-                    Ok(target) => target,
-                    // No memory for it, perhaps: the client's affair, not the window's.
-                    Err(error) => {
-                        companion.send_picture(extent, Err(error));
-                        return Ok(());
-                    }
-                }
-            }
-        };
-        let target = self.aside.insert(target);
-        let image = target.image();
-        let picture = Picture {
-            image: image.raw(),
-            view: image.view(),
-            extent,
-            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
-        };
-        let drawn = self.engine.begin().and_then(|flight| {
-            self.engine.draw(&flight, self.clock.moment(), &self.camera, &picture, None)?;
-            self.engine.drain()
-        });
-        if let Err(error) = drawn {
-            // Nothing was drawn aside; the next frame tries again.
-            return companion.rescue(&mut self.engine, error);
-        }
-        companion.drawn(&self.engine)?;
-        let mut pixels = read_image(self.engine.queue(), target.image());
-        if matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
-            pixels.iter_mut().flat_map(|bytes| bytes.chunks_exact_mut(4)).for_each(|pixel| pixel.swap(0, 2));
-        }
-        companion.send_picture(extent, pixels);
-        Ok(())
     }
 
     /// The next image; twice, because the window may change between remaking the images and asking for one.
@@ -450,6 +182,30 @@ impl State {
         Ok(None)
     }
 
+    /// Whether the companion, if there is one, lets a frame begin.
+    fn may_begin(&self) -> bool {
+        self.companion.as_ref().is_none_or(|companion| companion.is_ready())
+    }
+
+    /// Lets the companion do what it has to do between two frames.
+    fn consult(&mut self) -> Result<()> {
+        let Some(companion) = &mut self.companion else { return Ok(()) };
+        match self.paced || !self.visible {
+            true => companion.turn(&mut self.engine, &mut self.controls.parameters),
+            false => companion.wait(&mut self.engine, &mut self.controls.parameters),
+        }
+    }
+
+    /// Sends the companion a picture, if it wants one.
+    fn hand_out_picture(&mut self) -> Result<()> {
+        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
+            return Ok(());
+        };
+        let like = (self.swapchain.extent(), self.swapchain.format());
+        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
+        self.aside.send_picture(&mut self.engine, &mut **companion, like, moment, camera)
+    }
+
     /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
     fn drain(&mut self) -> Result<()> {
         self.engine.drain().or_else(|error| self.mend(error))
@@ -461,7 +217,7 @@ impl State {
             Some(companion) => companion.rescue(&mut self.engine, error)?,
             None => return Err(error),
         }
-        while self.companion.as_ref().is_some_and(|companion| !companion.is_ready()) {
+        while !self.may_begin() {
             self.consult()?;
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -472,12 +228,7 @@ impl State {
     fn skip(&mut self) {
         self.retry = Some(Instant::now() + IDLE);
         self.skipped += 1;
-        self.rest();
-    }
-
-    /// No frame for a while: the pause is no frame time, and the field does not jump after it.
-    fn rest(&mut self) {
-        self.last_frame = None;
+        self.clock.rest();
     }
 
     fn show(&mut self, visible: bool) {
@@ -485,11 +236,26 @@ impl State {
         // Whatever changed, it is worth a try.
         self.retry = None;
         if !visible {
-            self.rest();
+            self.clock.rest();
         }
     }
 
-    fn handle(&mut self, event: WindowEvent) -> Result<()> {
+    /// While the window is hidden nothing is drawn, but a companion that asks is answered.
+    pub(super) fn serve_hidden(&mut self) -> Result<()> {
+        if self.visible {
+            return Ok(());
+        }
+        self.consult()?;
+        self.hand_out_picture()
+    }
+
+    /// When to look again, if no frame is to be drawn now. A hidden window only looks whether it is to stop.
+    pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
+        if self.visible { self.retry.filter(|&at| at > now) } else { Some(now + IDLE) }
+    }
+
+    /// Does what an event asks for.
+    pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
                 self.show(size.width > 0 && size.height > 0);
@@ -497,40 +263,12 @@ impl State {
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
             WindowEvent::Occluded(occluded) => self.show(!occluded),
-            WindowEvent::MouseInput { state, button: MouseButton::Left, .. } => {
-                self.dragging = state == ElementState::Pressed;
-            }
-            WindowEvent::CursorMoved { position, .. } => {
-                let (x, y) = (position.x, position.y);
-                if let (true, Some((from_x, from_y))) = (self.dragging, self.pointer) {
-                    self.camera.orbit((x - from_x) as f32, (y - from_y) as f32);
+            event => {
+                if self.controls.handle(event) {
+                    self.drain()?;
+                    self.engine.set_color_map(self.controls.parameters.colormap)?;
                 }
-                self.pointer = Some((x, y));
             }
-            WindowEvent::MouseWheel { delta, .. } => self.camera.zoom(match delta {
-                MouseScrollDelta::LineDelta(_, lines) => lines,
-                MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
-            }),
-            WindowEvent::KeyboardInput { event, .. }
-                if event.state == ElementState::Pressed && !event.repeat =>
-            {
-                return self.key(&event.logical_key);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn key(&mut self, key: &Key) -> Result<()> {
-        match key.as_ref() {
-            Key::Named(NamedKey::Space) => self.clock.paused = !self.clock.paused,
-            Key::Character("r" | "R") => self.camera = self.scene.camera(),
-            Key::Character("c" | "C") => {
-                self.color_map = self.color_map.next();
-                self.drain()?;
-                self.engine.set_color_map(self.color_map)?;
-            }
-            _ => {}
         }
         Ok(())
     }
@@ -539,60 +277,5 @@ impl State {
 impl AsMut<Engine> for State {
     fn as_mut(&mut self) -> &mut Engine {
         &mut self.engine
-    }
-}
-
-/// The field's time.
-struct Clock {
-    time: f64,
-    step: f64,
-    speed: f64,
-    paused: bool,
-}
-
-impl Clock {
-    fn advance(&mut self, elapsed: Duration) {
-        self.step = if self.paused { 0.0 } else { elapsed.as_secs_f64() * self.speed };
-        self.time += self.step;
-    }
-
-    /// The next frame is taken to come as late as this one came after the last.
-    fn moment(&self) -> Moment {
-        Moment { time: self.time, step: self.step }
-    }
-}
-
-/// The window's title, with the rate of the last second.
-struct Title {
-    text: String,
-    since: Instant,
-    frames: u32,
-}
-
-impl Title {
-    fn new(engine: &Engine, config: &Config) -> Self {
-        let (cols, rows) = (config.grid.cols, config.grid.rows);
-        Self {
-            text: format!(
-                "wavefield: {} on {}, {cols}x{rows}",
-                engine.producer().name(),
-                engine.device().info().name
-            ),
-            since: Instant::now(),
-            frames: 0,
-        }
-    }
-
-    fn frame(&mut self, window: &Window, now: Instant) {
-        self.frames += 1;
-        let elapsed = now - self.since;
-        if elapsed >= Duration::from_secs(1) {
-            window.set_title(&format!(
-                "{}, {:.0} frames/s",
-                self.text,
-                f64::from(self.frames) / elapsed.as_secs_f64()
-            ));
-            (self.since, self.frames) = (now, 0);
-        }
     }
 }
