@@ -4,7 +4,7 @@
 use ash::vk;
 use serde::{Deserialize, Serialize};
 
-use super::Engine;
+use super::{Choice, Config, Engine};
 use crate::render::ColorMap;
 use crate::{Error, Result};
 
@@ -19,10 +19,26 @@ pub struct Parameters {
     pub paused: bool,
 }
 
+impl Parameters {
+    /// What they are at first.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { speed: config.speed, colormap: config.color_map, paused: false }
+    }
+}
+
+/// How to make a [`Companion`] for a window.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
+pub(crate) struct CompanionDesc<'a> {
+    /// Makes it, once the device is chosen.
+    pub(crate) make: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
+    /// Frames in flight that it may need resources for.
+    pub(crate) flights: usize,
+}
+
 /// Works on the engine between two frames. Waits for nobody outside this process.
 pub(crate) trait Companion {
     /// Before a frame. What it changes of the parameters but the colours (which it sets itself) is for the caller to act on.
-    fn turn(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
+    fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
     /// The same, without a display that sets the pace: comes back when it is time to draw.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;

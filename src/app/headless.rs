@@ -11,7 +11,7 @@ use super::traced::Traced;
 use super::{Choice, Config, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png};
 use crate::handoff::Handoff;
 use crate::progress::Progress;
-use crate::render::{Camera, OffscreenTarget, Picture};
+use crate::render::{Camera, OffscreenTarget};
 use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
 use crate::{Error, Result, whole_file};
@@ -187,14 +187,7 @@ impl Headless {
     /// Draws the next frame at a moment of the caller's.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let flight = self.engine.begin()?;
-        let image = self.target.image();
-        let picture = Picture {
-            image: image.raw(),
-            view: image.view(),
-            extent: image.extent(),
-            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
-        };
-        self.engine.draw(&flight, moment, &self.camera, &picture, None)
+        self.engine.draw(&flight, moment, &self.camera, &self.target.picture(), None)
     }
 
     /// The engine, for reading slots.

@@ -29,8 +29,8 @@ use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
 pub use crate::scene::Scene;
-pub(crate) use companion::Companion;
 pub use companion::Parameters;
+pub(crate) use companion::{Companion, CompanionDesc};
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
 pub use engine::{Engine, FrameTiming, Moment};
@@ -42,9 +42,9 @@ pub(crate) use scene::make_producer;
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};
-pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 #[cfg(target_os = "linux")]
-pub(crate) use windowed::{Guest, run_with};
+pub(crate) use windowed::run_with;
+pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 
 /// Who is to fill the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

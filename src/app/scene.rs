@@ -8,7 +8,7 @@ use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
 };
-use crate::render::{Camera, Surface};
+use crate::render::Camera;
 use crate::scene::Scene;
 use crate::verify::{BrokenProducer, plan};
 use crate::vulkan::{Device, Queue};
@@ -28,14 +28,6 @@ impl Scene {
         match self {
             Self::Field => Camera::default(),
             Self::Texture => Camera::ABOVE_A_PLANE,
-        }
-    }
-
-    /// What is drawn.
-    pub(super) fn surface(self) -> Surface {
-        match self {
-            Self::Field => Surface::Field,
-            Self::Texture => Surface::Plane,
         }
     }
 }

@@ -1,13 +1,21 @@
 //! The picture: a field of vertices as a lit surface, or a plane with a texture.
+//!
+//! [`FieldRenderer`] (`field`) records it from three parts: what the shaders read (`inputs`), the `pipeline` of each pair of
+//! shaders, and the render pass around the draws (`pass`).
 
 mod camera;
+mod color_map;
 mod field;
+mod inputs;
 mod mesh;
+mod offscreen;
 mod palette;
-mod targets;
+mod pass;
+mod pipeline;
 
 pub use camera::Camera;
-pub use field::{FieldRenderer, FieldRendererDesc, Picture, Slices, Surface};
+pub use color_map::ColorMap;
+pub use field::{FieldRenderer, FieldRendererDesc, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
-pub use palette::ColorMap;
-pub use targets::{OffscreenTarget, Samples};
+pub use offscreen::OffscreenTarget;
+pub use pass::{Picture, Samples};

@@ -1,69 +1,90 @@
-//! Perceptual colour maps, as a strip of texels.
+//! A colour map as an image that shaders read.
 
-/// Which colours stand for w = 0 to 1. All of them are even to the eye, and readable when printed grey.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum ColorMap {
-    /// Violet, green, yellow.
-    #[default]
-    Viridis,
-    /// Blue, magenta, yellow.
-    Plasma,
-    /// Black, purple, cream.
-    Magma,
-    /// Black, red, yellow.
-    Inferno,
-    /// Blue to yellow; made for colour-blind eyes.
-    Cividis,
+use ash::vk;
+
+use super::ColorMap;
+use crate::Result;
+use crate::vulkan::{
+    Bound, Buffer, Image, ImageDesc, Queue, Sampler, image_barrier, one_shot, pipeline_barrier,
+};
+
+/// The texels that stand for w = 0 to 1.
+const TEXELS: u32 = 256;
+
+/// An image of one row of texels, and its sampler.
+pub(super) struct Palette {
+    image: Image,
+    sampler: Sampler,
 }
 
-impl ColorMap {
-    /// The colours as sRGB texels, `count` of them.
-    pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
-        let gradient = match self {
-            Self::Viridis => colorous::VIRIDIS,
-            Self::Plasma => colorous::PLASMA,
-            Self::Magma => colorous::MAGMA,
-            Self::Inferno => colorous::INFERNO,
-            Self::Cividis => colorous::CIVIDIS,
-        };
-        (0..count)
-            .map(|index| {
-                let color = gradient.eval_rational(index, count);
-                [color.r, color.g, color.b, 255]
-            })
-            .collect()
+impl Palette {
+    /// Makes it with these colours; waits for the queue.
+    pub(super) fn new(queue: &mut Queue, map: ColorMap) -> Result<Self> {
+        let device = queue.device();
+        let image = Image::new(
+            device,
+            &ImageDesc {
+                label: "colour map",
+                extent: vk::Extent2D { width: TEXELS, height: 1 },
+                format: vk::Format::R8G8B8A8_SRGB,
+                levels: 1,
+                samples: vk::SampleCountFlags::TYPE_1,
+                usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST,
+                aspect: vk::ImageAspectFlags::COLOR,
+            },
+        )?;
+        let palette = Self { image, sampler: Sampler::new(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)? };
+        palette.set(queue, map)?;
+        Ok(palette)
     }
 
-    /// The next one, round and round.
-    pub fn next(self) -> Self {
-        match self {
-            Self::Viridis => Self::Plasma,
-            Self::Plasma => Self::Magma,
-            Self::Magma => Self::Inferno,
-            Self::Inferno => Self::Cividis,
-            Self::Cividis => Self::Viridis,
-        }
+    /// Uploads other colours; waits for the queue.
+    pub(super) fn set(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        let device = queue.device().clone();
+        let texels = map.texels(TEXELS as usize);
+        let bytes = bytemuck::cast_slice(&texels);
+        let staging =
+            Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+        let image = self.image.raw();
+        let aspect = vk::ImageAspectFlags::COLOR;
+        let sampled = (vk::PipelineStageFlags2::FRAGMENT_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ);
+        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        let before = image_barrier(
+            image,
+            aspect,
+            (vk::ImageLayout::UNDEFINED, (sampled.0, vk::AccessFlags2::NONE)),
+            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
+        );
+        let after = image_barrier(
+            image,
+            aspect,
+            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
+            (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, sampled),
+        );
+        let region = [vk::BufferImageCopy::default()
+            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+            .image_extent(vk::Extent3D { width: TEXELS, height: 1, depth: 1 })];
+        one_shot(queue, |commands| {
+            // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
+            unsafe {
+                pipeline_barrier(&device, commands, &[], &[before]);
+                device.raw().cmd_copy_buffer_to_image(
+                    commands,
+                    staging.raw(),
+                    image,
+                    vk::ImageLayout::TRANSFER_DST_OPTIMAL,
+                    &region,
+                );
+                pipeline_barrier(&device, commands, &[], &[after]);
+            }
+        })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_map_gets_lighter_from_end_to_end() {
-        let mut map = ColorMap::default();
-        for _ in 0..5 {
-            let texels = map.texels(256);
-            let light =
-                |t: &[u8; 4]| 0.2126 * f32::from(t[0]) + 0.7152 * f32::from(t[1]) + 0.0722 * f32::from(t[2]);
-            assert_eq!(texels.len(), 256);
-            assert!(light(&texels[255]) > light(&texels[0]) + 100.0, "{map:?}");
-            map = map.next();
-        }
-        assert_eq!(map, ColorMap::default());
+    /// The image and the sampler, for shaders.
+    pub(super) fn bound(&self) -> [Bound; 2] {
+        [
+            Bound::Sampled(self.image.view(), vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL),
+            Bound::Sampler(self.sampler.raw()),
+        ]
     }
 }

@@ -74,7 +74,7 @@ fn serve(
 
 fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let Serving { run, host } = serving;
-    let mut parameters = Parameters { speed: config.speed, colormap: config.color_map, paused: false };
+    let mut parameters = Parameters::new(config);
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {

@@ -3,7 +3,7 @@
 use super::headless::FLIGHTS;
 use super::host::Host;
 use super::{Options, check_scene, listen};
-use crate::app::{Config, Ended, EventLoop, Guest, Stop, run_with};
+use crate::app::{CompanionDesc, Config, Ended, EventLoop, Stop, run_with};
 use crate::{Result, whole_file};
 
 /// The window of [`crate::app::attempt_windowed`], in which a client may draw.
@@ -21,9 +21,9 @@ pub fn serve_windowed(
         whole_file::check_writable(path)?;
     }
     let door = listen(options, stop)?;
-    let guest = Guest {
-        invite: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)?))),
+    let client = CompanionDesc {
+        make: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)?))),
         flights: FLIGHTS.max(config.ring.depth()),
     };
-    run_with(event_loop, config, stop, Some(guest))
+    run_with(event_loop, config, stop, Some(client))
 }

@@ -3,7 +3,7 @@
 use ash::{ext, nvx, vk};
 use vulkan_cuda::VkInfo;
 
-use super::{Device, DeviceDesc, InlineSupport, Instance, Queue, Surface};
+use super::{InlineSupport, Instance, Surface};
 use crate::{Error, Result};
 
 /// A Vulkan physical device (wgpu calls it an adapter).
@@ -106,14 +106,6 @@ impl Adapter {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Makes the logical device and its one queue.
-    ///
-    /// # Errors
-    /// Where [`Adapter::can_draw`] is an error, or the driver refuses.
-    pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
-        Device::new(self, desc)
     }
 }
 

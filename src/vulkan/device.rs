@@ -1,10 +1,8 @@
-//! The logical device, its one queue, and the allocator that serves everything that is not shared.
+//! The logical device, and the allocator that serves everything that is not shared.
 
-use std::ffi::{CStr, c_char};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use ash::{ext, khr, nvx, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -27,6 +25,18 @@ pub struct DeviceDesc {
     pub inline: bool,
     /// A queue that does not draw: [`AdapterInfo::compute_family`], which must be there.
     pub compute_only: bool,
+}
+
+impl DeviceDesc {
+    /// How a device of this adapter launches CUDA kernels from command buffers, where that is asked for.
+    pub(super) fn inline_support(&self, info: &AdapterInfo) -> Option<InlineSupport> {
+        info.inline.filter(|_| self.inline)
+    }
+
+    /// Whether such kernels reach images.
+    pub(super) fn inline_images(&self, info: &AdapterInfo) -> bool {
+        self.inline && info.inline_images
+    }
 }
 
 /// A logical device. Cheap to clone; every object that it makes keeps a clone.
@@ -52,81 +62,13 @@ struct Shared {
 }
 
 impl Device {
-    pub(super) fn new(adapter: &Adapter, desc: &DeviceDesc) -> Result<(Self, Queue)> {
-        let _span = tracing::trace_span!("Vulkan device").entered();
-        let info = adapter.info();
-        adapter.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
-        let family = match desc.compute_only {
-            false => info.queue_family.unwrap_or(0),
-            true => info.compute_family.ok_or_else(|| {
-                Error::Unsupported(format!("{} has no queue that only computes and keeps time", info.name))
-            })?,
-        };
-        let failed = |call| {
-            let device = info.name.clone();
-            move |result| Error::Vulkan { call, device, result }
-        };
-
-        let mut extensions: Vec<*const c_char> = Vec::new();
-        if desc.present {
-            extensions.push(khr::swapchain::NAME.as_ptr());
-        }
-        if desc.interop {
-            // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
-            extensions.extend(info.sharing.extensions().map(CStr::as_ptr));
-        }
-        if info.calibrated_timestamps {
-            extensions.push(ext::calibrated_timestamps::NAME.as_ptr());
-        }
-        if info.memory_budget {
-            extensions.push(ext::memory_budget::NAME.as_ptr());
-        }
-        let inline = info.inline.filter(|_| desc.inline);
-        if let Some(support) = inline {
-            extensions.push(support.extension().as_ptr());
-        }
-        let inline_images = desc.inline && info.inline_images;
-        if inline_images {
-            extensions.push(nvx::image_view_handle::NAME.as_ptr());
-            let launches = InlineSupport::BinaryImport;
-            extensions.extend((inline != Some(launches)).then(|| launches.extension().as_ptr()));
-        }
-        if info.device_fault {
-            extensions.push(ext::device_fault::NAME.as_ptr());
-        }
-        let priorities = [1.0];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
-        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-        let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
-        let mut addresses =
-            vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
-        let mut launches =
-            vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
-        let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
-        let mut create = vk::DeviceCreateInfo::default()
-            .queue_create_infos(&queues)
-            .enabled_extension_names(&extensions)
-            .push_next(&mut timeline)
-            .push_next(&mut sync2)
-            .push_next(&mut rendering);
-        if inline.is_some() {
-            create = create.push_next(&mut addresses);
-        }
-        if inline == Some(InlineSupport::KernelLaunch) {
-            create = create.push_next(&mut launches);
-        }
-        if info.device_fault {
-            create = create.push_next(&mut fault);
-        }
-        let instance = adapter.instance().raw();
-        let alone = (inline.is_some() || inline_images).then(cuda_inside_vulkan);
-        // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
-        let raw = unsafe { instance.create_device(adapter.raw(), &create, None) }
-            .map_err(failed("vkCreateDevice"))?;
-        drop(alone);
-
+    /// Owns `raw`, and makes what is shared by all that is made from it.
+    ///
+    /// # Safety
+    /// `raw` was made from this adapter with everything that `desc` asks for, and nothing was made from it yet.
+    pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
+        let (info, instance) = (adapter.info(), adapter.instance().raw());
+        let inline = desc.inline_support(info);
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
             device: raw.clone(),
@@ -155,24 +97,23 @@ impl Device {
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
-            image_view_handles: inline_images.then(|| nvx::image_view_handle::Device::new(instance, &raw)),
+            image_view_handles: desc
+                .inline_images(info)
+                .then(|| nvx::image_view_handle::Device::new(instance, &raw)),
             fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             left_running: AtomicBool::new(false),
             adapter: adapter.clone(),
         });
         let vk = match desc.interop {
-            // SAFETY: the three belong together, and live as long as `shared`; both features were enabled above.
+            // SAFETY: the three belong together, and live as long as `shared`; both features were enabled (the caller's
+            // promise).
             true => Some(unsafe {
                 Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
             }?),
             false => None,
         };
-        let device = Self { vk, shared };
-        // SAFETY: one queue of this family was asked for above.
-        let raw = unsafe { device.raw().get_device_queue(family, 0) };
-        let queue = Queue { device: device.clone(), raw, family, patience: PATIENCE };
-        Ok((device, queue))
+        Ok(Self { vk, shared })
     }
 
     /// Leaves the device, and all that was made from it, to the end of the process: its queue did not come to rest, so the GPU
@@ -342,126 +283,5 @@ impl Drop for Shared {
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_device(None);
         }
-    }
-}
-
-/// The device's queue. Not `Clone`, and used through `&mut`: Vulkan demands that its use is externally synchronized.
-pub struct Queue {
-    device: Device,
-    raw: vk::Queue,
-    family: u32,
-    patience: Duration,
-}
-
-/// How long a queue may take to come to rest where nobody said so.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-impl Queue {
-    /// Its family.
-    pub fn family(&self) -> u32 {
-        self.family
-    }
-
-    /// The device it belongs to.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// How long [`Queue::wait_idle`] waits from now on.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
-    }
-
-    /// The raw handle, for presenting.
-    pub(super) fn raw(&mut self) -> vk::Queue {
-        self.raw
-    }
-
-    /// Submits one batch.
-    ///
-    /// # Safety
-    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
-    /// or the semaphores name lives until the GPU is done with it.
-    pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.submit_all(std::slice::from_ref(batch)) }
-    }
-
-    /// Submits several batches in one call, in order.
-    ///
-    /// # Safety
-    /// As [`Queue::submit`], for each.
-    pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
-        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
-        unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
-            .map_err(self.device.failed("vkQueueSubmit2"))
-    }
-
-    /// Blocks until everything submitted is done; presents are no submissions.
-    ///
-    /// # Errors
-    /// [`Error::Stuck`] where that takes longer than [`Queue::set_patience`] allows (10 s if nobody said so). Then nothing of
-    /// the device is destroyed any more, since the GPU may use it for ever.
-    pub fn wait_idle(&mut self) -> Result<()> {
-        // SAFETY: nothing is submitted but a signal.
-        unsafe { self.submit_and_wait(&[]) }
-    }
-
-    /// Submits commands, and blocks until they, and all before them, are done. After an error of the submission or the wait
-    /// they are not pending either, or nothing of the device is destroyed any more: see [`Queue::wait_idle`].
-    ///
-    /// # Safety
-    /// As [`Queue::submit`].
-    pub(crate) unsafe fn submit_and_wait(
-        &mut self,
-        commands: &[vk::CommandBufferSubmitInfo<'_>],
-    ) -> Result<()> {
-        let device = self.device.clone();
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: a live device with timeline semaphores enabled.
-        let done = unsafe { device.raw().create_semaphore(&info, None) }
-            .map_err(device.failed("vkCreateSemaphore"))?;
-        let signal = [vk::SemaphoreSubmitInfo::default()
-            .semaphore(done)
-            .value(1)
-            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
-        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: the caller's promise; the semaphore lives until this is done, or for ever.
-        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done));
-        if let Err(Error::Stuck { .. }) = outcome {
-            device.leave_running();
-            return outcome;
-        }
-        if outcome.is_err() {
-            // The wait failed, not what it waited for.
-            let _ = self.wait_presented();
-        }
-        // SAFETY: nothing is pending that signals it.
-        unsafe { device.raw().destroy_semaphore(done, None) };
-        outcome
-    }
-
-    /// Waits for a timeline to reach 1, with a limit, which `vkQueueWaitIdle` does not have.
-    fn wait_for(&self, done: vk::Semaphore) -> Result<()> {
-        let (semaphores, values) = ([done], [1]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: a live timeline semaphore of this device.
-        match unsafe { self.device.raw().wait_semaphores(&info, self.patience.as_nanos() as u64) } {
-            Ok(()) => Ok(()),
-            Err(vk::Result::TIMEOUT) => Err(Error::Stuck {
-                device: self.device.info().name.clone(),
-                seconds: self.patience.as_secs_f64(),
-                progress: "Vulkan's queue did not come to rest".into(),
-            }),
-            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
-        }
-    }
-
-    /// Blocks until presents are done too, which signal nothing. Without a limit: whoever calls it has waited for all that was
-    /// submitted.
-    pub(crate) fn wait_presented(&mut self) -> Result<()> {
-        // SAFETY: `&mut self` is the external synchronization.
-        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
     }
 }

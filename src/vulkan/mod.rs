@@ -5,6 +5,7 @@
 //! ([`Queue::wait_idle`]), as Vulkan's "valid usage" of every `vkDestroy…` asks.
 
 mod adapter;
+mod bindings;
 mod buffer;
 mod compute;
 mod device;
@@ -13,7 +14,10 @@ mod image;
 mod inline;
 mod instance;
 mod pacer;
+mod queue;
 mod readback;
+mod request;
+mod sampler;
 mod shader;
 mod surface;
 mod swapchain;
@@ -22,18 +26,22 @@ mod timestamps;
 mod validation;
 
 pub use adapter::{Adapter, AdapterInfo};
+pub use bindings::Bound;
+pub(crate) use bindings::{Bindings, SetDesc};
 pub use buffer::{Buffer, BufferDesc};
-pub use compute::{Bound, Choices, ComputePipeline, ComputePipelineDesc, groups};
+pub use compute::{Choices, ComputePipeline, ComputePipelineDesc, groups};
 pub(crate) use device::cuda_inside_vulkan;
-pub use device::{Device, DeviceDesc, Queue};
+pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};
 pub(crate) use image::{View, levels_of};
 pub use inline::InlineSupport;
 pub use instance::{API_VERSION, Instance, InstanceDesc};
 pub use pacer::{Flight, Pacer};
+pub use queue::Queue;
 pub(crate) use readback::read_image_levels;
 pub(crate) use readback::{TransientPool, one_shot};
 pub use readback::{read_buffer, read_image};
+pub(crate) use sampler::Sampler;
 pub use shader::ShaderModule;
 pub use surface::Surface;
 pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};

@@ -156,7 +156,7 @@ impl Engine {
             &FieldRendererDesc {
                 format,
                 flights,
-                surface: config.scene.surface(),
+                scene: config.scene,
                 grid: config.grid,
                 color_map: config.color_map,
                 samples: config.samples,

@@ -1,0 +1,60 @@
+//! When a window's frames are, by the clock and in the field's time.
+
+use std::time::{Duration, Instant};
+
+use crate::app::{Moment, Parameters};
+
+/// The field's time, which goes on from frame to frame.
+pub(super) struct Clock {
+    moment: Moment,
+    last_frame: Option<Instant>,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        Self { moment: Moment { time: 0.0, step: 0.0 }, last_frame: None }
+    }
+
+    /// A frame is drawn now. Gives the time since the last one, unless there was a rest between.
+    pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
+        let elapsed = now - self.last_frame.replace(now)?;
+        self.moment.step = if parameters.paused { 0.0 } else { elapsed.as_secs_f64() * parameters.speed };
+        self.moment.time += self.moment.step;
+        Some(elapsed)
+    }
+
+    /// No frame for a while: the pause is no frame time, and the field does not jump after it.
+    pub(super) fn rest(&mut self) {
+        self.last_frame = None;
+    }
+
+    /// The field's time. The next frame is taken to come as late as this one came after the last.
+    pub(super) fn moment(&self) -> Moment {
+        self.moment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_stands_still_in_a_pause_and_does_not_jump_after_a_rest() {
+        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
+        let (mut clock, start) = (Clock::new(), Instant::now());
+        let mut frame = |seconds, parameters: &_, rest| {
+            if rest {
+                clock.rest();
+            }
+            let elapsed = clock.frame(start + Duration::from_secs(seconds), parameters);
+            (elapsed.map(|elapsed| elapsed.as_secs()), clock.moment().time)
+        };
+        assert_eq!(frame(1, &parameters, false), (None, 0.0));
+        assert_eq!(frame(4, &parameters, false), (Some(3), 6.0));
+        parameters.paused = true;
+        assert_eq!(frame(5, &parameters, false), (Some(1), 6.0));
+        parameters.paused = false;
+        assert_eq!(frame(9, &parameters, true), (None, 6.0));
+        assert_eq!(frame(10, &parameters, false), (Some(1), 8.0));
+    }
+}

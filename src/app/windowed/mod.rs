@@ -1,0 +1,168 @@
+//! The window: acquire an image, draw a frame, present it; again.
+//!
+//! Here are the events, and when the run ends. What a frame does is in `state`; what the user changes, in `controls`.
+
+mod aside;
+mod clock;
+mod controls;
+mod event_loop;
+mod state;
+mod title;
+
+use std::time::Instant;
+
+use winit::application::ApplicationHandler;
+use winit::event::{ElementState, KeyEvent, StartCause, WindowEvent};
+use winit::event_loop::{ActiveEventLoop, ControlFlow};
+use winit::keyboard::{Key, NamedKey};
+use winit::window::WindowId;
+
+use self::event_loop::ended;
+use self::state::State;
+use super::traced::Traced;
+use super::{CompanionDesc, Config, Ended, Stop, Summary, retire};
+use crate::report::Failures;
+use crate::{Error, Result};
+
+pub use self::event_loop::EventLoop;
+
+/// Opens a window and draws in it until it is closed, Escape is pressed, `stop` is asked, or `config.frames` are drawn.
+///
+/// # Errors
+/// Whatever stands in the way, an error of the validation layer included.
+pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
+    attempt_windowed(event_loop, config, stop)?.whole()
+}
+
+/// [`run_windowed`], which tells what was done before something failed.
+///
+/// # Errors
+/// What stands in the way of the first frame.
+pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
+    run_with(event_loop, config, stop, None)
+}
+
+/// [`attempt_windowed`], with a companion perhaps.
+pub(crate) fn run_with(
+    event_loop: &mut EventLoop,
+    config: &Config,
+    stop: &Stop,
+    companion: Option<CompanionDesc<'_>>,
+) -> Result<Ended> {
+    let traced = Traced::begin(config)?;
+    let mut app =
+        App { config, stop, companion, traced, state: None, failures: Failures::default(), left: false };
+    let ran = event_loop.run(&mut app);
+    let App { traced, state, mut failures, .. } = app;
+    failures.catch(ran);
+    let Some(mut state) = state else {
+        failures.outcome()?;
+        return Err(ended("before a window could be opened".into()));
+    };
+    if let Some(traced) = traced {
+        traced.end(&mut state.engine, &mut failures);
+    }
+    let times = std::mem::take(&mut state.times);
+    let summary = state.engine.summary(times, state.skipped, &mut failures);
+    if let Some(companion) = &mut state.companion {
+        let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+        failures.catch(companion.close(&state.engine, &reason));
+    }
+    let log = state.instance.validation_log().clone();
+    retire(state);
+    Ok(Ended::new(summary, failures, &log))
+}
+
+struct App<'a> {
+    config: &'a Config,
+    stop: &'a Stop,
+    traced: Option<Traced>,
+    companion: Option<CompanionDesc<'a>>,
+    state: Option<State>,
+    failures: Failures,
+    /// Nothing is drawn any more.
+    left: bool,
+}
+
+impl App<'_> {
+    /// Runs a step; its error ends the program.
+    fn attempt(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut Self) -> Result<()>) {
+        if self.left {
+            return;
+        }
+        if let Err(error) = step(self) {
+            self.failures.add(error);
+            self.leave(event_loop);
+        }
+    }
+
+    /// The same for a step that there must be a window for.
+    fn attempt_shown(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut State) -> Result<()>) {
+        self.attempt(event_loop, |app| app.state.as_mut().map_or(Ok(()), step));
+    }
+
+    fn leave(&mut self, event_loop: &ActiveEventLoop) {
+        self.left = true;
+        event_loop.exit();
+    }
+
+    /// Never before there is a window: a stop that comes that early still ends with a summary, of no frames.
+    fn is_done(&self) -> bool {
+        let Some(state) = &self.state else { return false };
+        let drawn = state.engine.next_frame();
+        self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
+    }
+}
+
+impl ApplicationHandler for App<'_> {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.state.is_none() {
+            self.attempt(event_loop, |app| {
+                let mut state = State::new(event_loop, app.config, app.companion.take())?;
+                state.engine.heed(app.stop);
+                if let Some(traced) = &app.traced {
+                    traced.follow(&mut state.engine)?;
+                }
+                app.state = Some(state);
+                Ok(())
+            });
+        }
+    }
+
+    fn new_events(&mut self, event_loop: &ActiveEventLoop, _cause: StartCause) {
+        if self.is_done() {
+            self.leave(event_loop);
+        }
+    }
+
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
+        let escape = |key: &KeyEvent| {
+            key.state == ElementState::Pressed && key.logical_key == Key::Named(NamedKey::Escape)
+        };
+        match event {
+            WindowEvent::CloseRequested => self.leave(event_loop),
+            // A key that was down already when the focus came: pressed for another window.
+            WindowEvent::KeyboardInput { is_synthetic: true, .. } => {}
+            WindowEvent::KeyboardInput { ref event, .. } if escape(event) => self.leave(event_loop),
+            WindowEvent::RedrawRequested if !self.is_done() => {
+                self.attempt_shown(event_loop, State::redraw);
+            }
+            event => self.attempt_shown(event_loop, |state| state.handle(event)),
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        if self.is_done() {
+            return self.leave(event_loop);
+        }
+        self.attempt_shown(event_loop, State::serve_hidden);
+        let Some(state) = &self.state else { return };
+        match state.rests_until(Instant::now()) {
+            Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
+            None => {
+                event_loop.set_control_flow(ControlFlow::Poll);
+                state.window.request_redraw();
+            }
+        }
+    }
+}

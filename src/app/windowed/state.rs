@@ -1,0 +1,281 @@
+//! Everything that exists while the window does, and how it draws a frame.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use tracing::trace_span;
+use winit::dpi::PhysicalSize;
+use winit::event::WindowEvent;
+use winit::event_loop::ActiveEventLoop;
+use winit::raw_window_handle::HasDisplayHandle;
+use winit::window::Window;
+
+use super::aside::Aside;
+use super::clock::Clock;
+use super::controls::Controls;
+use super::title::Title;
+use crate::app::engine::PresentSync;
+use crate::app::headless::announce;
+use crate::app::{Companion, CompanionDesc, Config, DeviceTable, Engine, FrameTimes};
+use crate::handoff::Handoff;
+use crate::render::Picture;
+use crate::vulkan::{
+    Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
+};
+use crate::{Error, Result};
+
+/// With nothing to draw on there is nothing that paces the loop: it looks again this often.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// The engine, the window that it draws in, and what changes from frame to frame.
+pub(super) struct State {
+    // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
+    pub(super) engine: Engine,
+    pub(super) companion: Option<Box<dyn Companion>>,
+    aside: Aside,
+    /// Whether presenting sets the pace.
+    paced: bool,
+    swapchain: Swapchain,
+    pub(super) window: Arc<Window>,
+    pub(super) instance: Instance,
+    controls: Controls,
+    clock: Clock,
+    pub(super) times: FrameTimes,
+    title: Title,
+    /// False while the window is minimised or covered.
+    visible: bool,
+    /// When to try again, if the last redraw found no image to draw on.
+    retry: Option<Instant>,
+    pub(super) skipped: u64,
+}
+
+/// Refuses a window that no window system has: X11 counts in 16 bits, and winit panics beyond.
+fn check_size(size: vk::Extent2D) -> Result<()> {
+    let limit = u32::from(u16::MAX);
+    match size.width.max(size.height) > limit {
+        true => Err(Error::Unsupported(format!(
+            "a window of {}x{} is too large: neither side may exceed {limit}",
+            size.width, size.height
+        ))),
+        false => Ok(()),
+    }
+}
+
+impl State {
+    /// Opens the window, chooses a device that can present there, and makes the engine.
+    pub(super) fn new(
+        event_loop: &ActiveEventLoop,
+        config: &Config,
+        companion: Option<CompanionDesc<'_>>,
+    ) -> Result<Self> {
+        check_size(config.size)?;
+        let display = event_loop.display_handle().map_err(|error| Error::Window {
+            what: "asking the display for its handle",
+            reason: error.to_string(),
+        })?;
+        let instance =
+            Instance::new(&InstanceDesc { validation: config.validation, display: Some(display.as_raw()) })?;
+        let attributes = Window::default_attributes()
+            .with_title("wavefield")
+            .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
+        let window = event_loop
+            .create_window(attributes)
+            .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
+        let window = Arc::new(window);
+        let surface = instance.create_surface(window.clone())?;
+        let choice = DeviceTable::query(&instance, Some(&surface))?
+            .choose(config.device.as_deref(), config.producer)?;
+        announce(&choice);
+        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
+            present: true,
+            interop: choice.cuda.is_some() || (companion.is_some() && choice.can_export()),
+            inline: config.handoff == Handoff::Inline,
+            ..DeviceDesc::default()
+        })?;
+        let swapchain = Swapchain::new(&device, &surface, config.present)?;
+        let flights = companion.as_ref().map_or(1, |companion| companion.flights);
+        let engine = Engine::with_flights(queue, &choice, config, swapchain.format(), flights)?;
+        Ok(Self {
+            title: Title::new(&engine, config),
+            companion: companion.map(|companion| (companion.make)(choice)).transpose()?,
+            aside: Aside::default(),
+            paced: swapchain.mode() == PresentMode::Fifo,
+            engine,
+            swapchain,
+            window,
+            instance,
+            controls: Controls::new(config),
+            clock: Clock::new(),
+            times: FrameTimes::default(),
+            visible: true,
+            retry: None,
+            skipped: 0,
+        })
+    }
+
+    /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
+    pub(super) fn redraw(&mut self) -> Result<()> {
+        self.consult()?;
+        if !self.may_begin() {
+            self.skip();
+            return Ok(());
+        }
+        let flight = match (self.engine.begin(), &mut self.companion) {
+            (Err(error), Some(companion)) => {
+                companion.rescue(&mut self.engine, error)?;
+                if !self.may_begin() {
+                    self.skip();
+                    return Ok(());
+                }
+                self.engine.begin()?
+            }
+            (begun, _) => begun?,
+        };
+        let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
+            self.skip();
+            return Ok(());
+        };
+        self.retry = None;
+        let now = Instant::now();
+        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
+            self.times.add(elapsed);
+        }
+        let picture = Picture {
+            image: image.image,
+            view: image.view,
+            extent: image.extent,
+            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+        };
+        let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
+        let moment = self.clock.moment();
+        let drawn = self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present));
+        if let Err(error) = drawn {
+            // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
+            self.mend(error)?;
+            let flight = self.engine.begin()?;
+            self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present))?;
+        }
+        if let Some(companion) = &mut self.companion {
+            companion.drawn(&self.engine)?;
+        }
+        self.window.pre_present_notify();
+        trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
+        self.title.frame(&self.window, now);
+        self.hand_out_picture()
+    }
+
+    /// The next image; twice, because the window may change between remaking the images and asking for one.
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<SwapchainImage>> {
+        for _ in 0..2 {
+            if self.swapchain.is_stale() {
+                // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
+                self.drain()?;
+                self.engine.forget_recorded();
+            }
+            match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
+                Acquired::Image(image) => return Ok(Some(image)),
+                Acquired::NotReady if self.swapchain.is_stale() => {}
+                Acquired::NotReady => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the companion, if there is one, lets a frame begin.
+    fn may_begin(&self) -> bool {
+        self.companion.as_ref().is_none_or(|companion| companion.is_ready())
+    }
+
+    /// Lets the companion do what it has to do between two frames.
+    fn consult(&mut self) -> Result<()> {
+        let Some(companion) = &mut self.companion else { return Ok(()) };
+        match self.paced || !self.visible {
+            true => companion.before_frame(&mut self.engine, &mut self.controls.parameters),
+            false => companion.wait(&mut self.engine, &mut self.controls.parameters),
+        }
+    }
+
+    /// Sends the companion a picture, if it wants one.
+    fn hand_out_picture(&mut self) -> Result<()> {
+        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
+            return Ok(());
+        };
+        let like = (self.swapchain.extent(), self.swapchain.format());
+        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
+        self.aside.send_picture(&mut self.engine, &mut **companion, like, moment, camera)
+    }
+
+    /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
+    fn drain(&mut self) -> Result<()> {
+        self.engine.drain().or_else(|error| self.mend(error))
+    }
+
+    /// Has the companion mend what it can, and waits for that.
+    fn mend(&mut self, error: Error) -> Result<()> {
+        match &mut self.companion {
+            Some(companion) => companion.rescue(&mut self.engine, error)?,
+            None => return Err(error),
+        }
+        while !self.may_begin() {
+            self.consult()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// No frame this time.
+    fn skip(&mut self) {
+        self.retry = Some(Instant::now() + IDLE);
+        self.skipped += 1;
+        self.clock.rest();
+    }
+
+    fn show(&mut self, visible: bool) {
+        self.visible = visible;
+        // Whatever changed, it is worth a try.
+        self.retry = None;
+        if !visible {
+            self.clock.rest();
+        }
+    }
+
+    /// While the window is hidden nothing is drawn, but a companion that asks is answered.
+    pub(super) fn serve_hidden(&mut self) -> Result<()> {
+        if self.visible {
+            return Ok(());
+        }
+        self.consult()?;
+        self.hand_out_picture()
+    }
+
+    /// When to look again, if no frame is to be drawn now. A hidden window only looks whether it is to stop.
+    pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
+        if self.visible { self.retry.filter(|&at| at > now) } else { Some(now + IDLE) }
+    }
+
+    /// Does what an event asks for.
+    pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
+        match event {
+            WindowEvent::Resized(size) => {
+                self.show(size.width > 0 && size.height > 0);
+                self.swapchain.invalidate();
+            }
+            WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
+            WindowEvent::Occluded(occluded) => self.show(!occluded),
+            event => {
+                if self.controls.handle(event) {
+                    self.drain()?;
+                    self.engine.set_color_map(self.controls.parameters.colormap)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsMut<Engine> for State {
+    fn as_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}

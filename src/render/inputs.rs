@@ -1,0 +1,139 @@
+//! What the shaders of a picture read: where it is seen from, the colours, and the slot.
+
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::{Mat4, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use super::palette::Palette;
+use super::{Camera, ColorMap, mesh};
+use crate::scene::Scene;
+use crate::Result;
+use crate::producer::{ImageSlot, Vertices};
+use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
+use crate::wave::Grid;
+
+/// As in `shaders/field.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Globals {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 4],
+}
+
+/// The shaders' set of what stays: uniforms and colours.
+const FRAME: usize = 0;
+/// The shaders' set of what the frame is drawn from.
+const SOURCE: usize = 1;
+
+/// The descriptor sets, and all that they point at but the slots.
+///
+/// Each frame in flight has its own sets and uniforms. Its source set is pointed at that frame's slot when the frame is
+/// recorded: a producer may have any slots, and another producer others.
+pub(super) struct Inputs {
+    bindings: Bindings,
+    uniforms: Vec<Buffer>,
+    palette: Palette,
+    texture_sampler: Sampler,
+}
+
+impl Inputs {
+    /// Makes them; waits for the queue.
+    pub(super) fn new(queue: &mut Queue, scene: Scene, flights: usize, map: ColorMap) -> Result<Self> {
+        let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
+        let sampled =
+            [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
+        let frame = [(vk::DescriptorType::UNIFORM_BUFFER, vertex | fragment), sampled[0], sampled[1]];
+        let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex)];
+        let source = match scene {
+            Scene::Field => &vertices[..],
+            Scene::Texture => &sampled[..],
+        };
+        let sets = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
+        let uniforms = BufferDesc {
+            label: "uniforms",
+            size: size_of::<Globals>() as u64,
+            usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
+            location: MemoryLocation::CpuToGpu,
+        };
+        let palette = Palette::new(queue, map)?;
+        let device = queue.device();
+        let inputs = Self {
+            bindings: Bindings::new(device, &sets, &[])?,
+            uniforms: (0..flights).map(|_| Buffer::new(device, &uniforms)).collect::<Result<_>>()?,
+            palette,
+            texture_sampler: Sampler::new(device, vk::SamplerAddressMode::REPEAT)?,
+        };
+        let [colors, color_sampler] = inputs.palette.bound();
+        for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
+            // SAFETY: the set was never used.
+            unsafe {
+                let bound = [Bound::Uniforms(uniforms.raw()), colors, color_sampler];
+                inputs.bindings.point(FRAME, flight, bound);
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// The layout for pipelines that read these.
+    pub(super) fn layout(&self) -> vk::PipelineLayout {
+        self.bindings.layout()
+    }
+
+    /// Uploads other colours; waits for the queue.
+    pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        self.palette.set(queue, map)
+    }
+
+    /// Sets what a flight's draw looks from. Its previous frame is done.
+    pub(super) fn set_view(
+        &mut self,
+        flight: usize,
+        camera: &Camera,
+        extent: vk::Extent2D,
+        grid: Grid,
+    ) -> Result<()> {
+        let globals = Globals {
+            view_projection: camera.view_projection(extent.width, extent.height),
+            eye: camera.eye().extend(1.0),
+            grid: [grid.cols, grid.rows, mesh::tile_count(grid).0, 0],
+        };
+        self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
+        Ok(())
+    }
+
+    /// Points a flight's source at vertices, for [`Scene::Field`].
+    ///
+    /// # Safety
+    /// The flight's previous frame is done, and none that was recorded for it is submitted again. The vertices live until
+    /// the frame is done.
+    pub(super) unsafe fn point_at_vertices(&self, flight: usize, vertices: Vertices, grid: Grid) {
+        let part = vk::DescriptorBufferInfo {
+            buffer: vertices.buffer,
+            offset: vertices.offset,
+            range: grid.bytes(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.bindings.point(SOURCE, flight, [Bound::Buffer(part)]) };
+    }
+
+    /// Points a flight's source at a texture, for [`Scene::Texture`].
+    ///
+    /// # Safety
+    /// As [`Inputs::point_at_vertices`].
+    pub(super) unsafe fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
+        let bound = [Bound::Sampled(slot.view, slot.layout), Bound::Sampler(self.texture_sampler.raw())];
+        // SAFETY: the caller's promise.
+        unsafe { self.bindings.point(SOURCE, flight, bound) };
+    }
+
+    /// Binds a flight's sets.
+    ///
+    /// # Safety
+    /// `commands` is recording, and the flight's source was pointed somewhere.
+    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };
+    }
+}

@@ -1,0 +1,58 @@
+//! What is drawn on where there is no window.
+
+use ash::vk;
+
+use super::Picture;
+use crate::Result;
+use crate::vulkan::{Device, Image, ImageDesc};
+
+/// An image to draw on without a window, and to read back.
+pub struct OffscreenTarget {
+    image: Image,
+}
+
+impl OffscreenTarget {
+    /// The pixel format: 8 bits a channel, sRGB, as a PNG wants them.
+    pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
+
+    /// Makes the image.
+    ///
+    /// # Errors
+    /// A size beyond the device's `maxImageDimension2D`, or out of memory.
+    pub fn new(device: &Device, extent: vk::Extent2D) -> Result<Self> {
+        Self::with_format(device, extent, Self::FORMAT)
+    }
+
+    /// The same with another format.
+    pub(crate) fn with_format(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
+        Ok(Self {
+            image: Image::new(
+                device,
+                &ImageDesc {
+                    label: "the picture",
+                    extent,
+                    format,
+                    levels: 1,
+                    samples: vk::SampleCountFlags::TYPE_1,
+                    usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC,
+                    aspect: vk::ImageAspectFlags::COLOR,
+                },
+            )?,
+        })
+    }
+
+    /// The image as what to draw on.
+    pub(crate) fn picture(&self) -> Picture {
+        Picture {
+            image: self.image.raw(),
+            view: self.image.view(),
+            extent: self.image.extent(),
+            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+        }
+    }
+
+    /// The image; after a frame it is in the layout `TRANSFER_SRC_OPTIMAL`.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+}

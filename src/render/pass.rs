@@ -1,0 +1,224 @@
+//! The render pass of a picture: the samples and the depth behind it, and the barriers around it.
+
+use ash::vk;
+
+use crate::Result;
+use crate::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
+
+/// What to draw on.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture {
+    /// The image, of the renderer's format.
+    pub image: vk::Image,
+    /// A view of it.
+    pub view: vk::ImageView,
+    /// Its size.
+    pub extent: vk::Extent2D,
+    /// The layout that it is left in.
+    pub final_layout: vk::ImageLayout,
+}
+
+/// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Samples {
+    /// One: quick, and edges are jagged.
+    #[value(name = "1")]
+    One,
+    /// Four: smooth edges.
+    #[default]
+    #[value(name = "4")]
+    Four,
+}
+
+impl Samples {
+    /// As Vulkan has it.
+    pub fn flags(self) -> vk::SampleCountFlags {
+        match self {
+            Self::One => vk::SampleCountFlags::TYPE_1,
+            Self::Four => vk::SampleCountFlags::TYPE_4,
+        }
+    }
+
+    /// As a number.
+    pub fn count(self) -> u32 {
+        self.flags().as_raw()
+    }
+}
+
+/// What the pass does to colours.
+const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+    (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+
+pub(super) const DEPTH_FORMAT: vk::Format = vk::Format::D32_SFLOAT;
+
+/// Multisampled colour, where there is more than one sample, and depth; one pair serves every frame, since frames on one queue
+/// draw one after the other.
+pub(super) struct Attachments {
+    color: Option<Image>,
+    depth: Image,
+    device: Device,
+}
+
+impl Attachments {
+    /// Makes them for pictures of this size and format.
+    pub(super) fn new(
+        device: &Device,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        samples: Samples,
+    ) -> Result<Self> {
+        let image = |label, format, usage, aspect| {
+            Image::new(
+                device,
+                &ImageDesc {
+                    label,
+                    extent,
+                    format,
+                    levels: 1,
+                    samples: samples.flags(),
+                    // The contents never outlive the render pass, and a tiling GPU need not store them at all.
+                    usage: usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT,
+                    aspect,
+                },
+            )
+        };
+        let (color, depth) =
+            (vk::ImageUsageFlags::COLOR_ATTACHMENT, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT);
+        let multisampled = || image("multisampled colour", format, color, vk::ImageAspectFlags::COLOR);
+        Ok(Self {
+            color: (samples != Samples::One).then(multisampled).transpose()?,
+            depth: image("depth", DEPTH_FORMAT, depth, vk::ImageAspectFlags::DEPTH)?,
+            device: device.clone(),
+        })
+    }
+
+    /// The size of the pictures that they are for.
+    pub(super) fn extent(&self) -> vk::Extent2D {
+        self.depth.extent()
+    }
+
+    /// Records a render pass that `draw` fills: it must cover every pixel of the picture.
+    ///
+    /// # Safety
+    /// `commands` is recording. The picture is of this size and format, alive until the commands are done, and its previous
+    /// contents and uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
+    pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.prepare(commands, picture);
+            self.begin(commands, picture);
+            draw();
+            self.device.raw().cmd_end_rendering(commands);
+            self.hand_on(commands, picture);
+        }
+    }
+
+    /// Makes picture and attachments ready to be drawn on, whatever is in them.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn prepare(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let color = vk::ImageAspectFlags::COLOR;
+        let depth_writes = (
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+        );
+        // What the picture was used for last: drawn on, presented (the acquire semaphore waits at this same stage), or
+        // read back.
+        let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
+        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
+        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        let depth = image_barrier(
+            self.depth.raw(),
+            vk::ImageAspectFlags::DEPTH,
+            undefined(depth_writes),
+            (
+                vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
+                (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
+            ),
+        );
+        let resolved = image_barrier(picture.image, color, undefined(picture_before), drawable);
+        let multisampled = self
+            .color
+            .as_ref()
+            .map(|image| image_barrier(image.raw(), color, undefined(COLOR_WRITES), drawable));
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe {
+            match multisampled {
+                Some(drawn) => pipeline_barrier(&self.device, commands, &[], &[depth, resolved, drawn]),
+                // The picture itself is drawn on.
+                None => pipeline_barrier(&self.device, commands, &[], &[depth, resolved]),
+            }
+        }
+    }
+
+    /// Begins the pass, with the whole picture to draw on.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn begin(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let target = vk::RenderingAttachmentInfo::default()
+            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            // Every pixel is drawn, so nothing need be there before.
+            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let colors = [match &self.color {
+            // Only the resolved picture is kept.
+            Some(multisampled) => target
+                .image_view(multisampled.view())
+                .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                .resolve_image_view(picture.view)
+                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+            None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
+        }];
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(self.depth.view())
+            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE)
+            .clear_value(vk::ClearValue {
+                // Reversed depth: 0 is the farthest.
+                depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
+            });
+        let extent = picture.extent;
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        let viewport = vk::Viewport {
+            width: extent.width as f32,
+            height: extent.height as f32,
+            max_depth: 1.0,
+            ..Default::default()
+        };
+        let vk = self.device.raw();
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe {
+            vk.cmd_begin_rendering(commands, &rendering);
+            vk.cmd_set_viewport(commands, 0, &[viewport]);
+            vk.cmd_set_scissor(commands, 0, &[area]);
+        }
+    }
+
+    /// Hands the picture on to what comes after the pass.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn hand_on(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let next_use = match picture.final_layout {
+            // The present's semaphore orders what follows.
+            vk::ImageLayout::PRESENT_SRC_KHR => (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE),
+            _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+        };
+        let drawn = image_barrier(
+            picture.image,
+            vk::ImageAspectFlags::COLOR,
+            (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
+            (picture.final_layout, next_use),
+        );
+        // SAFETY: recording (the caller's promise), outside a render pass, and the picture is alive.
+        unsafe { pipeline_barrier(&self.device, commands, &[], &[drawn]) };
+    }
+}

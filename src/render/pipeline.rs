@@ -1,0 +1,124 @@
+//! A graphics pipeline: two shaders, and how what they draw meets the picture.
+
+use ash::vk;
+
+use super::Samples;
+use super::pass::DEPTH_FORMAT;
+use crate::Result;
+use crate::vulkan::{Device, ShaderModule};
+
+/// The two shaders of a file of `shaders/`, as SPIR-V.
+pub(super) struct Shaders {
+    vertex: &'static [u8],
+    fragment: &'static [u8],
+}
+
+macro_rules! shaders {
+    ($file:literal) => {
+        Shaders {
+            vertex: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".vertex_main.spv")),
+            fragment: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".fragment_main.spv")),
+        }
+    };
+}
+
+pub(super) const BACKGROUND: Shaders = shaders!("background");
+pub(super) const FIELD: Shaders = shaders!("field");
+pub(super) const PLANE: Shaders = shaders!("plane");
+
+/// How to make a [`Pipeline`].
+pub(super) struct PipelineDesc {
+    /// What the shaders read.
+    pub(super) layout: vk::PipelineLayout,
+    /// The picture's format.
+    pub(super) format: vk::Format,
+    /// Samples a pixel.
+    pub(super) samples: Samples,
+    /// What shows in front of what was drawn before. Depth is reversed: what is nearer is `GREATER`. The background lies at the
+    /// farthest depth, which is what the depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
+    pub(super) shows: vk::CompareOp,
+}
+
+/// The pipeline. Viewport and scissor are set when it is used.
+pub(super) struct Pipeline {
+    raw: vk::Pipeline,
+    device: Device,
+}
+
+impl Pipeline {
+    /// Makes it.
+    pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc) -> Result<Self> {
+        let vertex = ShaderModule::new(device, shaders.vertex)?;
+        let fragment = ShaderModule::new(device, shaders.fragment)?;
+        let stage = |stage, module: &ShaderModule, name| {
+            vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module.raw()).name(name)
+        };
+        let stages = [
+            stage(vk::ShaderStageFlags::VERTEX, &vertex, c"vertex_main"),
+            stage(vk::ShaderStageFlags::FRAGMENT, &fragment, c"fragment_main"),
+        ];
+        let vertex_input = vk::PipelineVertexInputStateCreateInfo::default();
+        let assembly = vk::PipelineInputAssemblyStateCreateInfo::default()
+            .topology(vk::PrimitiveTopology::TRIANGLE_LIST);
+        let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
+        let raster = vk::PipelineRasterizationStateCreateInfo::default()
+            .polygon_mode(vk::PolygonMode::FILL)
+            // Both sides show: from a low camera the underside of a crest is in the picture.
+            .cull_mode(vk::CullModeFlags::NONE)
+            .front_face(vk::FrontFace::COUNTER_CLOCKWISE)
+            .line_width(1.0);
+        let multisample =
+            vk::PipelineMultisampleStateCreateInfo::default().rasterization_samples(desc.samples.flags());
+        let depth_stencil = vk::PipelineDepthStencilStateCreateInfo::default()
+            .depth_test_enable(true)
+            .depth_write_enable(true)
+            .depth_compare_op(desc.shows);
+        let blend =
+            [vk::PipelineColorBlendAttachmentState::default()
+                .color_write_mask(vk::ColorComponentFlags::RGBA)];
+        let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
+        let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
+        let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
+        let formats = [desc.format];
+        let mut rendering = vk::PipelineRenderingCreateInfo::default()
+            .color_attachment_formats(&formats)
+            .depth_attachment_format(DEPTH_FORMAT);
+        let info = [vk::GraphicsPipelineCreateInfo::default()
+            .stages(&stages)
+            .vertex_input_state(&vertex_input)
+            .input_assembly_state(&assembly)
+            .viewport_state(&viewport)
+            .rasterization_state(&raster)
+            .multisample_state(&multisample)
+            .depth_stencil_state(&depth_stencil)
+            .color_blend_state(&blend)
+            .dynamic_state(&dynamic)
+            .layout(desc.layout)
+            .push_next(&mut rendering)];
+        // SAFETY: the description points to locals; on failure there is nothing to destroy with one pipeline.
+        let made = unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
+            .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
+        Ok(Self { raw: made[0], device: device.clone() })
+    }
+
+    /// Binds it.
+    ///
+    /// # Safety
+    /// `commands` is recording.
+    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer) {
+        // SAFETY: recording (the caller's promise), and the pipeline is alive and of this device.
+        unsafe {
+            self.device.raw().cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.raw);
+        }
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
+        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        unsafe { self.device.raw().destroy_pipeline(self.raw, None) };
+    }
+}

@@ -1,0 +1,212 @@
+//! What a pipeline's shaders read and write: its descriptor sets, and the layout that names them.
+
+use ash::vk;
+
+use super::Device;
+use crate::Result;
+
+/// Something that a shader reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    /// A storage buffer, or a part of one.
+    Buffer(vk::DescriptorBufferInfo),
+    /// A whole uniform buffer.
+    Uniforms(vk::Buffer),
+    /// An image that is read, in this layout.
+    Sampled(vk::ImageView, vk::ImageLayout),
+    /// An image that is written, in the layout `GENERAL`.
+    Storage(vk::ImageView),
+    /// How an image is read between its texels.
+    Sampler(vk::Sampler),
+}
+
+impl Bound {
+    pub(super) fn kind(&self) -> vk::DescriptorType {
+        match self {
+            Self::Buffer(_) => vk::DescriptorType::STORAGE_BUFFER,
+            Self::Uniforms(_) => vk::DescriptorType::UNIFORM_BUFFER,
+            Self::Sampled(..) => vk::DescriptorType::SAMPLED_IMAGE,
+            Self::Storage(_) => vk::DescriptorType::STORAGE_IMAGE,
+            Self::Sampler(_) => vk::DescriptorType::SAMPLER,
+        }
+    }
+
+    /// The buffer, if it is one.
+    fn buffer(self) -> vk::DescriptorBufferInfo {
+        match self {
+            Self::Buffer(part) => part,
+            Self::Uniforms(buffer) => whole(buffer),
+            _ => vk::DescriptorBufferInfo::default(),
+        }
+    }
+
+    /// The image or the sampler, if it is one.
+    fn image(self) -> vk::DescriptorImageInfo {
+        let info = vk::DescriptorImageInfo::default();
+        match self {
+            Self::Sampled(view, layout) => info.image_view(view).image_layout(layout),
+            Self::Storage(view) => info.image_view(view).image_layout(vk::ImageLayout::GENERAL),
+            Self::Sampler(sampler) => info.sampler(sampler),
+            _ => info,
+        }
+    }
+}
+
+impl From<vk::Buffer> for Bound {
+    fn from(buffer: vk::Buffer) -> Self {
+        Self::Buffer(whole(buffer))
+    }
+}
+
+fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
+    vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
+}
+
+/// The sets that can be bound as one set of a shader; they differ only in what they are pointed at.
+pub(crate) struct SetDesc<'a> {
+    /// What the set has at bindings 0, 1, …, and the stages that use it. Not empty.
+    pub(crate) bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
+    /// How many such sets there are; at least one.
+    pub(crate) count: usize,
+}
+
+/// The descriptor sets of a pipeline, and its layout.
+pub(crate) struct Bindings {
+    layout: vk::PipelineLayout,
+    set_layouts: Vec<vk::DescriptorSetLayout>,
+    pool: vk::DescriptorPool,
+    /// For each set of the shader, those that can be bound.
+    sets: Vec<Vec<vk::DescriptorSet>>,
+    device: Device,
+}
+
+impl Bindings {
+    /// Makes them. The sets are pointed at nothing yet.
+    pub(crate) fn new(
+        device: &Device,
+        desc: &[SetDesc<'_>],
+        constants: &[vk::PushConstantRange],
+    ) -> Result<Self> {
+        // Null handles are skipped by Drop, so each step can simply fail.
+        let mut made = Self {
+            layout: vk::PipelineLayout::null(),
+            set_layouts: Vec::new(),
+            pool: vk::DescriptorPool::null(),
+            sets: Vec::new(),
+            device: device.clone(),
+        };
+        made.make_layouts(desc, constants)?;
+        made.make_sets(desc)?;
+        Ok(made)
+    }
+
+    fn make_layouts(&mut self, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<()> {
+        let device = &self.device;
+        let vk = device.raw();
+        for set in desc {
+            let bindings: Vec<_> = (0..)
+                .zip(set.bindings)
+                .map(|(index, &(kind, stages))| {
+                    vk::DescriptorSetLayoutBinding::default()
+                        .binding(index)
+                        .descriptor_type(kind)
+                        .descriptor_count(1)
+                        .stage_flags(stages)
+                })
+                .collect();
+            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+            // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
+            let layout = unsafe { vk.create_descriptor_set_layout(&info, None) };
+            self.set_layouts.push(layout.map_err(device.failed("vkCreateDescriptorSetLayout"))?);
+        }
+        let info = vk::PipelineLayoutCreateInfo::default()
+            .set_layouts(&self.set_layouts)
+            .push_constant_ranges(constants);
+        // SAFETY: as above.
+        self.layout = unsafe { vk.create_pipeline_layout(&info, None) }
+            .map_err(device.failed("vkCreatePipelineLayout"))?;
+        Ok(())
+    }
+
+    fn make_sets(&mut self, desc: &[SetDesc<'_>]) -> Result<()> {
+        let device = &self.device;
+        let vk = device.raw();
+        let sizes: Vec<_> = desc
+            .iter()
+            .flat_map(|set| set.bindings.iter().map(|&(kind, _)| (kind, set.count as u32)))
+            .map(|(kind, count)| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count))
+            .collect();
+        let count = desc.iter().map(|set| set.count as u32).sum();
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
+        // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
+        self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
+            .map_err(device.failed("vkCreateDescriptorPool"))?;
+        for (set, &layout) in desc.iter().zip(&self.set_layouts) {
+            let layouts = vec![layout; set.count];
+            let info =
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.pool).set_layouts(&layouts);
+            // SAFETY: as above; the pool was sized for this.
+            let sets = unsafe { vk.allocate_descriptor_sets(&info) };
+            self.sets.push(sets.map_err(device.failed("vkAllocateDescriptorSets"))?);
+        }
+        Ok(())
+    }
+
+    /// The layout for pipelines that read these.
+    pub(crate) fn layout(&self) -> vk::PipelineLayout {
+        self.layout
+    }
+
+    /// Points bindings 0, 1, … of a set somewhere else: the set in place `chosen` of those for set `set`. The kinds are those
+    /// that the set was made for.
+    ///
+    /// # Safety
+    /// No submitted commands use that set, and none that were recorded with it are submitted again. What is bound lives as
+    /// long as commands use it.
+    pub(crate) unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
+        let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
+        let writes: [_; COUNT] = std::array::from_fn(|index| {
+            // Vulkan reads the one that the kind calls for and ignores the other.
+            vk::WriteDescriptorSet::default()
+                .dst_set(self.sets[set][chosen])
+                .dst_binding(index as u32)
+                .descriptor_type(bound[index].kind())
+                .buffer_info(&buffers[index..=index])
+                .image_info(&images[index..=index])
+        });
+        // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
+        unsafe { self.device.raw().update_descriptor_sets(&writes, &[]) };
+    }
+
+    /// Binds `chosen[n]` of the sets for set n.
+    ///
+    /// # Safety
+    /// `commands` is recording, and the sets were pointed somewhere.
+    pub(crate) unsafe fn bind<const SETS: usize>(
+        &self,
+        commands: vk::CommandBuffer,
+        point: vk::PipelineBindPoint,
+        chosen: [usize; SETS],
+    ) {
+        let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
+        // SAFETY: recording (the caller's promise); layout and sets belong together and are alive.
+        unsafe { self.device.raw().cmd_bind_descriptor_sets(commands, point, self.layout, 0, &sets, &[]) };
+    }
+}
+
+impl Drop for Bindings {
+    fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
+        let vk = self.device.raw();
+        // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
+        unsafe {
+            vk.destroy_descriptor_pool(self.pool, None);
+            vk.destroy_pipeline_layout(self.layout, None);
+            for &layout in &self.set_layouts {
+                vk.destroy_descriptor_set_layout(layout, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A device's queue: submitting, and waiting with a limit.
+
+use std::time::Duration;
+
+use ash::vk;
+
+use super::Device;
+use crate::{Error, Result};
+
+/// The device's queue. Not `Clone`, and used through `&mut`: Vulkan demands that its use is externally synchronized.
+pub struct Queue {
+    device: Device,
+    raw: vk::Queue,
+    family: u32,
+    patience: Duration,
+}
+
+/// How long a queue may take to come to rest where nobody said so.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Queue {
+    /// The one queue of a device.
+    ///
+    /// # Safety
+    /// The device was made with one queue of this family, and nothing else uses it.
+    pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
+        // SAFETY: the device has such a queue (the caller's promise).
+        let raw = unsafe { device.raw().get_device_queue(family, 0) };
+        Self { device: device.clone(), raw, family, patience: PATIENCE }
+    }
+
+    /// Its family.
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How long [`Queue::wait_idle`] waits from now on.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// The raw handle, for presenting.
+    pub(super) fn raw(&mut self) -> vk::Queue {
+        self.raw
+    }
+
+    /// Submits one batch.
+    ///
+    /// # Safety
+    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
+    /// or the semaphores name lives until the GPU is done with it.
+    pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_all(std::slice::from_ref(batch)) }
+    }
+
+    /// Submits several batches in one call, in order.
+    ///
+    /// # Safety
+    /// As [`Queue::submit`], for each.
+    pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
+        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
+            .map_err(self.device.failed("vkQueueSubmit2"))
+    }
+
+    /// Blocks until everything submitted is done; presents are no submissions.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`] where that takes longer than [`Queue::set_patience`] allows (10 s if nobody said so). Then nothing of
+    /// the device is destroyed any more, since the GPU may use it for ever.
+    pub fn wait_idle(&mut self) -> Result<()> {
+        // SAFETY: nothing is submitted but a signal.
+        unsafe { self.submit_and_wait(&[]) }
+    }
+
+    /// Submits commands, and blocks until they, and all before them, are done. After an error of the submission or the wait
+    /// they are not pending either, or nothing of the device is destroyed any more: see [`Queue::wait_idle`].
+    ///
+    /// # Safety
+    /// As [`Queue::submit`].
+    pub(crate) unsafe fn submit_and_wait(
+        &mut self,
+        commands: &[vk::CommandBufferSubmitInfo<'_>],
+    ) -> Result<()> {
+        let device = self.device.clone();
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let done = unsafe { device.raw().create_semaphore(&info, None) }
+            .map_err(device.failed("vkCreateSemaphore"))?;
+        let signal = [vk::SemaphoreSubmitInfo::default()
+            .semaphore(done)
+            .value(1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
+        // SAFETY: the caller's promise; the semaphore lives until this is done, or for ever.
+        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done));
+        if let Err(Error::Stuck { .. }) = outcome {
+            device.leave_running();
+            return outcome;
+        }
+        if outcome.is_err() {
+            // The wait failed, not what it waited for.
+            let _ = self.wait_presented();
+        }
+        // SAFETY: nothing is pending that signals it.
+        unsafe { device.raw().destroy_semaphore(done, None) };
+        outcome
+    }
+
+    /// Waits for a timeline to reach 1, with a limit, which `vkQueueWaitIdle` does not have.
+    fn wait_for(&self, done: vk::Semaphore) -> Result<()> {
+        let (semaphores, values) = ([done], [1]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { self.device.raw().wait_semaphores(&info, self.patience.as_nanos() as u64) } {
+            Ok(()) => Ok(()),
+            Err(vk::Result::TIMEOUT) => Err(Error::Stuck {
+                device: self.device.info().name.clone(),
+                seconds: self.patience.as_secs_f64(),
+                progress: "Vulkan's queue did not come to rest".into(),
+            }),
+            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
+        }
+    }
+
+    /// Blocks until presents are done too, which signal nothing. Without a limit: whoever calls it has waited for all that was
+    /// submitted.
+    pub(crate) fn wait_presented(&mut self) -> Result<()> {
+        // SAFETY: `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
+    }
+}

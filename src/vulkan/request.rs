@@ -1,0 +1,102 @@
+//! Makes a logical device with its one queue: which extensions and features it has.
+
+use std::ffi::{CStr, c_char};
+
+use ash::{ext, khr, nvx, vk};
+
+use super::device::cuda_inside_vulkan;
+use super::{Adapter, AdapterInfo, Device, DeviceDesc, InlineSupport, Queue};
+use crate::{Error, Result};
+
+impl Adapter {
+    /// Makes the logical device and its one queue.
+    ///
+    /// # Errors
+    /// Where [`Adapter::can_draw`] is an error, or the driver refuses.
+    pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
+        let _span = tracing::trace_span!("Vulkan device").entered();
+        let info = self.info();
+        self.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
+        let family = queue_family(info, desc)?;
+        let raw = create(self, desc, family)?;
+        // SAFETY: made above with what `desc` asks for, and with one queue of this family.
+        unsafe {
+            let device = Device::new(self, raw, desc)?;
+            let queue = Queue::new(&device, family);
+            Ok((device, queue))
+        }
+    }
+}
+
+fn queue_family(info: &AdapterInfo, desc: &DeviceDesc) -> Result<u32> {
+    match desc.compute_only {
+        false => Ok(info.queue_family.unwrap_or(0)),
+        true => info.compute_family.ok_or_else(|| {
+            Error::Unsupported(format!("{} has no queue that only computes and keeps time", info.name))
+        }),
+    }
+}
+
+/// What is asked for, as far as Vulkan has it in extensions; and what helps wherever it is there.
+fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
+    let mut extensions = Vec::new();
+    if desc.present {
+        extensions.push(khr::swapchain::NAME);
+    }
+    if desc.interop {
+        // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
+        extensions.extend(info.sharing.extensions());
+    }
+    if info.calibrated_timestamps {
+        extensions.push(ext::calibrated_timestamps::NAME);
+    }
+    if info.memory_budget {
+        extensions.push(ext::memory_budget::NAME);
+    }
+    let inline = desc.inline_support(info);
+    extensions.extend(inline.map(|support| support.extension()));
+    if desc.inline_images(info) {
+        extensions.push(nvx::image_view_handle::NAME);
+        let launches = InlineSupport::BinaryImport;
+        extensions.extend((inline != Some(launches)).then(|| launches.extension()));
+    }
+    if info.device_fault {
+        extensions.push(ext::device_fault::NAME);
+    }
+    extensions
+}
+
+fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Device> {
+    let info = adapter.info();
+    let extensions: Vec<*const c_char> = extensions(info, desc).into_iter().map(CStr::as_ptr).collect();
+    let inline = desc.inline_support(info);
+    let priorities = [1.0];
+    let queues =
+        [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+    let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+    let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+    let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
+    let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
+    let mut launches =
+        vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
+    let mut create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .push_next(&mut timeline)
+        .push_next(&mut sync2)
+        .push_next(&mut rendering);
+    if inline.is_some() {
+        create = create.push_next(&mut addresses);
+    }
+    if inline == Some(InlineSupport::KernelLaunch) {
+        create = create.push_next(&mut launches);
+    }
+    if info.device_fault {
+        create = create.push_next(&mut fault);
+    }
+    let _alone = (inline.is_some() || desc.inline_images(info)).then(cuda_inside_vulkan);
+    // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
+    unsafe { adapter.instance().raw().create_device(adapter.raw(), &create, None) }
+        .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })
+}
