@@ -14,7 +14,7 @@ use super::absent::Absent;
 use super::door::{Door, Seated, Visitor, refuse};
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
-use super::memory::{ClientMemory, out_of_memory, sealed_memory};
+use super::memory::{ClientMemory, sealed_copy};
 use super::pace::{History, Stretch, Totals, Watch, cpu_time};
 use super::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
@@ -158,14 +158,11 @@ impl Client {
 
 impl Host {
     /// Begins to listen to whoever connects.
-    ///
-    /// # Errors
-    /// The thread could not be started.
-    pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Result<Self> {
+    pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Self {
         note!("note: listening on {}", door.path().display());
         // Linux lets a sleep of 50 µs take twice that, unless told otherwise; nothing is lost without.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
-        Ok(Self {
+        Self {
             door: Some(door),
             kernels: Kernels::new(&choice, config, options),
             options: options.clone(),
@@ -181,7 +178,7 @@ impl Host {
             unstamped: None,
             last_draw: Instant::now(),
             frames_drawn: 0,
-        })
+        }
     }
 
     fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -270,8 +267,7 @@ impl Host {
             }
             Err(reason) => {
                 note!("note: refused {name}: {reason}");
-                let _ = connection.send(&FromServer::Refused { code: RefusedCode::Memory, reason }, &[]);
-                take_leave(connection);
+                refuse(connection, RefusedCode::Memory, reason);
             }
         }
     }
@@ -818,7 +814,8 @@ impl Companion for Host {
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
         let Some(client) = &mut self.client else { return };
         (client.wants_picture, client.busy) = (false, false);
-        match pixels.and_then(|pixels| Ok((pixels.len() as u64, filled(&pixels)?))) {
+        match pixels.and_then(|pixels| Ok((pixels.len() as u64, sealed_copy("wavefield picture", &pixels)?)))
+        {
             Ok((bytes, file)) => {
                 let vk::Extent2D { width, height } = extent;
                 let format = "rgba8-srgb".into();
@@ -950,19 +947,4 @@ fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installe
 
 fn target() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
-}
-
-/// A sealed memfd with these bytes in it.
-fn filled(bytes: &[u8]) -> Result<OwnedFd> {
-    let file = sealed_memory("wavefield picture", bytes.len() as u64)?;
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::pwrite(&file, &bytes[done..], done as u64) {
-            Ok(count) if count > 0 => done += count,
-            Err(Errno::INTR) => {}
-            Ok(_) => return Err(Error::Unsupported("no shared memory for the picture".into())),
-            Err(error) => return Err(out_of_memory(bytes.len() as u64, error)),
-        }
-    }
-    Ok(file)
 }
