@@ -15,21 +15,22 @@ use super::door::{Door, Seated, Visitor, refuse};
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
-use super::pace::{History, Stretch, Totals, Watch, cpu_time};
+use super::pace::{Watch, cpu_time};
 use super::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, RefusedCode, State, VERSION,
     Welcome, short,
 };
+use super::report::Report;
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Received, discard, take_leave};
-use super::{FRAME_SECONDS, Options};
-use crate::app::{Choice, Companion, Config, Engine, Installed, Scene, field_producer};
+use super::stamps::Stamps;
+use super::{FRAME_SECONDS, Options, Setup, frame_time};
+use crate::app::{Choice, Companion, Config, Engine, Installed, field_producer};
 use crate::cuda::KernelSource;
 use crate::producer::{ComputeProducer, Producer};
 use crate::report::Failures;
-use crate::verify::tally::{Counts, Tally};
 use crate::wave::Vertex;
-use crate::{Error, Result, note, say, whole_file};
+use crate::{Error, Result, note};
 
 /// Bytes that a client's ring may have, beyond which it gets fewer slots than it asked for.
 const MAX_RING_BYTES: u64 = 8 << 30;
@@ -57,23 +58,17 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 pub(crate) struct Host {
     /// Closed in the end, and with it the socket goes.
     door: Option<Door>,
-    options: Options,
-    config: Config,
-    choice: Choice,
+    setup: Setup,
     kernels: Kernels,
     client: Option<Client>,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
     /// What a client wrote is still being drawn, and has cost it its place.
     slow: Option<Slow>,
-    watch: Watch,
-    history: History,
+    report: Report,
+    stamps: Stamps,
     /// Whose ring is drawn, or was last.
     ring_of: String,
-    /// With `--verify`, while a ring is drawn: what had been counted when that began.
-    ring_since: Option<Counts>,
-    /// Clients of whose frames next to nothing was right.
-    unstamped: Option<String>,
     last_draw: Instant,
     frames_drawn: u64,
 }
@@ -94,7 +89,6 @@ struct Client {
     leaving: Option<Instant>,
     told: Parameters,
     last_new: Instant,
-    watch: Watch,
     /// Why it is to be dropped.
     ended: Option<Ended>,
     complaints: u32,
@@ -165,17 +159,13 @@ impl Host {
         Self {
             door: Some(door),
             kernels: Kernels::new(&choice, config, options),
-            options: options.clone(),
-            config: config.clone(),
-            choice,
+            setup: Setup { choice, config: config.clone(), options: options.clone() },
             client: None,
             built_in: None,
             slow: None,
-            watch: Watch::start(target(), None),
-            history: History::default(),
+            report: Report::new(),
+            stamps: Stamps::default(),
             ring_of: String::new(),
-            ring_since: None,
-            unstamped: None,
             last_draw: Instant::now(),
             frames_drawn: 0,
         }
@@ -211,9 +201,9 @@ impl Host {
     /// When to draw the same again, at the latest.
     fn due(&self) -> Instant {
         let waits_for_client = self.client.as_ref().is_some_and(|client| client.draws);
-        match self.options.pace {
+        match self.setup.options.pace {
             pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
-            _ if waits_for_client => self.last_draw + target(),
+            _ if waits_for_client => self.last_draw + frame_time(),
             _ => self.last_draw,
         }
     }
@@ -230,10 +220,10 @@ impl Host {
         let terms = Terms {
             memory: hello.memory,
             depth: self.ring_for(hello.ring).depth(),
-            frame_bytes: self.config.grid.bytes(),
+            frame_bytes: self.setup.config.grid.bytes(),
             largest_allocation: engine.device().info().largest_buffer.0,
             offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
-            trust: self.options.trust && hello.memory == MemoryKind::Cuda,
+            trust: self.setup.options.trust && hello.memory == MemoryKind::Cuda,
         };
         let made = self.welcome(engine, terms, parameters);
         let sent = made.map_err(|error| error.to_string()).and_then(|(welcome, memory, descriptors)| {
@@ -245,8 +235,8 @@ impl Host {
         match sent {
             Ok(memory) => {
                 note!("note: {name} draws, with memory {} in a ring of {}", hello.memory.name(), terms.depth);
-                let stretch = self.watch.end(engine.producer().name(), None, "a client came");
-                self.history.add(stretch);
+                self.report.end(engine.producer().name(), None, "a client came");
+                self.report.begin(self.last_draw);
                 let connection = Arc::new(connection);
                 self.client = Some(Client {
                     name,
@@ -259,7 +249,6 @@ impl Host {
                     leaving: None,
                     told: parameters,
                     last_new: Instant::now(),
-                    watch: Watch::start(target(), Some(self.last_draw)),
                     ended: None,
                     complaints: 0,
                     _seat: seat,
@@ -273,8 +262,8 @@ impl Host {
     }
 
     fn ring_for(&self, wanted: Option<u32>) -> Ring {
-        let own = self.config.ring.depth() as u32;
-        let most = (MAX_RING_BYTES / self.config.grid.bytes().max(1)).clamp(2, 32) as u32;
+        let own = self.setup.config.ring.depth() as u32;
+        let most = (MAX_RING_BYTES / self.setup.config.grid.bytes().max(1)).clamp(2, 32) as u32;
         let depth = wanted.unwrap_or(own).clamp(2, most.max(own).max(2));
         Ring::new(depth).unwrap_or_default()
     }
@@ -285,9 +274,9 @@ impl Host {
         terms: Terms,
         parameters: Parameters,
     ) -> Result<(Welcome, ClientMemory, Vec<OwnedFd>)> {
-        let (device, grid) = (engine.device().clone(), self.config.grid);
+        let (device, grid) = (engine.device().clone(), self.setup.config.grid);
         let info = device.info();
-        if terms.memory == MemoryKind::Cuda && !self.choice.can_export() {
+        if terms.memory == MemoryKind::Cuda && !self.setup.choice.can_export() {
             return Err(Error::Unsupported(format!(
                 "{} cannot export memory and timeline semaphores, which memory `cuda` needs: ask for memory `host`",
                 info.name
@@ -295,7 +284,7 @@ impl Host {
         }
         let ring = Ring::new(terms.depth as u32).unwrap_or_default();
         let memory = ClientMemory::new(&device, terms.memory, grid, ring)?;
-        if self.config.verify {
+        if self.setup.config.verify {
             memory.blank(engine)?;
         }
         let (slots, descriptors) = memory.export(grid)?;
@@ -435,7 +424,7 @@ impl Host {
                 Err(reason) => client.fail("set", reason),
             },
             Action::Status => {
-                let state = client.state(engine, self.frames_drawn);
+                let state = client.state(engine, &self.report.watch, self.frames_drawn);
                 client.send(&FromServer::State(state), &[]);
             }
         }
@@ -461,7 +450,7 @@ impl Host {
         let old = exchange(engine, Box::new(producer))?;
         client.draws = true;
         self.ring_of.clone_from(&client.name);
-        self.ring_since = engine.found().map(|tally| tally.total());
+        self.stamps.begin(engine, &client.name);
         // It has no kernel running, so what was there is the renderer's own.
         self.built_in = Some(old);
         Ok(())
@@ -509,7 +498,7 @@ impl Host {
             // The kernel that ran until now has faulted just now.
             Err(error) => return self.rescue(engine, error),
         };
-        self.judge_stamps(engine);
+        self.stamps.end(engine);
         let Some(client) = &mut self.client else { return Ok(()) };
         if self.built_in.is_none() {
             self.built_in = Some(old);
@@ -521,48 +510,6 @@ impl Host {
         Ok(())
     }
 
-    /// What was measured: a line for each stretch, and the file.
-    fn report(&self, engine: &Engine) -> Result<()> {
-        let line = |stretch: &Stretch| {
-            let (who, frame, gaps) = (stretch.client.as_deref(), stretch.frame_us, stretch.gaps_us);
-            say!(
-                "stretch       {}: {} frames in {:.1} s by {}, p50 {} µs, p99 {} µs, {:.0} µs of CPU each; longest gap {} µs",
-                who.unwrap_or("no client"),
-                stretch.frames,
-                stretch.seconds,
-                stretch.producer,
-                frame.p50,
-                frame.p99,
-                stretch.cpu_us_per_frame,
-                gaps.max
-            );
-        };
-        self.history.last().iter().filter(|stretch| stretch.client.is_some()).for_each(line);
-        let totals = self.history.totals();
-        let left_out = totals.stretches - self.history.last().len() as u64;
-        if left_out > 0 {
-            let Totals { clients, frames, .. } = totals;
-            say!(
-                "clients       {clients} in all, {frames} frames; the first {left_out} stretches are not kept"
-            );
-        }
-        let Some(path) = &self.options.json else { return Ok(()) };
-        let Config { grid, ring, handoff, .. } = &self.config;
-        let report = serde_json::json!({
-            "schema": "wavefield-serve/1",
-            "device": engine.device().info().name,
-            "grid": [grid.cols, grid.rows],
-            "ring": ring.depth(),
-            "handoff": handoff.name(),
-            "trust": self.options.trust,
-            "verify": engine.found(),
-            "frame_seconds": FRAME_SECONDS,
-            "totals": totals,
-            "stretches": self.history.last(),
-        });
-        whole_file::write(path, |file| Ok(serde_json::to_writer_pretty(file, &report)?))
-    }
-
     /// After a fault: takes down everything of CUDA, makes it anew, and goes on with `next`, or the renderer's own kernel.
     fn renew(&mut self, engine: &mut Engine, error: Error, next: Option<KernelSource>) -> Result<()> {
         // Everything that holds the faulted context has to go before there can be a new one.
@@ -571,7 +518,7 @@ impl Host {
         self.built_in = None;
         let given_up = self.kernels.forget_context();
 
-        let made = field_producer(engine.queue(), &self.choice, &self.config);
+        let made = field_producer(engine.queue(), &self.setup.choice, &self.setup.config);
         let built_in = match made {
             Ok(producer) => producer,
             Err(again) => {
@@ -579,7 +526,11 @@ impl Host {
                     "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
                 );
                 self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
-                Box::new(ComputeProducer::new(engine.device(), self.config.grid, self.config.ring)?)
+                Box::new(ComputeProducer::new(
+                    engine.device(),
+                    self.setup.config.grid,
+                    self.setup.config.ring,
+                )?)
             }
         };
         exchange_own(engine, built_in)?;
@@ -626,7 +577,7 @@ impl Host {
             None => "the renderer let it go".into(),
         };
         note!("note: {}: {why}", client.name);
-        self.history.add(client.watch.end(engine.producer().name(), Some(&client.name), &why));
+        self.report.end(engine.producer().name(), Some(&client.name), &why);
         client.shared.borrow().let_go();
         if self.built_in.is_some() && self.kernels.running().is_some() {
             match engine.swap(&mut self.built_in) {
@@ -639,7 +590,7 @@ impl Host {
         if let Some(connection) = Arc::into_inner(client.connection) {
             take_leave(connection);
         }
-        self.watch = Watch::start(target(), Some(self.last_draw));
+        self.report.begin(self.last_draw);
         Ok(())
     }
 
@@ -669,7 +620,7 @@ impl Host {
         }
         if self.built_in.is_some() {
             drop(engine.swap(&mut self.built_in)?);
-            self.judge_stamps(engine);
+            self.stamps.end(engine);
         }
         if let Some(slow) = self.slow.take() {
             let seconds = slow.began.elapsed().as_secs_f64();
@@ -706,23 +657,6 @@ impl Host {
         let (now, finished) = (Instant::now(), engine.frames_finished()?);
         self.slow = Some(Slow { began: now, progress: now, finished, cpu: cpu_time() });
         Ok(())
-    }
-
-    /// What was drawn from a client's ring until now was counted: did the client stamp its frames at all?
-    fn judge_stamps(&mut self, engine: &Engine) {
-        let (Some(before), Some(tally)) = (self.ring_since.take(), engine.found()) else { return };
-        let now = tally.total();
-        let checked = now.checked - before.checked;
-        let wrong = now.wrong() - before.wrong();
-        // What lies in the lowest bits by chance is now and then right.
-        if checked > 0 && wrong >= checked - checked / 10 {
-            note!(
-                "note: of {} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
-                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md",
-                self.ring_of
-            );
-            self.unstamped.get_or_insert_with(|| self.ring_of.clone());
-        }
     }
 
     /// Newcomers while nothing can be drawn are told why.
@@ -771,7 +705,7 @@ impl Companion for Host {
         self.last_draw = Instant::now();
         self.frames_drawn += 1;
         let Some(client) = &mut self.client else {
-            self.watch.drawn(true);
+            self.report.watch.drawn(true);
             return Ok(());
         };
         client.busy = client.wants_picture;
@@ -781,7 +715,7 @@ impl Companion for Host {
         }
         let kernel = self.kernels.running().is_some();
         let new = kernel || (client.draws && client.shared.borrow().drew_new());
-        client.watch.drawn(new);
+        self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
         }
@@ -851,20 +785,20 @@ impl Companion for Host {
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.door = None;
-        let name = engine.producer().name();
-        let stretch = match self.client.take() {
+        let producer = engine.producer().name();
+        match self.client.take() {
             Some(client) => {
                 let message = FromServer::Error { code: ErrorCode::Ended, reason: reason.into() };
                 let _ = client.connection.send(&message, &[]);
-                client.watch.end(name, Some(&client.name), reason)
+                self.report.end(producer, Some(&client.name), reason);
             }
-            None => self.watch.end(name, None, reason),
-        };
-        self.history.add(stretch);
-        self.judge_stamps(engine);
+            None => self.report.end(producer, None, reason),
+        }
+        self.stamps.end(engine);
+        self.report.print();
         let mut failures = Failures::default();
-        failures.catch(self.report(engine));
-        failures.catch(engine.found().map_or(Ok(()), |tally| verdict(&tally, self.unstamped.as_deref())));
+        failures.catch(self.report.write(engine, &self.setup));
+        failures.catch(self.stamps.verdict(engine));
         failures.outcome()
     }
 }
@@ -883,7 +817,7 @@ impl Client {
         }
     }
 
-    fn state(&self, engine: &Engine, frames_drawn: u64) -> State {
+    fn state(&self, engine: &Engine, watch: &Watch, frames_drawn: u64) -> State {
         let shared = self.shared.borrow();
         let ledger = shared.session.ledger();
         let copied = match shared.memory {
@@ -896,30 +830,9 @@ impl Client {
             ready: ledger.ready(),
             free: copied,
             producer: engine.producer().name().into(),
-            seconds: self.watch.seconds(),
-            gaps_us: self.watch.draws.spread(),
-            late_us: self.watch.late_us(),
-        }
-    }
-}
-
-/// What `--verify` has found: an error, if anything.
-fn verdict(tally: &Tally, unstamped: Option<&str>) -> Result<()> {
-    let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
-    say!(
-        "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
-        total.stale,
-        total.overwritten,
-        total.missing
-    );
-    match found.is_empty() {
-        _ if frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
-        true => Ok(()),
-        false => {
-            let why = unstamped.map_or(String::new(), |client| {
-                format!("; most likely {client} does not stamp its frames, which --verify asks of a client")
-            });
-            Err(Error::Check(format!("the check found what must not be: {}{why}", found.join("; "))))
+            seconds: watch.seconds(),
+            gaps_us: watch.draws.spread(),
+            late_us: watch.late_us(),
         }
     }
 }
@@ -943,8 +856,4 @@ fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installe
         std::mem::forget(incoming.take());
     }
     swapped
-}
-
-fn target() -> Duration {
-    Duration::from_secs_f64(FRAME_SECONDS)
 }

@@ -15,6 +15,8 @@
 //! | `trial` | a sent kernel's first launch, in a child process: starts that, and listens to it |
 //! | `attempt` | the same in the child: runs the kernel once |
 //! | `parent` | ends with the program that started this one |
+//! | `stamps` | `--verify`: did a client stamp its frames? |
+//! | `pace`, `report` | how evenly frames came, and what they cost: measured, printed, written |
 //! | `host` | the render thread's side: a look at the client between two frames |
 //!
 //! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
@@ -34,14 +36,17 @@ mod memory;
 mod pace;
 mod parent;
 pub mod protocol;
+mod report;
 pub mod session;
 pub mod socket;
+mod stamps;
 mod trial;
 mod windowed;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::app::{Config, Scene, Stop};
+use crate::app::{Choice, Config, Scene, Stop};
 use crate::{Error, Result};
 
 use door::Door;
@@ -79,6 +84,13 @@ impl Default for Options {
     }
 }
 
+/// How the renderer was started.
+struct Setup {
+    choice: Choice,
+    config: Config,
+    options: Options,
+}
+
 /// Refuses what a client cannot fill.
 fn check_scene(config: &Config) -> Result<()> {
     match config.scene {
@@ -103,3 +115,8 @@ fn listen(options: &Options, stop: &Stop) -> Result<Door> {
 
 /// Seconds of the field between two frames, as far as a client is told.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
+
+/// [`FRAME_SECONDS`] on the clock: a draw that comes later is late.
+fn frame_time() -> Duration {
+    Duration::from_secs_f64(FRAME_SECONDS)
+}
