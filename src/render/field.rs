@@ -88,7 +88,7 @@ impl FieldRenderer {
             format: desc.format,
             samples: desc.samples,
             grid: desc.grid,
-            surface: desc.scene,
+            scene: desc.scene,
             device,
         })
     }
@@ -119,7 +119,7 @@ impl FieldRenderer {
     /// Records the draw of `source` into `picture`: in one piece, or cut into [`Slices`].
     ///
     /// # Errors
-    /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other surface's kind.
+    /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other scene.
     ///
     /// # Safety
     /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the grid, alive until the
@@ -144,8 +144,8 @@ impl FieldRenderer {
                     self.inputs.point_at_vertices(flight, vertices, self.grid);
                 }
                 (Scene::Texture, Source::Texture(slot)) => self.inputs.point_at_texture(flight, slot),
-                (surface, _) => {
-                    return Err(Error::Unsupported(format!("{surface:?} is not drawn from {source:?}")));
+                (scene, _) => {
+                    return Err(Error::Unsupported(format!("{scene:?} is not drawn from {source:?}")));
                 }
             }
         }
@@ -165,7 +165,7 @@ impl FieldRenderer {
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
         unsafe {
-            self.scene_pipeline.bind(commands);
+            self.surface_pipeline.bind(commands);
             self.inputs.bind(commands, flight);
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for slice in 0..count {

@@ -7,9 +7,9 @@ use gpu_allocator::MemoryLocation;
 
 use super::palette::Palette;
 use super::{Camera, ColorMap, mesh};
-use crate::scene::Scene;
 use crate::Result;
 use crate::producer::{ImageSlot, Vertices};
+use crate::scene::Scene;
 use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
 use crate::wave::Grid;
 

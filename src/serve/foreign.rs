@@ -49,7 +49,7 @@ impl Shared {
 
     /// Chooses the frame to draw.
     fn choose(&mut self) -> Result<Current> {
-        let Some((shown, new)) = self.session.turn() else {
+        let Some((shown, new)) = self.session.choose() else {
             return Err(Error::Unsupported("the client has no frame yet".into()));
         };
         let vertices = match self.current {

@@ -61,7 +61,7 @@ fn serve(
     let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
     run.engine().heed(stop);
-    let host = Host::new(door, choice, config, options)?;
+    let host = Host::new(door, choice, config, options);
     let mut serving = Serving { run, host };
     let mut times = FrameTimes::default();
     failures.catch(draw(&mut serving, config, stop, &mut times));

@@ -86,11 +86,8 @@ impl ClientMemory {
         let mut at = 0;
         while at < end {
             let rest = &bytes[..bytes.len().min((end - at) as usize)];
-            match rustix::io::pwrite(&memory.file, rest, at) {
-                Ok(count) => at += count as u64,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(out_of_memory(end, error)),
-            }
+            write_at(&memory.file, rest, at).map_err(|error| out_of_memory(end, error))?;
+            at += rest.len() as u64;
         }
         Ok(())
     }
@@ -194,9 +191,9 @@ impl HostMemory {
             },
         };
         // With no more frames in flight than buffers, the frame that last used this one is drawn.
-        let turn = self.copied % self.buffers.len();
+        let next = self.copied % self.buffers.len();
         self.copied += 1;
-        let buffer = &mut self.buffers[turn];
+        let buffer = &mut self.buffers[next];
         let raw = buffer.raw();
         let mut rest = buffer.bytes_mut()?;
         while !rest.is_empty() {
@@ -231,7 +228,7 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
 }
 
 /// Shared memory whose size nobody can change: a client that cut it short could otherwise stop whoever touches the rest.
-pub(super) fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
+fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, bytes)?;
@@ -241,11 +238,34 @@ pub(super) fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
     make().map_err(|error: Errno| out_of_memory(bytes, error))
 }
 
+/// [`sealed_memory`] with these bytes in it.
+pub(super) fn sealed_copy(name: &str, bytes: &[u8]) -> Result<OwnedFd> {
+    let size = bytes.len() as u64;
+    let file = sealed_memory(name, size)?;
+    write_at(&file, bytes, 0).map_err(|error| out_of_memory(size, error))?;
+    Ok(file)
+}
+
+fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn copy_of(file: &OwnedFd) -> Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|error| no_memory("shared memory to send", error))
 }
 
-pub(super) fn out_of_memory(bytes: u64, error: Errno) -> Error {
+fn out_of_memory(bytes: u64, error: Errno) -> Error {
     no_memory(&format!("shared memory of {bytes} bytes"), error)
 }
 

@@ -10,19 +10,27 @@
 //! | [`socket`] | packets and descriptors; where the socket lies and who may connect |
 //! | `door` | accepts, and listens to newcomers until they have said hello, on threads of its own |
 //! | `memory` | what a client is given, made anew for each |
+//! | `welcome` | gives it to a newcomer, and says where it lies |
+//! | `client` | the client that has the seat: hears it, and tells it things |
+//! | `requests` | what it can ask for: kernels, memory, pictures, parameters, the state |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
 //! | `kernels` | has the kernels that clients send tried and compiled, on a thread of its own |
 //! | `trial` | a sent kernel's first launch, in a child process: starts that, and listens to it |
 //! | `attempt` | the same in the child: runs the kernel once |
 //! | `parent` | ends with the program that started this one |
-//! | `host` | the render thread's side: a look at the client between two frames |
+//! | `exchange` | which producer is in the engine: the renderer's own, a client's ring, a client's kernel |
+//! | `stamps` | `--verify`: did a client stamp its frames? |
+//! | `pace`, `report` | how evenly frames came, and what they cost: measured, printed, written |
+//! | `host` | the render thread's side, which ties all this: a look at the client between two frames |
 //!
 //! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
 //! semaphore that a client signals is *read* (a look at a counter), and what it guards is submitted only afterwards.
 
 mod absent;
 mod attempt;
+mod client;
 mod door;
+mod exchange;
 mod foreign;
 #[cfg(test)]
 mod fuzz;
@@ -34,14 +42,19 @@ mod memory;
 mod pace;
 mod parent;
 pub mod protocol;
+mod report;
+mod requests;
 pub mod session;
 pub mod socket;
+mod stamps;
 mod trial;
+mod welcome;
 mod windowed;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::app::{Config, Scene, Stop};
+use crate::app::{Choice, Config, Scene, Stop};
 use crate::{Error, Result};
 
 use door::Door;
@@ -79,6 +92,13 @@ impl Default for Options {
     }
 }
 
+/// How the renderer was started.
+struct Setup {
+    choice: Choice,
+    config: Config,
+    options: Options,
+}
+
 /// Refuses what a client cannot fill.
 fn check_scene(config: &Config) -> Result<()> {
     match config.scene {
@@ -103,3 +123,8 @@ fn listen(options: &Options, stop: &Stop) -> Result<Door> {
 
 /// Seconds of the field between two frames, as far as a client is told.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
+
+/// [`FRAME_SECONDS`] on the clock: a draw that comes later is late.
+fn frame_time() -> Duration {
+    Duration::from_secs_f64(FRAME_SECONDS)
+}

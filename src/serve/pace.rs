@@ -1,10 +1,10 @@
 //! How evenly frames come, and what they cost: what `status` answers, and what `--json` writes.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::frame_time;
 use super::protocol::Spread;
 use crate::app::FrameTimes;
 
@@ -72,54 +72,6 @@ pub(super) struct Stretch {
     pub(super) cpu_us_per_frame: f64,
 }
 
-/// Stretches that are kept: a renderer may run for months, and so may those who connect to it.
-pub(super) const MAX_STRETCHES: usize = 1000;
-
-/// The stretches of a run: the last of them, and the sums of all.
-#[derive(Default)]
-pub(super) struct History {
-    last: VecDeque<Stretch>,
-    totals: Totals,
-}
-
-/// Sums over all stretches, those included that are not kept.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Totals {
-    /// How many there were.
-    pub(super) stretches: u64,
-    /// Those with a client.
-    pub(super) clients: u64,
-    /// Their time together.
-    pub(super) seconds: f64,
-    /// Draws.
-    pub(super) draws: u64,
-    /// Draws of something new.
-    pub(super) frames: u64,
-}
-
-impl History {
-    pub(super) fn add(&mut self, stretch: Stretch) {
-        self.totals.stretches += 1;
-        self.totals.clients += u64::from(stretch.client.is_some());
-        self.totals.seconds += stretch.seconds;
-        self.totals.draws += stretch.draws;
-        self.totals.frames += stretch.frames;
-        if self.last.len() == MAX_STRETCHES {
-            self.last.pop_front();
-        }
-        self.last.push_back(stretch);
-    }
-
-    /// The last [`MAX_STRETCHES`], oldest first.
-    pub(super) fn last(&self) -> &VecDeque<Stretch> {
-        &self.last
-    }
-
-    pub(super) fn totals(&self) -> &Totals {
-        &self.totals
-    }
-}
-
 /// A stretch under way.
 pub(super) struct Watch {
     since: Instant,
@@ -128,12 +80,11 @@ pub(super) struct Watch {
     frames: Pace,
     new_frames: u64,
     all_draws: u64,
-    target: Duration,
 }
 
 impl Watch {
     /// `last`: when the last draw before it was submitted, so that no gap is lost between two stretches.
-    pub(super) fn start(target: Duration, last: Option<Instant>) -> Self {
+    pub(super) fn start(last: Option<Instant>) -> Self {
         Self {
             since: Instant::now(),
             cpu: cpu_time(),
@@ -141,7 +92,6 @@ impl Watch {
             frames: Pace::default(),
             new_frames: 0,
             all_draws: 0,
-            target,
         }
     }
 
@@ -165,7 +115,7 @@ impl Watch {
     }
 
     pub(super) fn late_us(&self) -> u64 {
-        self.draws.late(self.target)
+        self.draws.late(frame_time())
     }
 
     pub(super) fn end(&self, producer: &str, client: Option<&str>, ended: &str) -> Stretch {
@@ -195,24 +145,6 @@ pub(super) fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn many_clients_leave_exact_sums_and_a_bounded_list() {
-        let mut history = History::default();
-        let many = MAX_STRETCHES as u64 + 7;
-        for number in 0..many {
-            let client = (number % 2 == 0).then(|| format!("client {number}"));
-            let mut watch = Watch::start(Duration::ZERO, None);
-            watch.drawn(true);
-            watch.drawn(false);
-            history.add(watch.end("x", client.as_deref(), "left"));
-        }
-        assert_eq!(history.last().len(), MAX_STRETCHES);
-        assert_eq!(history.last().back().unwrap().client.as_deref(), Some(&*format!("client {}", many - 1)));
-        let totals = history.totals();
-        assert_eq!((totals.stretches, totals.clients), (many, many.div_ceil(2)));
-        assert_eq!((totals.draws, totals.frames), (2 * many, many));
-    }
 
     #[test]
     fn lateness_is_what_exceeds_the_target() {

@@ -254,7 +254,7 @@ impl Session {
     }
 
     /// The frame to draw now, and whether it is drawn for the first time. With `trust` it may not be written yet.
-    pub fn turn(&mut self) -> Option<(Shown, bool)> {
+    pub fn choose(&mut self) -> Option<(Shown, bool)> {
         if self.may_advance() {
             return Some((self.ledger.advance(), true));
         }
@@ -388,8 +388,8 @@ mod tests {
         assert_eq!(fault.code, ErrorCode::Value);
         assert!(say(&mut session, FromClient::Ready { frame: 1 }).is_err());
         assert!(say(&mut session, FromClient::Ready { frame: u64::MAX }).is_err());
-        assert_eq!(session.turn().map(|(shown, new)| (shown.frame, new)), Some((0, true)));
-        assert_eq!(session.turn().map(|(shown, _)| shown.frame), Some(1));
+        assert_eq!(session.choose().map(|(shown, new)| (shown.frame, new)), Some((0, true)));
+        assert_eq!(session.choose().map(|(shown, _)| shown.frame), Some(1));
         assert!(say(&mut session, FromClient::Ready { frame: 3 }).is_ok());
     }
 
@@ -406,7 +406,7 @@ mod tests {
         for frame in 0..3 {
             assert_eq!(say(&mut session, FromClient::Ready { frame }), Ok(Action::None));
         }
-        assert_eq!(session.turn(), None);
+        assert_eq!(session.choose(), None);
     }
 
     #[test]
@@ -425,21 +425,21 @@ mod tests {
     #[test]
     fn without_a_new_frame_the_old_one_is_drawn_again() {
         let mut session = session(MemoryKind::Cuda);
-        assert_eq!(session.turn(), None);
+        assert_eq!(session.choose(), None);
         session.see_ready(1).unwrap();
-        let (shown, new) = session.turn().unwrap();
+        let (shown, new) = session.choose().unwrap();
         assert!(new);
-        assert_eq!(session.turn(), Some((shown, false)));
+        assert_eq!(session.choose(), Some((shown, false)));
     }
 
     #[test]
     fn trust_takes_the_next_frame_unseen_once_there_was_one() {
         let terms = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
         let mut session = Session::new(terms);
-        assert_eq!(session.turn(), None);
+        assert_eq!(session.choose(), None);
         session.see_ready(1).unwrap();
         for frame in 0..9 {
-            assert_eq!(session.turn().map(|(shown, new)| (shown.frame, new)), Some((frame, true)));
+            assert_eq!(session.choose().map(|(shown, new)| (shown.frame, new)), Some((frame, true)));
         }
         assert!(session.see_ready(4).is_ok(), "the counter comes after");
     }
@@ -459,9 +459,9 @@ mod tests {
         assert_eq!(say(&mut session, FromClient::Release { id }), Ok(Action::Release { id }));
         assert!(session.take_released().is_empty(), "frame 0 is still to be shown from it");
         session.see_ready(2).unwrap();
-        session.turn();
+        session.choose();
         assert!(session.take_released().is_empty(), "it is on show");
-        session.turn();
+        session.choose();
         assert_eq!(session.take_released(), [id]);
         assert!(say(&mut session, FromClient::Release { id }).is_err(), "twice");
         for _ in 0..MAX_ALLOCATIONS {
@@ -522,7 +522,7 @@ mod tests {
                     Ok(Action::None)
                 }
                 Event::Draw => {
-                    if let Some((shown, _)) = session.turn() {
+                    if let Some((shown, _)) = session.choose() {
                         match shown.origin {
                             Origin::Slot(slot) => prop_assert!(slot < depth),
                             Origin::Allocation { id, offset } => {

@@ -22,7 +22,7 @@ pub fn serve_windowed(
     }
     let door = listen(options, stop)?;
     let client = CompanionDesc {
-        make: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)?))),
+        make: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)))),
         flights: FLIGHTS.max(config.ring.depth()),
     };
     run_with(event_loop, config, stop, Some(client))

@@ -1,0 +1,254 @@
+//! The client that has the seat: the render thread hears it between two frames, and tells it things. Waits for neither.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::door::Seated;
+use super::foreign::Shared;
+use super::memory::ClientMemory;
+use super::protocol::{ErrorCode, FromClient, FromServer, MemoryKind, Parameters, short};
+use super::session::{Action, Fault, Session, Terms};
+use super::socket::{Connection, Received, discard, take_leave};
+use crate::{Result, note};
+
+/// How long the last frames of a client that said goodbye may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
+const MAX_COMPLAINTS: u32 = 20;
+const MAX_NOTE: usize = 1000;
+/// How often `ready` is read while frames come in quick succession, and while they do not.
+const QUICK: Duration = Duration::from_micros(50);
+const CALM: Duration = Duration::from_millis(1);
+/// How long after a client's last frame the next one is looked for quickly.
+const QUICK_FOR: Duration = Duration::from_millis(100);
+
+/// A client, from its `welcome` to its end.
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) connection: Arc<Connection>,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    /// When its kernel was put into the engine, in frames drawn, until the client has been told that it runs.
+    pub(super) kernel_since: Option<u64>,
+    pub(super) wants_picture: bool,
+    /// One heavy request a frame is enough.
+    pub(super) busy: bool,
+    /// When it said goodbye: what it made ready before is still shown.
+    pub(super) leaving: Option<Instant>,
+    /// The parameters that it knows.
+    pub(super) told: Parameters,
+    /// When something new of it was last drawn.
+    pub(super) last_new: Instant,
+    /// Why it is to be dropped.
+    ended: Option<Ended>,
+    complaints: u32,
+    _seat: Seated,
+}
+
+/// How a client's time ends.
+enum Ended {
+    /// By itself.
+    Left(&'static str),
+    /// It is told why.
+    Dropped(Fault),
+}
+
+/// The values of `ready` and `free`, with memory `cuda`.
+#[derive(Clone, Copy)]
+pub(super) struct Counters(Option<(u64, u64)>);
+
+impl Client {
+    /// One that has been told `parameters`.
+    pub(super) fn new(
+        name: String,
+        seat: Seated,
+        connection: Connection,
+        terms: Terms,
+        memory: ClientMemory,
+        parameters: Parameters,
+    ) -> Self {
+        let connection = Arc::new(connection);
+        Self {
+            name,
+            shared: Shared::new(Session::new(terms), memory, &connection),
+            connection,
+            kernel_since: None,
+            wants_picture: false,
+            busy: false,
+            leaving: None,
+            told: parameters,
+            last_new: Instant::now(),
+            ended: None,
+            complaints: 0,
+            _seat: seat,
+        }
+    }
+
+    /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
+    pub(super) fn send(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let ended = match self.connection.send(message, &descriptors) {
+            Ok(()) => return,
+            Err(Errno::AGAIN) => Ended::Dropped(Fault {
+                code: ErrorCode::Slow,
+                reason: "the client does not read what it is sent".into(),
+            }),
+            Err(_) => Ended::Left("its connection broke"),
+        };
+        self.ended.get_or_insert(ended);
+    }
+
+    /// The last word of a conversation.
+    pub(super) fn send_error(&self, code: ErrorCode, reason: String) {
+        let _ = self.connection.send(&FromServer::Error { code, reason }, &[]);
+    }
+
+    /// A request did nothing.
+    pub(super) fn fail(&mut self, request: &str, reason: impl ToString) {
+        let reason = reason.to_string();
+        if self.complaints < MAX_COMPLAINTS {
+            self.complaints += 1;
+            // A compiler's log quotes what the client sent, and this goes to a terminal.
+            note!("note: {}: {request} failed: {}", self.name, short(&reason, MAX_NOTE));
+        }
+        self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
+    }
+
+    pub(super) fn tell(&mut self, parameters: Parameters) {
+        self.told = parameters;
+        self.send(&FromServer::Parameters { parameters }, &[]);
+    }
+
+    /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived
+    /// then, and is read before `ready` counts.
+    pub(super) fn counters(&self) -> Result<Counters> {
+        Ok(Counters(match &self.shared.borrow().memory {
+            ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
+            ClientMemory::Host(_) => None,
+        }))
+    }
+
+    fn see(&self, Counters(counters): Counters) -> Result<(), Fault> {
+        let Some((ready, free)) = counters else { return Ok(()) };
+        let session = &mut self.shared.borrow_mut().session;
+        session.see_free(free).and_then(|()| session.see_ready(ready))
+    }
+
+    /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Action, Vec<OwnedFd>)> {
+        if self.busy || self.leaving.is_some() || self.ended.is_some() {
+            return None;
+        }
+        let (packet, descriptors) = match self.connection.receive() {
+            Received::Packet(packet, descriptors) => (packet, descriptors),
+            Received::Nothing => {
+                self.ended = self.see(counters).err().map(Ended::Dropped);
+                return None;
+            }
+            Received::Closed => {
+                self.ended = Some(Ended::Left("its connection closed"));
+                return None;
+            }
+            Received::TooLong(descriptors) => {
+                discard(descriptors);
+                let reason = "a message longer than 65536 bytes".into();
+                self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Message, reason }));
+                return None;
+            }
+        };
+        let parsed = FromClient::parse(&packet).map_err(Fault::new(ErrorCode::Message));
+        let judged =
+            parsed.and_then(|message| self.shared.borrow_mut().session.receive(message, descriptors.len()));
+        match judged {
+            Ok(action) => {
+                self.busy = action.is_heavy();
+                Some((action, descriptors))
+            }
+            Err(fault) => {
+                discard(descriptors);
+                self.ended = Some(Ended::Dropped(fault));
+                None
+            }
+        }
+    }
+
+    /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
+    pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
+        let seen = self.see(counters);
+        let has_next = self.shared.borrow().session.has_next();
+        self.ended = match seen {
+            Err(fault) => Some(Ended::Dropped(fault)),
+            // In a hidden window nothing is drawn.
+            Ok(()) if has_next && since.elapsed() < FAREWELL => None,
+            Ok(()) => Some(Ended::Left("it said goodbye")),
+        };
+    }
+
+    /// No frame was finished for so long: what it wrote takes too long to draw, or (with `--trust`) does not come.
+    pub(super) fn give_up(&mut self, seconds: f64) {
+        let reason = match self.shared.borrow().session.terms().trust {
+            true => {
+                format!("no frame was finished for {seconds:.0} s (--timeout): a promised one did not come")
+            }
+            false => format!(
+                "drawing its vertices takes too long: no frame was finished for {seconds:.0} s (--timeout). \
+                 Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
+                 in the grid should be neighbours in space"
+            ),
+        };
+        self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
+    }
+
+    /// Whether it is to be dropped.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Its time is over: tells it why if that is not its own doing, and says why in words. It keeps the seat until it is
+    /// [closed](Self::close).
+    pub(super) fn part(&mut self) -> String {
+        let why = match self.ended.take() {
+            Some(Ended::Dropped(fault)) => {
+                let why = format!("dropped: {}", fault.reason);
+                self.send_error(fault.code, fault.reason);
+                why
+            }
+            Some(Ended::Left(why)) => why.into(),
+            None => "the renderer let it go".into(),
+        };
+        note!("note: {}: {why}", self.name);
+        why
+    }
+
+    pub(super) fn close(self) {
+        if let Some(connection) = Arc::into_inner(self.connection) {
+            take_leave(connection);
+        }
+    }
+
+    /// A frame was submitted: it may ask for more, and learns what was copied for that.
+    pub(super) fn drawn(&mut self) {
+        self.busy = self.wants_picture;
+        let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
+        for frame in copied {
+            self.send(&FromServer::Free { frame }, &[]);
+        }
+    }
+
+    /// Sleeps until there may be news, but not longer than `left`. `draws`: its ring is in the engine.
+    pub(super) fn rest(&self, draws: bool, left: Duration) {
+        let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
+        match by_semaphore {
+            // What it says next waits for the next draw.
+            _ if self.busy => std::thread::sleep(left.min(CALM)),
+            true if draws && self.last_new.elapsed() < QUICK_FOR => std::thread::sleep(left.min(QUICK)),
+            true => std::thread::sleep(left.min(CALM)),
+            // All of its news comes by the socket.
+            false => self.connection.wait(left.min(CALM)),
+        }
+    }
+}

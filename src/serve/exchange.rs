@@ -1,0 +1,220 @@
+//! Which producer is in the engine: the renderer's own, a client's ring, or a client's kernel; and how they take turns.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::Setup;
+use super::absent::Absent;
+use super::foreign::{ForeignProducer, Shared};
+use super::kernels::Kernels;
+use super::pace::cpu_time;
+use super::stamps::Stamps;
+use crate::app::{Engine, Installed, make_producer};
+use crate::cuda::KernelSource;
+use crate::producer::{ComputeProducer, Producer, Profile};
+use crate::{Error, Result, note};
+
+/// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
+/// draw always comes to its end, but only waiting tells a slow GPU from one that hangs.
+const SLOW: Duration = Duration::from_secs(300);
+
+/// What is in the engine, and what waits to come back.
+pub(super) struct Exchange {
+    /// Where clients' kernels come from; knows the one in the engine.
+    pub(super) kernels: Kernels,
+    pub(super) stamps: Stamps,
+    /// The renderer's own producer, while another one is in the engine.
+    built_in: Option<Installed>,
+    /// Whose ring is in the engine, or was last.
+    pub(super) ring_of: String,
+    slow: Option<Slow>,
+}
+
+impl Exchange {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            kernels: Kernels::new(&setup.choice, &setup.config, &setup.options),
+            stamps: Stamps::default(),
+            built_in: None,
+            ring_of: String::new(),
+            slow: None,
+        }
+    }
+
+    /// A client's kernel is in the engine.
+    pub(super) fn has_kernel(&self) -> bool {
+        self.kernels.running().is_some()
+    }
+
+    /// A client's ring is in the engine.
+    pub(super) fn has_ring(&self) -> bool {
+        self.built_in.is_some() && !self.has_kernel()
+    }
+
+    /// Puts a client's ring in the place of the renderer's own producer.
+    pub(super) fn put_ring(
+        &mut self,
+        engine: &mut Engine,
+        client: &str,
+        shared: &Rc<RefCell<Shared>>,
+    ) -> Result<()> {
+        let producer = ForeignProducer::new(engine.queue(), client, shared);
+        self.built_in = Some(exchange(engine, Box::new(producer))?);
+        client.clone_into(&mut self.ring_of);
+        self.stamps.begin(engine, client);
+        Ok(())
+    }
+
+    /// Puts a client's kernel in the place of whatever is there.
+    pub(super) fn put_kernel(
+        &mut self,
+        engine: &mut Engine,
+        producer: Box<dyn Producer>,
+        source: KernelSource,
+    ) -> Result<()> {
+        let old = exchange_own(engine, producer)?;
+        self.stamps.end(engine);
+        // Otherwise the old one is the client's, too.
+        self.built_in.get_or_insert(old);
+        self.kernels.runs(source);
+        Ok(())
+    }
+
+    /// Brings the renderer's own producer back, if it is not there.
+    pub(super) fn take_back(&mut self, engine: &mut Engine) -> Result<()> {
+        if self.built_in.is_some() {
+            drop(engine.swap(&mut self.built_in)?);
+            self.stamps.end(engine);
+        }
+        Ok(())
+    }
+
+    /// What a client wrote takes longer than `--timeout` to draw. The GPU cannot be stopped, so [`Exchange::restore`] waits.
+    pub(super) fn give_up(&mut self, engine: &Engine) -> Result<()> {
+        self.slow = Some(Slow::begin(engine)?);
+        Ok(())
+    }
+
+    /// Whether a frame may be begun.
+    pub(super) fn is_ready(&self) -> bool {
+        self.slow.is_none()
+    }
+
+    /// Why nothing can be drawn now, if that is so.
+    pub(super) fn obstacle(&self) -> Option<String> {
+        let seconds = self.slow.as_ref()?.began.elapsed().as_secs_f64();
+        Some(format!(
+            "the GPU still draws what {} wrote, for {seconds:.0} s so far: try again later",
+            self.ring_of
+        ))
+    }
+
+    /// [`Exchange::take_back`] once the GPU is done with what is there.
+    ///
+    /// # Errors
+    /// The GPU does not finish what the client wrote, and finishes nothing else either.
+    pub(super) fn restore(&mut self, engine: &mut Engine) -> Result<()> {
+        if let Some(slow) = &mut self.slow
+            && slow.goes_on(engine, &self.ring_of)?
+        {
+            return Ok(());
+        }
+        self.take_back(engine)?;
+        if let Some(slow) = self.slow.take() {
+            let seconds = slow.began.elapsed().as_secs_f64();
+            note!(
+                "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
+                self.ring_of
+            );
+        }
+        Ok(())
+    }
+
+    /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. False:
+    /// nothing comes to rest.
+    pub(super) fn take_down(&mut self, engine: &mut Engine) -> bool {
+        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent::new()))) else { return false };
+        drop(faulted);
+        self.built_in = None;
+        true
+    }
+
+    /// Makes the renderer's own producer anew, after [`Exchange::take_down`].
+    pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup) -> Result<()> {
+        let built_in = match make_producer(engine.queue(), &setup.choice, &setup.config) {
+            Ok(producer) => producer,
+            Err(again) => {
+                note!(
+                    "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
+                );
+                self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
+                Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc())?)
+            }
+        };
+        exchange_own(engine, built_in).map(drop)
+    }
+}
+
+/// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
+fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
+    let Profile { slots, owner, .. } = producer.profile();
+    if let Err(error) = engine.blank(slots, *owner) {
+        if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
+            std::mem::forget(producer);
+        }
+        return Err(error);
+    }
+    exchange(engine, producer)
+}
+
+/// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.
+fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
+    let mut incoming = Some(Installed::new(producer));
+    let swapped = engine.swap(&mut incoming);
+    if matches!(swapped, Err(Error::Stuck { .. } | Error::Stopped(_))) {
+        std::mem::forget(incoming.take());
+    }
+    swapped
+}
+
+/// A draw of what a client wrote that takes longer than `--timeout`.
+struct Slow {
+    began: Instant,
+    /// When the GPU was last seen to finish a frame, and how many it had finished then.
+    progress: Instant,
+    finished: u64,
+    /// The CPU time of this process by then.
+    cpu: Duration,
+}
+
+impl Slow {
+    fn begin(engine: &Engine) -> Result<Self> {
+        let (now, finished) = (Instant::now(), engine.frames_finished()?);
+        Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
+    }
+
+    /// Whether the GPU still draws.
+    ///
+    /// # Errors
+    /// It has not finished a frame for [`SLOW`].
+    fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
+        let finished = engine.frames_finished()?;
+        // Of a software device it can be seen that it works.
+        let works =
+            engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + SLOW / 10;
+        if finished > self.finished || works {
+            (self.finished, self.progress, self.cpu) = (finished, Instant::now(), cpu_time());
+        }
+        if finished < engine.next_frame() && self.progress.elapsed() >= SLOW {
+            return Err(Error::Stuck {
+                device: engine.device().info().name.clone(),
+                seconds: self.progress.elapsed().as_secs_f64(),
+                progress: format!("it was given what {client} wrote, and may hang"),
+            });
+        }
+        Ok(finished < engine.next_frame())
+    }
+}

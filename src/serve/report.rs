@@ -1,0 +1,125 @@
+//! What a run was like, stretch by stretch: counted while it lasts, printed and written at its end.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::pace::{Stretch, Watch};
+use super::{FRAME_SECONDS, Setup};
+use crate::app::{Config, Engine};
+use crate::{Result, say, whole_file};
+
+/// Stretches that are kept: a renderer may run for months, and so may those who connect to it.
+const MAX_STRETCHES: usize = 1000;
+
+/// The stretches of a run: the one under way, the last ones before it, oldest first, and the sums of all that have ended.
+pub(super) struct Report {
+    pub(super) watch: Watch,
+    last: VecDeque<Stretch>,
+    totals: Totals,
+}
+
+/// Sums over all stretches, those included that are not kept.
+#[derive(Debug, Default, Serialize)]
+struct Totals {
+    stretches: u64,
+    /// Stretches with a client.
+    clients: u64,
+    seconds: f64,
+    draws: u64,
+    /// Draws of something new.
+    frames: u64,
+}
+
+impl Report {
+    /// The run begins, without a client.
+    pub(super) fn new() -> Self {
+        Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
+    }
+
+    /// Another stretch begins; `last_draw`: see [`Watch::start`].
+    pub(super) fn begin(&mut self, last_draw: Instant) {
+        self.watch = Watch::start(Some(last_draw));
+    }
+
+    /// The stretch under way is over.
+    pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str) {
+        let stretch = self.watch.end(producer, client, why);
+        self.totals.stretches += 1;
+        self.totals.clients += u64::from(stretch.client.is_some());
+        self.totals.seconds += stretch.seconds;
+        self.totals.draws += stretch.draws;
+        self.totals.frames += stretch.frames;
+        if self.last.len() == MAX_STRETCHES {
+            self.last.pop_front();
+        }
+        self.last.push_back(stretch);
+    }
+
+    /// A line for each client that is kept, and one for all if some are not.
+    pub(super) fn print(&self) {
+        for stretch in &self.last {
+            let Some(client) = &stretch.client else { continue };
+            say!(
+                "stretch       {client}: {} frames in {:.1} s by {}, p50 {} µs, p99 {} µs, {:.0} µs of CPU each; longest gap {} µs",
+                stretch.frames,
+                stretch.seconds,
+                stretch.producer,
+                stretch.frame_us.p50,
+                stretch.frame_us.p99,
+                stretch.cpu_us_per_frame,
+                stretch.gaps_us.max
+            );
+        }
+        let Totals { stretches, clients, frames, .. } = self.totals;
+        let left_out = stretches - self.last.len() as u64;
+        if left_out > 0 {
+            say!(
+                "clients       {clients} in all, {frames} frames; the first {left_out} stretches are not kept"
+            );
+        }
+    }
+
+    /// Writes the file of `--json`, if one is asked for.
+    pub(super) fn write(&self, engine: &Engine, setup: &Setup) -> Result<()> {
+        let Some(path) = &setup.options.json else { return Ok(()) };
+        let Config { grid, ring, handoff, .. } = &setup.config;
+        let report = serde_json::json!({
+            "schema": "wavefield-serve/1",
+            "device": engine.device().info().name,
+            "grid": [grid.cols, grid.rows],
+            "ring": ring.depth(),
+            "handoff": handoff.name(),
+            "trust": setup.options.trust,
+            "verify": engine.found(),
+            "frame_seconds": FRAME_SECONDS,
+            "totals": self.totals,
+            "stretches": self.last,
+        });
+        whole_file::write(path, |file| Ok(serde_json::to_writer_pretty(file, &report)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_clients_leave_exact_sums_and_a_bounded_list() {
+        let mut report = Report::new();
+        let many = MAX_STRETCHES as u64 + 7;
+        for number in 0..many {
+            let client = (number % 2 == 0).then(|| format!("client {number}"));
+            report.begin(Instant::now());
+            report.watch.drawn(true);
+            report.watch.drawn(false);
+            report.end("x", client.as_deref(), "left");
+        }
+        assert_eq!(report.last.len(), MAX_STRETCHES);
+        assert_eq!(report.last.back().unwrap().client.as_deref(), Some(&*format!("client {}", many - 1)));
+        let totals = &report.totals;
+        assert_eq!((totals.stretches, totals.clients), (many, many.div_ceil(2)));
+        assert_eq!((totals.draws, totals.frames), (2 * many, many));
+    }
+}

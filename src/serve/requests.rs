@@ -1,0 +1,138 @@
+//! What a client can ask for, and how that is answered: kernels, memory, pictures, parameters, the state.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use ash::vk;
+
+use super::client::Client;
+use super::foreign::Shared;
+use super::kernels::Kernels;
+use super::memory::{ClientMemory, sealed_copy};
+use super::pace::Watch;
+use super::protocol::{FromServer, Parameters, State};
+use super::session::Action;
+use super::socket::discard;
+use crate::Result;
+use crate::app::Engine;
+
+/// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
+const MAX_UNREAD: u64 = 32 << 10;
+
+/// What requests act on.
+pub(super) struct Desk<'a> {
+    pub(super) engine: &'a mut Engine,
+    pub(super) parameters: &'a mut Parameters,
+    pub(super) kernels: &'a mut Kernels,
+    pub(super) watch: &'a Watch,
+}
+
+impl Desk<'_> {
+    /// Does what the client asks for, or begins to.
+    pub(super) fn answer(
+        &mut self,
+        client: &mut Client,
+        action: Action,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<()> {
+        match action {
+            // What was released is freed at the end of the turn.
+            Action::None | Action::Release { .. } => {}
+            Action::Leave => client.leaving = Some(Instant::now()),
+            Action::Fail { request, reason } => {
+                discard(descriptors);
+                client.fail(request, reason);
+            }
+            Action::Kernel { entry, bytes } => {
+                let Some(file) = descriptors.pop() else { return Ok(()) };
+                if let Err(error) = self.kernels.compile(&client.name, entry, file, bytes) {
+                    client.fail("kernel", error);
+                }
+            }
+            Action::Allocate { bytes } => self.allocate(client, bytes),
+            Action::Snapshot if client.wants_picture => client.fail("snapshot", "one is on its way already"),
+            Action::Snapshot => client.wants_picture = true,
+            Action::Set(wishes) => match wishes.apply(*self.parameters) {
+                Ok(wanted) => {
+                    if wanted.colormap != self.parameters.colormap {
+                        self.engine.set_color_map(wanted.colormap)?;
+                    }
+                    *self.parameters = wanted;
+                    client.tell(wanted);
+                }
+                Err(reason) => client.fail("set", reason),
+            },
+            Action::Status => {
+                let state = self.state(client);
+                client.send(&FromServer::State(state), &[]);
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, client: &mut Client, bytes: u64) {
+        let mut shared = client.shared.borrow_mut();
+        let id = shared.session.next_id();
+        let made = shared.memory.allocate(self.engine.device(), id, bytes);
+        if made.is_ok() {
+            shared.session.allocated(bytes);
+        }
+        drop(shared);
+        match made {
+            Ok((place, file)) => client.send(&FromServer::Allocated { id, place }, &[file]),
+            Err(error) => client.fail("allocate", error),
+        }
+    }
+
+    fn state(&self, client: &Client) -> State {
+        let shared = client.shared.borrow();
+        let ledger = shared.session.ledger();
+        State {
+            frames_drawn: self.engine.next_frame(),
+            frame_shown: ledger.shown().map(|shown| shown.frame),
+            ready: ledger.ready(),
+            free: match shared.memory {
+                ClientMemory::Host(_) => ledger.next(),
+                ClientMemory::Cuda(_) => ledger.free(),
+            },
+            producer: self.engine.producer().profile().name.into(),
+            seconds: self.watch.seconds(),
+            gaps_us: self.watch.draws.spread(),
+            late_us: self.watch.late_us(),
+        }
+    }
+}
+
+/// Frees what the client gave back, once the GPU is done with it.
+pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> {
+    if client.shared.borrow().session.has_released() {
+        // If that fails they stay on the books, and are freed next time.
+        engine.drain()?;
+        let Shared { session, memory, .. } = &mut *client.shared.borrow_mut();
+        session.take_released().into_iter().for_each(|id| memory.release(id));
+        // Recorded commands may name what is gone.
+        engine.forget_recorded();
+    }
+    Ok(())
+}
+
+/// Whether the client is to be sent the picture that was drawn last. `draws`: its ring is in the engine.
+pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
+    // Its first frame, if that is ready, is drawn next, and belongs in it.
+    let drawn = || draws || !client.shared.borrow().session.has_next();
+    // Each unread one would be a picture's worth of memory.
+    client.wants_picture && drawn() && client.connection.unread() <= MAX_UNREAD
+}
+
+/// Sends it: four bytes a pixel, sRGB.
+pub(super) fn send_picture(client: &mut Client, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+    (client.wants_picture, client.busy) = (false, false);
+    match pixels.and_then(|pixels| Ok((pixels.len() as u64, sealed_copy("wavefield picture", &pixels)?))) {
+        Ok((bytes, file)) => {
+            let vk::Extent2D { width, height } = extent;
+            let format = "rgba8-srgb".into();
+            client.send(&FromServer::Picture { width, height, format, bytes }, &[file]);
+        }
+        Err(error) => client.fail("snapshot", error),
+    }
+}

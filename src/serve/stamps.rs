@@ -1,0 +1,64 @@
+//! `--verify`: what the check found while a client's ring was drawn, and what is said of it in the end.
+
+use crate::app::{Engine, Scene};
+use crate::verify::tally::Counts;
+use crate::{Error, Result, note, say};
+
+/// Whether clients stamp their frames. Without `--verify` nobody knows.
+#[derive(Default)]
+pub(super) struct Stamps {
+    /// While a ring is drawn: whose, and what had been counted when that began.
+    ring: Option<(String, Counts)>,
+    /// The first client of whose frames next to nothing was right.
+    unstamped: Option<String>,
+}
+
+impl Stamps {
+    /// A client's ring is drawn from now on.
+    pub(super) fn begin(&mut self, engine: &Engine, client: &str) {
+        self.ring = engine.found().map(|tally| (client.to_owned(), tally.total()));
+    }
+
+    /// It is not drawn any more, if one was, and all of it has been counted.
+    pub(super) fn end(&mut self, engine: &Engine) {
+        let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.found()) else { return };
+        let now = tally.total();
+        let checked = now.checked - before.checked;
+        let wrong = now.wrong() - before.wrong();
+        // What lies in the lowest bits by chance is now and then right.
+        if checked > 0 && wrong >= checked - checked / 10 {
+            note!(
+                "note: of {client} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
+                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+            );
+            self.unstamped.get_or_insert(client);
+        }
+    }
+
+    /// Prints what the whole run's check has found.
+    ///
+    /// # Errors
+    /// It found anything, or checked nothing.
+    pub(super) fn verdict(&self, engine: &Engine) -> Result<()> {
+        let Some(tally) = engine.found() else { return Ok(()) };
+        let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
+        say!(
+            "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
+            total.stale,
+            total.overwritten,
+            total.missing
+        );
+        match found.is_empty() {
+            _ if frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
+            true => Ok(()),
+            false => {
+                let why = self.unstamped.as_ref().map_or(String::new(), |client| {
+                    format!(
+                        "; most likely {client} does not stamp its frames, which --verify asks of a client"
+                    )
+                });
+                Err(Error::Check(format!("the check found what must not be: {}{why}", found.join("; "))))
+            }
+        }
+    }
+}
