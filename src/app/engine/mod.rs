@@ -162,12 +162,14 @@ impl Engine {
                 samples: config.samples,
             },
         )?;
+        let times = Times::new(queue.device(), flights)?;
+        // From here on nothing fails: a producer in `ManuallyDrop` would be left.
         Ok(Self {
             observers: Observers { check, recorder: None },
             renderer,
             producer: ManuallyDrop::new(producer),
             pacer,
-            times: Times::new(queue.device(), flights)?,
+            times,
             queue,
             recorded: vec![None; flights],
             finished: None,
