@@ -34,8 +34,9 @@ pub mod client {
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::app::{FrameTimes, write_png};
     use wavefield::cuda::{Cuda, Driver, Event, Kernel, KernelSource, Signature, Stream};
+    use wavefield::serve::default_path;
     use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome};
-    use wavefield::serve::socket::{Connection, Received, default_path};
+    use wavefield::serve::socket::{Connection, Received};
     use wavefield::wave::{self, Grid};
 
     /// Fills the field of a running `wavefield serve` with the wave.

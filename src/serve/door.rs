@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::listener::Listener;
 use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
-use super::socket::{Connection, Listener, Peer, Received, discard, take_leave};
+use super::socket::{Connection, Peer, Received, discard, take_leave};
 use crate::app::Stop;
 use crate::note;
 

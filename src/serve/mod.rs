@@ -7,7 +7,9 @@
 //! | [`protocol`] | the messages |
 //! | [`session`] | what a client may say when, and what follows: pure |
 //! | [`ledger`] | which frame is shown, which slot is free, what is a lie: pure |
-//! | [`socket`] | packets and descriptors; where the socket lies and who may connect |
+//! | `folder` | where the socket lies, and that nobody else can put one there |
+//! | [`listener`] | the socket's file, and the lock beside it |
+//! | [`socket`] | connections: who is at the other end, packets and descriptors |
 //! | `door` | accepts, and listens to newcomers until they have said hello, on threads of its own |
 //! | `memory` | what a client is given, made anew for each |
 //! | `welcome` | gives it to a newcomer, and says where it lies |
@@ -31,6 +33,7 @@ mod attempt;
 mod client;
 mod door;
 mod exchange;
+mod folder;
 mod foreign;
 #[cfg(test)]
 mod fuzz;
@@ -38,6 +41,7 @@ mod headless;
 mod host;
 mod kernels;
 pub mod ledger;
+pub mod listener;
 mod memory;
 mod pace;
 mod parent;
@@ -58,9 +62,10 @@ use crate::app::{Choice, Config, Scene, Stop};
 use crate::{Error, Result};
 
 use door::Door;
-use socket::Listener;
+use listener::Listener;
 
 pub use attempt::{end_with_parent, try_kernel};
+pub use folder::default_path;
 pub use headless::serve_headless;
 pub use parent::end_when_closed;
 pub use windowed::serve_windowed;
@@ -68,7 +73,7 @@ pub use windowed::serve_windowed;
 /// What is asked of `serve` besides what every run is told.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; [`socket::default_path`] if nothing is said.
+    /// Where to listen; [`default_path`] if nothing is said.
     pub socket: Option<PathBuf>,
     /// The socket's folder goes with the socket, if it is empty then: for whoever makes a folder for one renderer.
     pub remove_folder: bool,

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::thread::Builder;
 use std::time::Duration;
 
-use super::socket::remove_files;
+use super::listener::remove_files;
 use crate::app::Stop;
 use crate::{Error, Result, note};
 

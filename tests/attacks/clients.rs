@@ -20,10 +20,11 @@ use example::client::{Arguments, Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
+use wavefield::serve::listener::Listener;
 use wavefield::serve::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
 };
-use wavefield::serve::socket::{Connection, Listener, Received};
+use wavefield::serve::socket::{Connection, Received};
 
 use crate::{common, stand_in};
 

@@ -1,0 +1,247 @@
+//! The socket that clients connect to: its file and the lock beside it, against another renderer and whatever else lies there.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{self, SocketAddrUnix};
+
+use super::folder::{default_path, make_shared_folder, shared_folder};
+use super::socket::{Connection, seqpacket};
+use crate::{Error, Result};
+
+/// What lies in the file system as long as a renderer listens.
+struct Files {
+    socket: PathBuf,
+    /// Device and inode of the socket: another one in its place is somebody else's.
+    identity: (u64, u64),
+    lock: PathBuf,
+    /// The socket's folder, if it goes too once it is empty.
+    folder: Option<PathBuf>,
+}
+
+/// Those of this process, for [`remove_files`].
+static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
+
+fn listening() -> MutexGuard<'static, Vec<Files>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// To be called while the lock is held.
+    fn remove(&self) {
+        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+        let _ = rustix::fs::unlink(&self.lock);
+        if let Some(folder) = &self.folder {
+            let _ = rustix::fs::rmdir(folder);
+        }
+    }
+}
+
+/// Removes the files of every [`Listener`] of this process: for an end that drops nothing.
+pub fn remove_files() {
+    listening().drain(..).for_each(|files| files.remove());
+}
+
+/// Device and inode of what lies at `path`.
+fn identity(path: &Path) -> Result<(u64, u64), Errno> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
+}
+
+/// A socket that clients can connect to. Its files go when this does.
+pub struct Listener {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Which of [`LISTENING`] are its files.
+    identity: (u64, u64),
+    /// Held as long as this renderer listens here, against another that starts meanwhile.
+    _lock: OwnedFd,
+}
+
+impl Listener {
+    /// Listens at `path`. A socket that a dead renderer left there is replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there; a path that is too long, in no folder, or of something that is no socket.
+    pub fn bind(path: Option<&Path>) -> Result<Self> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => default_path(),
+        };
+        if path.starts_with(shared_folder()) {
+            make_shared_folder()?;
+        }
+        let failed = |source: std::io::Error| Error::Io { action: "listen on", path: path.clone(), source };
+        let address = SocketAddrUnix::new(&path).map_err(|error| match error {
+            Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
+            other => failed(other.into()),
+        })?;
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
+        }
+        // Before the lock is made, so that a refusal leaves nothing beside what is there.
+        look_at(&path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        let listen = || -> std::io::Result<_> {
+            // Once more: whoever had the lock until now may have bound it.
+            if look_at(&path, &address)? == Found::LeftOver {
+                rustix::fs::unlink(&path)?;
+            }
+            let fd = seqpacket()?;
+            // Before `bind`: Linux gives the file the socket's own mode, so nobody else can ever open it.
+            rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+            net::bind(&fd, &address)?;
+            let identity = identity(&path)?;
+            net::listen(&fd, 64)?;
+            Ok((fd, identity))
+        };
+        match listen() {
+            Ok((fd, identity)) => {
+                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
+                Ok(Self { fd, path, identity, _lock: lock })
+            }
+            Err(error) => {
+                let _ = rustix::fs::unlink(&lock_path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The socket's folder goes too in the end, if nothing else is in it: for one that was made for this socket.
+    pub fn remove_folder_too(&self) {
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
+            own.folder = self.path.parent().map(Path::to_owned);
+        }
+    }
+
+    /// Where.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next connection, if one comes within `patience`.
+    pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
+        Connection::accept(self.fd.as_fd(), patience)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Not a second time: another renderer may listen there by now.
+        let mut all = listening();
+        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
+            all.remove(own).remove();
+        }
+    }
+}
+
+/// What lies where a socket is to be.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A socket that nobody listens on any more.
+    LeftOver,
+}
+
+/// Looks whether a socket can be made at `path`, in the place of a left-over one perhaps.
+///
+/// # Errors
+/// Something else is there, or somebody listens: no lock is held by programs that are no renderers.
+fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
+            return Err(std::io::Error::other("it is there already, and is no socket"));
+        }
+        Ok(_) => {}
+    }
+    match net::connect(seqpacket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(Found::LeftOver),
+        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
+        // A queue that is full, or a socket of another type, is somebody's too.
+        _ => Err(std::io::Error::other(IN_USE)),
+    }
+}
+
+const IN_USE: &str =
+    "another renderer listens there, or another program: end it, or choose another place with --socket";
+
+/// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
+fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    loop {
+        let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        let opened = rustix::fs::fstat(&file)?;
+        if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
+            // `--socket Cargo`, say: what is not a lock is not removed in the end.
+            let reason = format!("{} beside it is no lock of a renderer", name.display());
+            return Err(std::io::Error::other(reason));
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
+            other => other?,
+        }
+        // Whoever had it may have removed the file meanwhile: a file without a name locks nothing.
+        if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
+            return Ok((file, name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(Some(&path)).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_live_renderer_is_left_alone_and_a_dead_ones_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = Listener::bind(Some(&path)).unwrap();
+        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("another renderer") && error.contains("--socket"), "{error}");
+        drop(first);
+        // What a renderer that was killed leaves.
+        let left = seqpacket().unwrap();
+        net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        drop(left);
+        assert!(path.exists());
+        let second = Listener::bind(Some(&path)).unwrap();
+        assert!(Connection::connect(second.path()).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "data").unwrap();
+        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("no socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
+        let long = folder.path().join("x".repeat(200));
+        let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("107 bytes"), "{error}");
+    }
+}
