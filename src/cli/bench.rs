@@ -16,7 +16,9 @@ use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
 
-use super::write;
+use super::args::{Consent, read_kernel};
+use super::outcome::write;
+use super::{help, parse};
 
 const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
   wavefield bench --json new.json --report new.html       everything, and a page of charts
@@ -24,64 +26,64 @@ const EXAMPLES: &str = "  wavefield bench --quick                               
   wavefield bench --compare old.json new.json --fail-above 1.1";
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = super::help_end(EXAMPLES))]
+#[command(args_conflicts_with_subcommands = true, after_help = help::end(EXAMPLES))]
 pub struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
     /// What to show: vertices are handed over in buffers, textures in images.
-    #[arg(long, value_enum, default_value_t, help_heading = super::WHAT)]
+    #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = super::parse_name, help_heading = super::WHAT)]
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
     /// Fewer cells and shorter rounds: under 30 seconds.
-    #[arg(long, help_heading = super::HOW)]
+    #[arg(long, help_heading = help::HOW)]
     quick: bool,
     #[command(flatten)]
-    consent: super::Consent,
+    consent: Consent,
     /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = super::HOW)]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = help::HOW)]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
     /// two].
-    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::HOW)]
     grids: Vec<Grid>,
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
-    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     rings: Vec<u32>,
     /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
-    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = super::parse_batch, allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     batches: Vec<u32>,
     /// How often each cell is measured [default: 7; quick: 3].
-    #[arg(long, value_name = "N", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "N", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: Option<u64>,
     /// Milliseconds for each cell in each round [default: 300; quick: 80].
-    #[arg(long, value_name = "MS", value_parser = super::Whole(1, 600_000), allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "MS", value_parser = parse::Whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
     /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long, help_heading = super::HOW)]
+    #[arg(long, help_heading = help::HOW)]
     spin: bool,
     /// The picture's size.
-    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = super::parse_size, allow_hyphen_values = true, help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
     /// Samples a pixel: 4 for smooth edges, 1 for speed.
-    #[arg(long, value_enum, default_value_t, help_heading = super::OUTPUT)]
+    #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// Write one line a cell, as CSV.
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
     /// Write a page with charts that needs no network.
-    #[arg(long, value_name = "FILE.html", value_parser = super::named(&["html", "htm"]), help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE.html", value_parser = parse::named(&["html", "htm"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
     /// with .svg gives a picture instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = super::named(&["json", "svg"]), help_heading = super::DIAGNOSIS)]
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
@@ -108,38 +110,38 @@ enum BenchCommand {
 #[derive(Args)]
 struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
     /// Try another priority for CUDA's stream.
-    #[arg(long, value_enum, default_value_t, help_heading = super::HOW)]
+    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
     stream_priority: Priority,
     /// Try a Vulkan queue that only computes.
-    #[arg(long, help_heading = super::HOW)]
+    #[arg(long, help_heading = help::HOW)]
     compute_queue: bool,
     /// Try CUDA's half as a CUDA graph.
-    #[arg(long, help_heading = super::HOW)]
+    #[arg(long, help_heading = help::HOW)]
     graph: bool,
     /// Ping-pongs.
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = super::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct StartupArgs {
     /// Vertices across and along.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = super::parse_grid, allow_hyphen_values = true, help_heading = super::WHAT)]
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = super::parse_name, help_heading = super::HOW)]
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
     /// Starts, after a first one that finds no compiled PTX.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = super::Whole(1, 1000), allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// Be one of the starts.
     #[arg(long, hide = true)]
@@ -205,7 +207,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
     args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
-    let kernel = super::read_kernel(args.kernel.as_deref(), args.scene)?;
+    let kernel = read_kernel(args.kernel.as_deref(), args.scene)?;
     if args.strategies.is_empty() && args.leaves_inline_out() {
         note!("note: inline is left out: {RISK}");
     }

@@ -10,28 +10,30 @@ use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{Instance, InstanceDesc, Validation};
 use wavefield::{Error, Result, check_outputs, say};
 
-use super::DeviceArgs;
+use super::args::DeviceArgs;
+use super::help;
+use super::outcome::write;
 
 const EXAMPLES: &str =
     "  wavefield devices                              what there is, and which one would be used
   wavefield devices --formats --check            what it shares with CUDA, each of them tried";
 
 #[derive(Args)]
-#[command(after_help = super::help_end(EXAMPLES))]
+#[command(after_help = help::end(EXAMPLES))]
 pub struct DevicesArgs {
     #[command(flatten)]
     device: DeviceArgs,
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
-    #[arg(long, help_heading = super::HOW)]
+    #[arg(long, help_heading = help::HOW)]
     formats: bool,
     /// Take each of them through CUDA and back, level by level; needs CUDA.
-    #[arg(long, requires = "formats", help_heading = super::HOW)]
+    #[arg(long, requires = "formats", help_heading = help::HOW)]
     check: bool,
     /// Write what was found, as JSON (docs/formats-schema.md).
-    #[arg(long, value_name = "FILE", requires = "formats", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", requires = "formats", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// With --check: the Khronos validation layer with synchronization validation; any error ends it with exit code 1.
-    #[arg(long, requires = "check", help_heading = super::DIAGNOSIS)]
+    #[arg(long, requires = "check", help_heading = help::DIAGNOSIS)]
     validation: bool,
 }
 
@@ -65,7 +67,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     };
     drop((choice, table, instance));
     say!("{}", Table(&report));
-    super::write(&mut failures, &args.json, |path| formats::write_json(path, &report));
+    write(&mut failures, &args.json, |path| formats::write_json(path, &report));
     failures.catch(log.verdict());
     let count = report.failures().len();
     if count > 0 {

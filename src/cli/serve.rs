@@ -11,35 +11,40 @@ use wavefield::app::Stop;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, check_outputs, note, say};
 
+use super::args::RunArgs;
+use super::connect::connect;
+use super::outcome::show;
+use super::{help, parse};
+
 const EXAMPLES: &str = "  wavefield serve                                a window for one client at a time
   wavefield serve --headless --socket /tmp/w.sock
   wavefield serve --verify --json clients.json   checks every frame, and writes what each client cost";
 
 #[derive(Args)]
-#[command(after_help = super::help_end(EXAMPLES))]
+#[command(after_help = help::end(EXAMPLES))]
 pub struct ServeArgs {
     #[command(flatten)]
-    run: super::RunArgs,
+    run: RunArgs,
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
-    #[arg(long, value_name = "PATH", help_heading = super::HOW)]
+    #[arg(long, value_name = "PATH", help_heading = help::HOW)]
     socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
     /// the socket's folder is removed too, if it is empty then.
-    #[arg(long, value_name = "FD", value_parser = super::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "FD", value_parser = parse::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
     until_closed: Option<u64>,
     /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
-    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = super::HOW)]
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = help::HOW)]
     pace: f64,
     /// Write what was measured of each client, as JSON.
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// Check every vertex of every frame: w must carry the frame's number, as docs/protocol.md says. Ends with exit code 1
     /// if any does not.
-    #[arg(long, help_heading = super::DIAGNOSIS)]
+    #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
     /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
     /// stops then stops the picture.
-    #[arg(long, help_heading = super::DIAGNOSIS)]
+    #[arg(long, help_heading = help::DIAGNOSIS)]
     trust: bool,
 }
 
@@ -70,15 +75,15 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     }
     check_outputs(config.output.iter().chain(&options.json))?;
     if !headless {
-        match super::connect(&config, stop) {
+        match connect(&config, stop) {
             Ok(mut event_loop) => {
                 let ended = serve_windowed(&mut event_loop, &config, &options, stop)?;
-                return super::show(ended);
+                return show(ended);
             }
             Err(error) => note!("note: {error}; running headless"),
         }
     }
-    super::show(serve_headless(&config, &options, stop)?)?;
+    show(serve_headless(&config, &options, stop)?)?;
     if let Some(path) = &config.output {
         say!("picture       {}", path.display());
     }

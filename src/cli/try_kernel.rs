@@ -15,19 +15,21 @@ use wavefield::cuda::MAX_PTX;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
 
+use super::parse;
+
 #[derive(Args)]
 pub struct TryKernelArgs {
     /// The UUID of the CUDA device, as `wavefield devices` has it.
     #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
     device: DeviceUuid,
     /// Vertices across and along.
-    #[arg(long, value_name = "COLSxROWS", value_parser = super::parse_grid)]
+    #[arg(long, value_name = "COLSxROWS", value_parser = parse::grid)]
     grid: Grid,
     /// The `.entry` to run.
-    #[arg(long, value_name = "NAME", value_parser = super::parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse::name)]
     entry: String,
     /// End as soon as this process, which must be the parent, has ended.
-    #[arg(long, value_name = "PID", value_parser = super::Whole(1, i32::MAX as u64))]
+    #[arg(long, value_name = "PID", value_parser = parse::Whole(1, i32::MAX as u64))]
     parent: Option<u64>,
 }
 

@@ -12,7 +12,10 @@ use wavefield::report::{Failures, command_line};
 use wavefield::verify::Broken;
 use wavefield::{Error, Result, check_outputs, say};
 
-use super::{RunArgs, connect, write};
+use super::args::RunArgs;
+use super::connect::connect;
+use super::help;
+use super::outcome::write;
 
 const EXAMPLES: &str =
     "  wavefield verify                               headless, every vertex of every frame
@@ -20,19 +23,19 @@ const EXAMPLES: &str =
   wavefield verify --break ready --ring 1        one of the waits left out: now it must find some";
 
 #[derive(Args)]
-#[command(after_help = super::help_end(EXAMPLES))]
+#[command(after_help = help::end(EXAMPLES))]
 pub struct VerifyArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Draw in a window; without this it draws headless.
-    #[arg(long, conflicts_with = "headless", help_heading = super::HOW)]
+    #[arg(long, conflicts_with = "headless", help_heading = help::HOW)]
     window: bool,
     /// Write what was found, as JSON (docs/reliability.md).
-    #[arg(long, value_name = "FILE", help_heading = super::OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// Leave a part of the hand-off out, to show that the check finds it: then it succeeds if it does. For CUDA with
     /// --handoff timeline.
-    #[arg(long = "break", value_enum, value_name = "PART", help_heading = super::DIAGNOSIS)]
+    #[arg(long = "break", value_enum, value_name = "PART", help_heading = help::DIAGNOSIS)]
     broken: Option<Broken>,
 }
 

@@ -1,0 +1,230 @@
+//! The options of a run, which several commands have, and the [`Config`] that they make.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use clap::{Args, ValueEnum};
+use vulkan_cuda::Ring;
+use wavefield::app::{Config, ProducerKind, RISK, Scene};
+use wavefield::cuda::KernelSource;
+use wavefield::handoff::Handoff;
+use wavefield::render::{ColorMap, Samples};
+use wavefield::vulkan::{PresentMode, Validation};
+use wavefield::wave::Grid;
+use wavefield::{Error, Result};
+
+use super::{help, parse};
+
+#[derive(Args)]
+pub struct DeviceArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
+    pub device: Option<String>,
+    /// Who fills the field.
+    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
+    pub producer: ProducerKind,
+}
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// What to show.
+    #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
+    scene: Scene,
+    /// Vertices across and along; of --scene texture, texels.
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
+    grid: Grid,
+    /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
+    /// one entry only.
+    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    kernel: Option<String>,
+    /// Seconds of the field for each second; 0 stands still.
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
+    speed: f64,
+    /// The colours.
+    #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
+    colormap: ColorMap,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it [default:
+    /// timeline].
+    #[arg(long, value_enum, help_heading = help::HOW)]
+    handoff: Option<Handoff>,
+    #[command(flatten)]
+    consent: Consent,
+    /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency. The hand-offs binary, cpu-sync and
+    /// host-copy have one [default: 3].
+    #[arg(long, value_name = "1..=32", value_parser = parse::ring, allow_hyphen_values = true, help_heading = help::HOW)]
+    ring: Option<Ring>,
+    /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long [default: 1].
+    #[arg(long, value_name = "1..=RING", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
+    batch: Option<u32>,
+    /// Draw without a window.
+    #[arg(long, help_heading = help::HOW)]
+    pub headless: bool,
+    /// Stop after so many frames [headless: 120, or 1000 to verify, or 20 on a software device; in a
+    /// window: none].
+    #[arg(long, value_name = "N", value_parser = parse::Whole(1, u64::MAX), allow_hyphen_values = true, help_heading = help::HOW)]
+    frames: Option<u64>,
+    /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
+    #[arg(long, value_enum, help_heading = help::HOW)]
+    present: Option<PresentMode>,
+    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
+    #[arg(long, help_heading = help::HOW)]
+    spin: bool,
+    /// The picture's size, or the window's at first.
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
+    size: vk::Extent2D,
+    /// Samples a pixel: 4 for smooth edges, 1 for speed.
+    #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
+    samples: Samples,
+    /// Write the last frame here; needs --headless. - is standard output, here and for every other output.
+    #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = help::OUTPUT)]
+    output: Option<PathBuf>,
+    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
+    /// .svg gives a picture of a few frames instead.
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
+    trace: Option<PathBuf>,
+    /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
+    /// on in debug builds where it is installed, else off].
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", help_heading = help::DIAGNOSIS)]
+    validation: Option<OnOff>,
+    /// Give up when no frame was finished, or no display answered, for so many seconds. A software device has longer: 30 times
+    /// as long for its first frame, and ten times its slowest frame.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse::timeout, allow_hyphen_values = true, help_heading = help::DIAGNOSIS)]
+    pub timeout: Duration,
+}
+
+#[derive(Args)]
+pub struct Consent {
+    /// Let a kernel of --kernel, or one that a client of `serve` sends, run inside Vulkan's command buffer (inline). If it
+    /// faults there, nothing draws on this GPU any more, in any process: so without this it is refused.
+    #[arg(long, help_heading = help::HOW)]
+    pub risk_the_gpu: bool,
+}
+
+impl Consent {
+    /// Refuses to put `kernel` into Vulkan's command buffer without consent.
+    pub fn check(&self, kernel: Option<&str>, inline: bool) -> Result<()> {
+        match kernel {
+            Some(kernel) if inline && !self.risk_the_gpu => {
+                Err(Error::Usage(format!("--kernel {kernel} is not run inline: {RISK}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The kernel of `--kernel`, if it can fill that scene.
+pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<KernelSource>> {
+    let kernel = argument.map(KernelSource::from_argument).transpose()?;
+    if let Some(kernel) = &kernel {
+        kernel.check_signature(scene.signature())?;
+    }
+    Ok(kernel)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnOff {
+    On,
+    Off,
+}
+
+impl RunArgs {
+    /// Wrong usage where an option would have no effect beside another, or without a window, or with one.
+    fn check(&self, headless: bool) -> Result<()> {
+        if headless && self.present.is_some() {
+            return Err(Error::Usage(
+                "--present is for a window, and this run has none: leave it out".into(),
+            ));
+        }
+        if !headless && self.output.is_some() {
+            return Err(Error::Usage(
+                "--output is the last picture of a run without a window: add --headless".into(),
+            ));
+        }
+        let producer = match self.device.producer {
+            ProducerKind::Auto | ProducerKind::Cuda => None,
+            other => other.to_possible_value(),
+        };
+        if let Some(producer) = producer {
+            let for_cuda = [
+                (self.kernel.is_some(), "--kernel"),
+                (self.handoff.is_some(), "--handoff"),
+                (self.batch.is_some(), "--batch"),
+            ];
+            if let Some((_, option)) = for_cuda.iter().find(|(given, _)| *given) {
+                let producer = producer.get_name();
+                return Err(Error::Usage(format!(
+                    "{option} is for the CUDA producer, and --producer {producer} asks for another: leave one of them out"
+                )));
+            }
+        }
+        match (self.handoff, self.batch) {
+            (Some(handoff), Some(_)) if handoff != Handoff::Timeline => Err(Error::Usage(format!(
+                "--batch is for --handoff timeline: --handoff {} fills one slot at a time",
+                handoff.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for runs whose ring is this producer's alone.
+    pub fn check_ring(&self) -> Result<()> {
+        match (self.handoff, self.ring) {
+            (Some(handoff @ (Handoff::Binary | Handoff::CpuSync | Handoff::HostCopy)), Some(ring))
+                if ring.depth() > 1 =>
+            {
+                Err(Error::Usage(format!(
+                    "--handoff {} has one slot, so there is no --ring {}: leave it out",
+                    handoff.name(),
+                    ring.depth()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the options ask for, with their defaults.
+    ///
+    /// # Errors
+    /// Options that contradict each other, and a kernel that cannot be read.
+    pub fn config(self, headless: bool) -> Result<Config> {
+        self.check(headless)?;
+        self.consent.check(self.kernel.as_deref(), self.handoff == Some(Handoff::Inline))?;
+        let (ring, batch) = (self.ring.unwrap_or_default(), self.batch.unwrap_or(1));
+        Ok(Config {
+            device: self.device.device,
+            scene: self.scene,
+            producer: self.device.producer,
+            kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
+            grid: self.grid,
+            ring: ring.with_batch(batch).ok_or_else(|| {
+                Error::Usage(format!(
+                    "--batch {batch} does not fit a ring of {}: it is from 1 to the ring's depth",
+                    ring.depth()
+                ))
+            })?,
+            handoff: self.handoff.unwrap_or_default(),
+            risk_the_gpu: self.consent.risk_the_gpu,
+            size: self.size,
+            samples: self.samples,
+            frames: self.frames,
+            output: self.output,
+            trace: self.trace,
+            present: self.present.unwrap_or_default(),
+            color_map: self.colormap,
+            speed: self.speed,
+            spin: self.spin,
+            timeout: self.timeout,
+            validation: match self.validation {
+                Some(OnOff::On) => Validation::Required,
+                Some(OnOff::Off) => Validation::Off,
+                None if cfg!(debug_assertions) => Validation::IfInstalled,
+                None => Validation::Off,
+            },
+            verify: false,
+            broken: None,
+        })
+    }
+}

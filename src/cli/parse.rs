@@ -1,0 +1,146 @@
+//! The values of options: what is taken, and what is nonsense.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use clap::Arg;
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use vulkan_cuda::Ring;
+use wavefield::wave::Grid;
+
+/// An output whose format its name tells: an ending, if it has one, is one of these.
+pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(move |path| {
+        let ending = path.extension();
+        match ending.is_none_or(|ending| endings.iter().any(|one| ending.eq_ignore_ascii_case(one))) {
+            true => Ok(path),
+            false => Err(format!(
+                "its name would have to end with .{}, which is what is written",
+                endings.join(" or .")
+            )),
+        }
+    })
+}
+
+/// Digits and nothing else. What is beyond 64 bits is the largest that they hold, which is too large for everything here.
+fn whole(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// Takes whole numbers from the first to the second.
+#[derive(Clone)]
+pub struct Whole(pub u64, pub u64);
+
+impl TypedValueParser for Whole {
+    type Value = u64;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        option: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<u64, clap::Error> {
+        let Self(least, most) = *self;
+        let parse = move |text: &str| -> Result<u64, String> {
+            let number = whole(text).filter(|number| (least..=most).contains(number));
+            number.ok_or_else(|| match most {
+                u64::MAX => format!("`{text}` is not a whole number from {least} on"),
+                most => format!("`{text}` is not a whole number from {least} to {most}"),
+            })
+        };
+        parse.parse_ref(command, option, value)
+    }
+}
+
+/// The name of something.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("an empty name names nothing: leave the option out".into()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Two numbers with an `x` between them.
+fn pair(text: &str) -> Result<(u64, u64), String> {
+    let pair = text.split_once(['x', 'X']).and_then(|(a, b)| Some((whole(a)?, whole(b)?)));
+    pair.ok_or_else(|| format!("`{text}` is not two whole numbers with an x between, like 1280x720"))
+}
+
+pub fn grid(text: &str) -> Result<Grid, String> {
+    let (cols, rows) = pair(text)?;
+    if cols < 2 || rows < 2 {
+        return Err(format!("a field of {text} has no surface: it needs 2 vertices each way at least"));
+    }
+    // Indices are 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
+    match (u32::try_from(cols), u32::try_from(rows)) {
+        (Ok(cols), Ok(rows)) if u64::from(cols) * u64::from(rows) <= 1 << 28 => Ok(Grid { cols, rows }),
+        _ => Err(format!("a field of {text} is beyond 2^28 vertices: the largest square is 16384x16384")),
+    }
+}
+
+pub fn size(text: &str) -> Result<vk::Extent2D, String> {
+    let (width, height) = pair(text)?;
+    if width == 0 || height == 0 {
+        return Err(format!("a picture of {text} has no pixels"));
+    }
+    match (u32::try_from(width), u32::try_from(height)) {
+        (Ok(width), Ok(height)) => Ok(vk::Extent2D { width, height }),
+        _ => Err(format!("a picture of {text} is larger than any device draws")),
+    }
+}
+
+pub fn ring(text: &str) -> Result<Ring, String> {
+    let depth = whole(text).and_then(|depth| Ring::new(u32::try_from(depth).ok()?));
+    depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
+}
+
+pub fn batch(text: &str) -> Result<u32, String> {
+    ring(text).map(|ring| ring.depth() as u32)
+}
+
+pub fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed.abs() <= 1000.0 => Ok(speed),
+        _ => Err(format!("`{text}` is not a number between -1000 and 1000")),
+    }
+}
+
+pub fn timeout(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` is not a number of seconds from 0.1 to 86400")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_in_words() {
+        for (text, part) in [
+            ("", "two whole numbers"),
+            ("12", "two whole numbers"),
+            ("-1x5", "two whole numbers"),
+            ("1x5", "no surface"),
+            ("99999x99999", "2^28"),
+            ("99999999999x2", "2^28"),
+            ("99999999999999999999999x2", "2^28"),
+            ("+5x5", "two whole numbers"),
+        ] {
+            let error = grid(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert_eq!(grid("2x2"), Ok(Grid { cols: 2, rows: 2 }));
+        assert!(size("0x7").unwrap_err().contains("no pixels"));
+        for text in ["0", "33", "three", "-1", "+1", "99999999999"] {
+            assert!(ring(text).unwrap_err().contains("1 to 32"));
+        }
+        for text in ["nan", "inf", "fast"] {
+            assert!(speed(text).is_err());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `wavefield run`, and `wavefield` without a command.
+
+use wavefield::app::{Stop, attempt_headless, attempt_windowed};
+use wavefield::{Result, check_outputs, note, say};
+
+use super::args::RunArgs;
+use super::connect::connect;
+use super::outcome::show;
+
+pub const EXAMPLES: &str =
+    "  wavefield                                              a window, by CUDA where it can be
+  wavefield --headless --output wave.png                 the last frame as a picture
+  wavefield --headless --grid 4096x4096 --ring 8         a larger field, a deeper ring
+  wavefield --kernel kernels/test/flat.ptx               another kernel than the wave
+  wavefield --headless --frames 60 --trace frames.svg    when everything was";
+
+pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
+    let headless = args.headless;
+    args.check_ring()?;
+    let mut config = args.config(headless)?;
+    check_outputs(config.output.iter().chain(&config.trace))?;
+    if !headless {
+        match connect(&config, stop) {
+            Ok(mut event_loop) => return show(attempt_windowed(&mut event_loop, &config, stop)?),
+            Err(error) => {
+                note!("note: {error}; running headless, the last frame goes to wavefield.png");
+                config.output = Some("wavefield.png".into());
+            }
+        }
+    }
+    show(attempt_headless(&config, stop)?)?;
+    match &config.output {
+        Some(path) => say!("picture       {}", path.display()),
+        None => say!("picture       none; --output FILE.png writes the last frame"),
+    }
+    Ok(())
+}
