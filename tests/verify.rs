@@ -113,14 +113,7 @@ fn what_cuda_paints_arrives_whole_by_every_handoff() {
     if !common::has_gpu() {
         return;
     }
-    for handoff in [
-        Handoff::Timeline,
-        Handoff::Inline,
-        Handoff::Binary,
-        Handoff::CpuSync,
-        Handoff::DeviceCopy,
-        Handoff::HostCopy,
-    ] {
+    for handoff in Handoff::ALL {
         for shape in TEXTURES {
             let config = Config { handoff, ..texture(ProducerKind::Cuda, shape) };
             let name = format!("{}, a texture, {shape:?}", handoff.name());
@@ -134,14 +127,7 @@ fn what_cuda_fills_arrives_whole_by_every_handoff() {
     if !common::has_gpu() {
         return;
     }
-    for handoff in [
-        Handoff::Timeline,
-        Handoff::Inline,
-        Handoff::Binary,
-        Handoff::CpuSync,
-        Handoff::DeviceCopy,
-        Handoff::HostCopy,
-    ] {
+    for handoff in Handoff::ALL {
         for (grid, ring) in CASES {
             let config = Config { handoff, ..config(ProducerKind::Cuda, grid, ring) };
             let name = format!("{}, {grid:?}, ring and batch {ring:?}", handoff.name());

@@ -64,6 +64,10 @@ pub enum Handoff {
 }
 
 impl Handoff {
+    /// Every one, the default first.
+    pub const ALL: [Self; 6] =
+        [Self::Timeline, Self::Inline, Self::Binary, Self::CpuSync, Self::DeviceCopy, Self::HostCopy];
+
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -127,3 +127,85 @@ impl Producer for BrokenProducer {
         self.whole.abandon();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use ash::vk::Handle;
+    use vulkan_cuda::ownership::Access;
+
+    use super::*;
+    use crate::producer::{FrameSync, reads};
+    use crate::scene::Scene;
+
+    #[test]
+    fn only_free_has_another_plan() {
+        let ring = Ring::new(3).unwrap();
+        for frame in 0..9 {
+            for broken in [None, Some(Broken::Ready), Some(Broken::Barrier)] {
+                assert_eq!(plan(broken)(ring, frame), ring.turn(frame));
+            }
+            let turn = plan(Some(Broken::Free))(ring, frame);
+            assert_eq!(turn, Turn { wait_free: None, ..ring.turn(frame) });
+        }
+    }
+
+    /// A producer that waits, signals, and counts what it records.
+    struct Whole(Profile, Rc<Cell<u32>>);
+
+    impl Producer for Whole {
+        fn profile(&self) -> &Profile {
+            &self.0
+        }
+
+        fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+            let semaphore = Some(vk::SemaphoreSubmitInfo::default());
+            let sync = FrameSync { signal_before: None, wait: semaphore, signal: semaphore };
+            Ok(Produced { sync, ..self.0.produced(frame) })
+        }
+
+        fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {
+            self.1.set(self.1.get() + 1);
+        }
+
+        fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {
+            self.1.set(self.1.get() + 1);
+        }
+    }
+
+    fn whole(name: &'static str) -> (Box<Whole>, Rc<Cell<u32>>) {
+        let records = Rc::new(Cell::new(0));
+        let profile = Profile::of_queue(name, vec![vk::Buffer::from_raw(7).into(); 3]);
+        (Box::new(Whole(profile, records.clone())), records)
+    }
+
+    #[test]
+    fn each_leaves_out_its_own_part() {
+        let reads: Access = reads(Scene::Field, true);
+        let frame = Frame { index: 0, time: 0.0, step: 0.0, reads };
+        for (broken, waits, in_flight, recorded) in
+            [(Broken::Ready, false, 3, 2), (Broken::Free, true, 6, 2), (Broken::Barrier, true, 3, 0)]
+        {
+            let (whole, records) = whole(TIMELINE);
+            let mut producer = BrokenProducer::new(whole, broken).unwrap();
+            assert_eq!(producer.profile().max_in_flight, in_flight, "{broken}");
+            let Produced { source, sync, .. } = producer.produce(&frame).unwrap();
+            producer.record_before_draw(vk::CommandBuffer::null(), &frame, source);
+            producer.record_after_draw(vk::CommandBuffer::null(), &frame, source);
+            assert_eq!(records.get(), recorded, "{broken}");
+            assert_eq!((sync.wait.is_some(), sync.signal.is_some()), (waits, true), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_producer_without_such_a_part_is_refused() {
+        let refused = BrokenProducer::new(whole("cuda, binary").0, Broken::Ready).err().unwrap();
+        let text = refused.to_string();
+        assert!(
+            text.contains("--break ready is for --producer cuda") && text.contains("cuda, binary"),
+            "{text}"
+        );
+    }
+}
