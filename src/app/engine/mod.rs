@@ -3,7 +3,9 @@
 mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
+mod observers;
 mod rest;
+mod submission;
 mod timing;
 
 use std::mem::ManuallyDrop;
@@ -16,9 +18,8 @@ use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, ProducerKind, Scene, Stop};
 use crate::observer::{At, Observer};
-use crate::producer::{Frame, FrameSync, Producer, Source, reads};
+use crate::producer::{Frame, Producer, Source, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices};
-use crate::trace::Recorder;
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
@@ -26,6 +27,8 @@ use crate::{Error, Result};
 
 #[cfg(target_os = "linux")]
 pub(crate) use exchange::Installed;
+use observers::Observers;
+pub use submission::PresentSync;
 pub use timing::FrameTiming;
 use timing::{BEGIN, Begun, DRAW, END, Times};
 
@@ -50,27 +53,6 @@ pub struct Engine {
     scene: Scene,
     patience: Patience,
     health: Health,
-}
-
-/// Who looks on.
-#[derive(Default)]
-struct Observers {
-    /// Looks at every vertex, in a checked run.
-    check: Option<Check>,
-    /// Collects when everything was, for `--trace`.
-    recorder: Option<Recorder>,
-}
-
-impl Observers {
-    fn each(&self) -> impl Iterator<Item = &dyn Observer> {
-        let check = self.check.as_ref().map(|check| check as &dyn Observer);
-        check.into_iter().chain(self.recorder.as_ref().map(|recorder| recorder as &dyn Observer))
-    }
-
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
-        let check = self.check.as_mut().map(|check| check as &mut dyn Observer);
-        check.into_iter().chain(self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer))
-    }
 }
 
 /// How a run is.
@@ -103,15 +85,6 @@ pub struct Moment {
     pub time: f64,
     /// Seconds to the next frame, as far as is known.
     pub step: f64,
-}
-
-/// Binary semaphores that tie a frame to the window system.
-#[derive(Clone, Copy, Debug)]
-pub struct PresentSync {
-    /// Signalled when the picture may be drawn on.
-    pub acquired: vk::Semaphore,
-    /// To be signalled when it is drawn.
-    pub rendered: vk::Semaphore,
 }
 
 impl Engine {
@@ -336,33 +309,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Submits what is recorded, between what the producer, the window system and the pacer wait for and signal.
-    fn submit(&mut self, flight: &Flight, sync: &FrameSync, present: Option<PresentSync>) -> Result<()> {
-        let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
-        let mut waits = Batch::new();
-        let mut signals = Batch::new();
-        if let Some(present) = present {
-            // Only writing to the picture waits for the window system; everything before may go ahead.
-            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
-            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
-        }
-        sync.wait.into_iter().for_each(|wait| waits.push(wait));
-        sync.signal.into_iter().for_each(|signal| signals.push(signal));
-        signals.push(self.pacer.signal());
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
-        let batch = vk::SubmitInfo2::default()
-            .wait_semaphore_infos(waits.as_slice())
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(signals.as_slice());
-        // A batch without commands: its signal comes when everything that was submitted before is done.
-        let before = sync.signal_before.map(|signal| [signal]);
-        let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
-        let both = [before.unwrap_or_default(), batch];
-        let batches = if before.is_some() { &both[..] } else { &both[1..] };
-        // SAFETY: recorded and not pending; `Drop` waits before anything that it names goes away.
-        unsafe { self.queue.submit_all(batches) }
-    }
-
     /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
     pub(crate) fn forget_recorded(&mut self) {
         self.recorded.fill(None);
@@ -402,26 +348,5 @@ impl Engine {
     /// Who fills the field.
     pub fn producer(&self) -> &dyn Producer {
         &**self.producer
-    }
-}
-
-/// A few semaphores without a heap allocation: a frame has three at most of each kind.
-struct Batch {
-    infos: [vk::SemaphoreSubmitInfo<'static>; 3],
-    count: usize,
-}
-
-impl Batch {
-    fn new() -> Self {
-        Self { infos: [vk::SemaphoreSubmitInfo::default(); 3], count: 0 }
-    }
-
-    fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {
-        self.infos[self.count] = info;
-        self.count += 1;
-    }
-
-    fn as_slice(&self) -> &[vk::SemaphoreSubmitInfo<'static>] {
-        &self.infos[..self.count]
     }
 }
