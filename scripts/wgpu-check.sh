@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # wgpu-check.sh [OUT]: examples/wgpu on a real GPU, with a table at the end.
 #
-# Checks every word of a buffer and of a texture on the GPU, takes the times of wgpu alone for comparison, leaves a wait out
-# and expects that to be found, and draws both pictures. Logs and pictures are left in OUT (default target/wgpu-check).
+# Checks every word of a buffer and of a texture on the GPU, takes the times of plain Vulkan instead of wgpu and of wgpu without
+# CUDA for comparison, leaves a wait out and expects that to be found, and draws both pictures. Logs and pictures are left in OUT
+# (default target/wgpu-check).
 # Builds with cargo; where there is no cargo, WGPU_BIN names the program.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
@@ -62,12 +63,15 @@ run=(timeout -k 5 300 "$WGPU_BIN")
 # Twice in turns, because times differ from run to run.
 for round in 1 2; do
   check "buffer-$round" "${run[@]}" --check --frames "$frames"
+  check "buffer-plain-$round" "${run[@]}" --plain --frames "$frames"
   check "buffer-alone-$round" "${run[@]}" --alone --frames "$frames"
   check "texture-$round" "${run[@]}" --check --texture --frames "$frames"
+  check "texture-plain-$round" "${run[@]}" --plain --texture --frames "$frames"
   check "texture-alone-$round" "${run[@]}" --alone --texture --frames "$frames"
 done
 check buffer-broken finds "${run[@]}" --check --frames 1000 --break ready
 check texture-broken finds "${run[@]}" --check --texture --frames 1000 --break ready
+check plain-broken finds "${run[@]}" --plain --frames 1000 --break ready
 check small-slots "${run[@]}" --check --frames 1000 --size 64
 check large-slots "${run[@]}" --check --frames 200 --size 100000000
 check picture "${run[@]}" --output "$out/field.png"

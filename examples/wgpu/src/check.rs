@@ -19,13 +19,30 @@ pub struct Counts {
     pub microseconds: f64,
 }
 
+impl Counts {
+    /// From what the shader counted: each number in two halves, the lower first.
+    ///
+    /// # Errors
+    /// Not all words were looked at.
+    pub fn new(job: &Job, mut halves: impl Iterator<Item = u32>, seconds: f64) -> Result<Self> {
+        let mut count = || {
+            halves.next().zip(halves.next()).map_or(0, |(low, high)| u64::from(high) << 32 | u64::from(low))
+        };
+        let (frames, (cols, rows)) = (job.frames, job.size);
+        let (words, wrong) = (count(), count());
+        let expected = frames * u64::from(cols) * u64::from(rows) * 4;
+        ensure!(words == expected, "{words} words were checked instead of {expected}");
+        Ok(Self { frames, words, wrong, microseconds: seconds * 1e6 / frames as f64 })
+    }
+}
+
 /// What is to be checked.
 pub struct Job {
     pub texture: bool,
     pub frames: u64,
     /// Columns and rows of vertices or texels.
     pub size: (u32, u32),
-    /// Whether wgpu waits for CUDA.
+    /// Whether the check waits for CUDA.
     pub wait: bool,
 }
 
@@ -188,28 +205,20 @@ impl<'a> Checker<'a> {
 
     /// All frames, a few of them in flight at once.
     fn run(&self, mut submit: impl FnMut(u64) -> Result<wgpu::SubmissionIndex>) -> Result<Counts> {
-        let frames = self.job.frames;
         let mut in_flight = VecDeque::new();
         let begin = Instant::now();
-        for frame in 0..frames {
+        for frame in 0..self.job.frames {
             in_flight.push_back(submit(frame)?);
             if in_flight.len() > 6 {
                 wait(self.device, in_flight.pop_front())?;
             }
         }
         wait(self.device, in_flight.pop_back())?;
-        let microseconds = begin.elapsed().as_secs_f64() * 1e6 / frames as f64;
+        let seconds = begin.elapsed().as_secs_f64();
 
         let bytes = read(self.device, self.queue, &self.counts)?;
-        let mut halves = bytes
-            .chunks_exact(4)
-            .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])));
-        let mut count = || halves.next().zip(halves.next()).map_or(0, |(low, high)| high << 32 | low);
-        let counts = Counts { frames, words: count(), wrong: count(), microseconds };
-        let (cols, rows) = self.job.size;
-        let expected = frames * u64::from(cols) * u64::from(rows) * 4;
-        ensure!(counts.words == expected, "{} words were checked instead of {expected}", counts.words);
-        Ok(counts)
+        let (words, _) = bytes.as_chunks();
+        Counts::new(self.job, words.iter().map(|word| u32::from_ne_bytes(*word)), seconds)
     }
 }
 

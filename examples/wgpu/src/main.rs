@@ -4,27 +4,29 @@ mod check;
 mod draw;
 mod interop;
 mod kernels;
+mod plain;
 mod window;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 const HELP: &str = "\
 wgpu draws what a CUDA kernel writes, without a copy.
 
 Usage: wavefield-wgpu-example [OPTIONS]
 
-Without --output, --check and --alone it opens a window.
+Without --output, --check, --alone and --plain it opens a window.
 
   --texture        A texture that CUDA paints, instead of a vertex buffer
   --size BYTES     Bytes in a slot [default: 4194304]
-  --frames N       Frames [default: 120 for --output, 1000 for --check, until it is closed for a window]
+  --frames N       Frames [default: 120 for --output, 1000 for checks, until it is closed for a window]
   --output FILE    Draw without a window, and write the last frame to a PNG file
   --check          Draw nothing: a compute pass checks every word of every frame
   --alone          The same check of what wgpu has written itself, without CUDA, to compare times
-  --break ready    With --check: leave out the wait for CUDA, so that it finds wrong words
+  --plain          The same check of what CUDA writes, by plain Vulkan instead of wgpu, to compare times
+  --break ready    With --check or --plain: leave out the wait for CUDA, so that it finds wrong words
   --help           This text
 
 Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
@@ -39,6 +41,7 @@ struct Options {
     output: Option<PathBuf>,
     check: bool,
     alone: bool,
+    plain: bool,
     break_ready: bool,
     help: bool,
 }
@@ -55,6 +58,7 @@ impl Options {
                 "--output" => options.output = Some(value()?.into()),
                 "--check" => options.check = true,
                 "--alone" => options.alone = true,
+                "--plain" => options.plain = true,
                 "--break" => {
                     let part = value()?;
                     ensure!(part == "ready", "--break can leave out `ready`, not `{part}`");
@@ -64,12 +68,12 @@ impl Options {
                 _ => anyhow::bail!("{argument} is not an option; see --help"),
             }
         }
-        let modes = [options.output.is_some(), options.check, options.alone];
+        let modes = [options.output.is_some(), options.check, options.alone, options.plain];
         ensure!(
             modes.into_iter().filter(|mode| *mode).count() <= 1,
-            "--output, --check and --alone exclude each other"
+            "--output, --check, --alone and --plain exclude each other"
         );
-        ensure!(options.check || !options.break_ready, "--break needs --check");
+        ensure!(options.check || options.plain || !options.break_ready, "--break needs --check or --plain");
         Ok(options)
     }
 
@@ -130,10 +134,6 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        backends: wgpu::Backends::VULKAN,
-        ..wgpu::InstanceDescriptor::new_without_display_handle_from_env()
-    });
     let size = options.square();
     let frames = options.frames;
     let job = check::Job {
@@ -142,6 +142,16 @@ fn run(options: &Options) -> Result<()> {
         size,
         wait: !options.break_ready,
     };
+    if options.plain {
+        return match plain::check(&job)? {
+            Ok(counts) => judge(&counts),
+            Err(reason) => skip(anyhow!(reason)),
+        };
+    }
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends: wgpu::Backends::VULKAN,
+        ..wgpu::InstanceDescriptor::new_without_display_handle_from_env()
+    });
     if options.alone {
         let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions {
             power_preference: wgpu::PowerPreference::HighPerformance,
@@ -154,7 +164,7 @@ fn run(options: &Options) -> Result<()> {
         let desc = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
         let (device, queue) = pollster::block_on(adapter.request_device(&desc))?;
         println!("wgpu alone, {}", adapter.get_info().name);
-        return report(&check::alone(&device, &queue, &job)?);
+        return judge(&check::alone(&device, &queue, &job)?);
     }
     let (adapter, info, twin) = match interop::find(&instance) {
         Ok(found) => found,
@@ -163,10 +173,7 @@ fn run(options: &Options) -> Result<()> {
     let gpu = interop::open(&adapter, &info, &twin)?;
     println!("wgpu and CUDA, {} ({})", info.name, info.uuid);
     if options.check {
-        let counts = check::shared(&gpu, &job)?;
-        report(&counts)?;
-        ensure!(counts.wrong == 0, "{} words were not what CUDA wrote", counts.wrong);
-        return Ok(());
+        return judge(&check::shared(&gpu, &job)?);
     }
     match &options.output {
         Some(path) => draw::picture(&gpu, options.texture, size, frames.unwrap_or(120), path)
@@ -175,9 +182,11 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn report(counts: &check::Counts) -> Result<()> {
+/// Says what was counted. A wrong word is an error.
+fn judge(counts: &check::Counts) -> Result<()> {
     let check::Counts { frames, words, wrong, microseconds } = counts;
     println!("{frames} frames, {words} words, {wrong} wrong, {microseconds:.0} µs a frame");
+    ensure!(*wrong == 0, "{wrong} words were not what was written");
     Ok(())
 }
 

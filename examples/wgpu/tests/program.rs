@@ -64,21 +64,30 @@ fn folder(name: &str) -> std::path::PathBuf {
 /// Where nothing is shared it says so, and that is no failure.
 #[test]
 fn without_a_gpu_it_is_skipped() {
-    let output = program().args(["--check", "--frames", "3"]).output().unwrap();
-    let text = stdout(&output);
-    assert!(output.status.success(), "{output:?}");
-    assert!(text.starts_with("skipped: ") || text.contains(" 0 wrong"), "{output:?}");
-    if text.starts_with("skipped: ") {
-        let required = program().args(["--check"]).env("WAVEFIELD_REQUIRE_GPU", "1").output().unwrap();
-        assert_eq!(required.status.code(), Some(1), "{required:?}");
+    for mode in ["--check", "--plain"] {
+        let output = program().args([mode, "--frames", "3"]).output().unwrap();
+        let text = stdout(&output);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.starts_with("skipped: ") || text.contains(" 0 wrong"), "{output:?}");
+        if text.starts_with("skipped: ") {
+            let required = program().args([mode]).env("WAVEFIELD_REQUIRE_GPU", "1").output().unwrap();
+            assert_eq!(required.status.code(), Some(1), "{required:?}");
+        }
     }
 }
 
 #[test]
 fn wrong_arguments_are_code_2() {
-    for arguments in
-        [&["--frames", "0"][..], &["--size"], &["--break", "ready"], &["--check", "--alone"], &["x"]]
-    {
+    for arguments in [
+        &["--frames", "0"][..],
+        &["--size"],
+        &["--break", "ready"],
+        &["--alone", "--break", "ready"],
+        &["--check", "--alone"],
+        &["--check", "--plain"],
+        &["--plain", "--output", "x.png"],
+        &["x"],
+    ] {
         let output = program().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
     }
@@ -87,8 +96,8 @@ fn wrong_arguments_are_code_2() {
 #[test]
 fn every_word_arrives() {
     let folder = folder("words");
-    for kind in [&[][..], &["--texture"]] {
-        let arguments = [&["--check", "--frames", "20", "--size", "65536"], kind].concat();
+    for kind in [&["--check"][..], &["--check", "--texture"], &["--plain"], &["--plain", "--texture"]] {
+        let arguments = [&["--frames", "20", "--size", "65536"], kind].concat();
         let Some(output) = on_stand_in(&folder, &arguments) else { return };
         assert!(output.status.success(), "{output:?}");
         assert!(stdout(&output).contains("20 frames") && stdout(&output).contains(" 0 wrong"), "{output:?}");
@@ -98,10 +107,13 @@ fn every_word_arrives() {
 /// Otherwise the check above would show nothing.
 #[test]
 fn without_the_wait_the_check_finds_wrong_words() {
-    let arguments = ["--check", "--frames", "20", "--size", "65536", "--break", "ready"];
-    let Some(output) = on_stand_in(&folder("break"), &arguments) else { return };
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(!stdout(&output).contains(" 0 wrong"), "{output:?}");
+    let folder = folder("break");
+    for mode in ["--check", "--plain"] {
+        let arguments = [mode, "--frames", "20", "--size", "65536", "--break", "ready"];
+        let Some(output) = on_stand_in(&folder, &arguments) else { return };
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(stdout(&output).contains(" wrong") && !stdout(&output).contains(" 0 wrong"), "{output:?}");
+    }
 }
 
 #[test]

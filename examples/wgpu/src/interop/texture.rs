@@ -6,7 +6,7 @@ use anyhow::Result;
 use ash::vk;
 use vulkan_cuda::cuda::Surface;
 use vulkan_cuda::shared_ring::{Resource, Slot};
-use vulkan_cuda::{ImageRequest, MappedImage, share_image};
+use vulkan_cuda::{ImageRequest, MappedImage, Pair, share_image};
 use wgpu::hal::vulkan::{Api, TextureMemory};
 use wgpu::{TextureUsages, TextureUses};
 
@@ -16,6 +16,13 @@ use super::{Frames, Gpu, VULKAN};
 pub struct Canvas {
     pub surface: Surface,
     image: Arc<MappedImage>,
+}
+
+impl Canvas {
+    pub fn new(pair: &Pair, request: &ImageRequest) -> Result<Self> {
+        let image = share_image(pair, request)?;
+        Ok(Self { surface: image.level(0)?.surface()?, image })
+    }
 }
 
 // SAFETY: it owns the image.
@@ -34,10 +41,7 @@ pub fn textures(
     request: ImageRequest,
     format: wgpu::TextureFormat,
 ) -> Result<Frames<'_, Canvas, wgpu::Texture>> {
-    let canvas = |_| -> Result<_> {
-        let image = share_image(&gpu.pair, &request)?;
-        Ok(Canvas { surface: image.level(0)?.surface()?, image })
-    };
+    let canvas = |_| Canvas::new(&gpu.pair, &request);
     let vk::Extent3D { width, height, .. } = request.shape.extent();
     let desc = wgpu::TextureDescriptor {
         label: None,

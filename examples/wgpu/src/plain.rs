@@ -1,0 +1,139 @@
+//! `--plain`: CUDA writes what it writes for `--check`, and plain Vulkan runs the same shader on it, without wgpu. The
+//! difference in time is what wgpu costs. [`pass`] is Vulkan's part.
+
+mod pass;
+
+// The device is that of the library's examples, and so is the way in which the CPU reads a buffer.
+#[allow(dead_code)]
+#[path = "../../../crates/vulkan-cuda/examples/01_match.rs"]
+mod match_devices;
+#[path = "../../../crates/vulkan-cuda/examples/readback/mod.rs"]
+mod readback;
+
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use ash::vk;
+use vulkan_cuda::shared_ring::{Reads, SharedRing, Slot};
+use vulkan_cuda::{SharedBuffer, image};
+
+use crate::check::{Counts, Job};
+use crate::interop::texture::Canvas;
+use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
+use match_devices::Gpu;
+use pass::Pass;
+
+/// How many frames may be in flight: as many as in `crate::check`.
+const IN_FLIGHT: usize = 6;
+
+/// `Err` inside says why this machine cannot.
+pub fn check(job: &Job) -> Result<Result<Counts, String>> {
+    let gpu = match match_devices::open().map_err(|error| anyhow!("{error}"))? {
+        Ok(gpu) => gpu,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let (cols, rows) = job.size;
+    let stream = gpu.cuda.new_stream()?;
+    let reads = Reads {
+        family: gpu.family,
+        stage: vk::PipelineStageFlags::COMPUTE_SHADER,
+        access: vk::AccessFlags::SHADER_READ,
+    };
+    let counts = if job.texture {
+        let kernel = Kernel::load(&stream, PATTERN_TEXELS, job.size)?;
+        let request = image::picture(pass::TEXELS, cols, rows, 1)?;
+        let slots = (0..3).map(|_| Canvas::new(&gpu.pair, &request)).collect::<Result<_>>()?;
+        let ring = SharedRing::new(&gpu.pair, stream, slots, reads)?;
+        run(&gpu, job, ring, c"check_texture", |canvas, frame| {
+            // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is done.
+            unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }
+        })
+    } else {
+        let kernel = Kernel::load(&stream, PATTERN, job.size)?;
+        let (size, usage) = (u64::from(cols) * u64::from(rows) * 16, vk::BufferUsageFlags::STORAGE_BUFFER);
+        let slots = (0..3).map(|_| SharedBuffer::new(&gpu.pair, size, usage)).collect::<Result<_, _>>()?;
+        let ring = SharedRing::new(&gpu.pair, stream, slots, reads)?;
+        // SAFETY: as above.
+        run(&gpu, job, ring, c"check_buffer", |buffer, frame| unsafe {
+            kernel.launch(buffer.cuda(), frame, 0.0)
+        })
+    };
+    counts.map(Ok)
+}
+
+fn run<S: Slot>(
+    gpu: &Gpu,
+    job: &Job,
+    mut ring: SharedRing<S>,
+    entry: &CStr,
+    write: impl Fn(&S, u64) -> Result<()>,
+) -> Result<Counts> {
+    let pass = Pass::new(gpu, job, entry, ring.slots())?;
+    let counts = count(gpu, job, &mut ring, &pass, write);
+    match counts {
+        // SAFETY: all frames were waited for.
+        Ok(_) => unsafe { pass.destroy() },
+        Err(_) => gpu.pair.vk().abandon(), // Leaks what the GPU may still use.
+    }
+    counts
+}
+
+/// All frames, a few of them in flight at once, and then what was counted.
+fn count<S: Slot>(
+    gpu: &Gpu,
+    job: &Job,
+    ring: &mut SharedRing<S>,
+    pass: &Pass,
+    write: impl Fn(&S, u64) -> Result<()>,
+) -> Result<Counts> {
+    // SAFETY: (also below) being recorded, for a queue of the ring's family.
+    readback::Target::new(gpu, 16)?.run(gpu, |_, commands| unsafe {
+        ring.record_first_release(commands);
+        pass.record_zero(commands);
+    })?;
+    let mut in_flight = VecDeque::new();
+    let begin = Instant::now();
+    for frame in 0..job.frames {
+        let slot = ring.write()?; // CUDA waits, on the GPU, until Vulkan has read it.
+        write(slot.slot(), slot.frame())?;
+        let read = slot.finish()?; // CUDA signals.
+
+        let commands = pass.begin(frame)?;
+        unsafe {
+            ring.record_acquire(&read, commands);
+            pass.record(read.slot(), commands);
+            ring.record_release(&read, commands);
+            gpu.device.end_command_buffer(commands)?;
+        }
+        let waits = job.wait.then(|| read.wait_info());
+        let signals = [read.signal_info()];
+        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+        let batch = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits.as_slice())
+            .command_buffer_infos(&buffers)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: recorded above; everything lives until the GPU is done, or is leaked.
+        unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
+        in_flight.push_back(read.signal());
+        read.submitted();
+        if in_flight.len() > IN_FLIGHT {
+            wait(gpu, in_flight.pop_front())?;
+        }
+    }
+    wait(gpu, in_flight.pop_back())?;
+    let seconds = begin.elapsed().as_secs_f64();
+
+    let target = readback::Target::new(gpu, 16)?;
+    target.run(gpu, |_, commands| unsafe { pass.record_copy(target.buffer, commands) })?;
+    Counts::new(job, target.words()?.into_iter(), seconds)
+}
+
+/// Waits until Vulkan has signalled that it is done with a frame.
+fn wait(gpu: &Gpu, signal: Option<(vk::Semaphore, u64)>) -> Result<()> {
+    let (semaphores, values): (Vec<_>, Vec<_>) = signal.into_iter().unzip();
+    let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+    // SAFETY: the ring's, which is alive.
+    unsafe { gpu.device.wait_semaphores(&info, 10_000_000_000) }.context("the GPU did not finish a frame")
+}
