@@ -30,9 +30,12 @@ const IN_FLIGHT: usize = 6;
 
 /// `Err` inside says why this machine cannot.
 pub fn check(job: &Job) -> Result<Result<Counts, String>> {
-    let gpu = match match_devices::open().map_err(|error| anyhow!("{error}"))? {
+    let gpu = match match_devices::open() {
         Ok(gpu) => gpu,
-        Err(reason) => return Ok(Err(reason)),
+        Err(error) => match error.downcast_ref() {
+            Some(vulkan_cuda::Error::Unsupported(reason)) => return Ok(Err(reason.clone())),
+            _ => return Err(anyhow!("{error}")),
+        },
     };
     let (cols, rows) = job.size;
     let stream = gpu.cuda.new_stream()?;

@@ -71,6 +71,7 @@ impl Times {
     }
 
     /// The times of the frames in flight are asked of nobody.
+    #[cfg(target_os = "linux")] // Only `exchange` asks.
     pub(super) fn forget(&mut self) {
         self.begun.fill(None);
     }
