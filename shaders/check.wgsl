@@ -1,5 +1,5 @@
 // Looks at every vertex of a slot, or at every texel of every level, and counts those that are not of the frame being drawn.
-// src/verify/stamp.rs and texel_stamp.rs say what a stamp is, src/verify/tally.rs what the counts mean. One invocation for
+// src/stamp says what a stamp is, src/verify/tally.rs what the counts mean. One invocation for
 // each.
 
 struct Parameters {

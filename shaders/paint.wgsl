@@ -4,7 +4,7 @@
 struct Parameters {
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
     phase: f32,
-    // The frame's stamp for every texel, or NO_STAMP: see src/verify/texel_stamp.rs.
+    // The frame's stamp for every texel, or NO_STAMP: see src/stamp/texel.rs.
     stamp: u32,
 }
 

@@ -6,7 +6,7 @@ struct Parameters {
     // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
     phase: f32,
     // The bits of a colour that are kept, and those that are set: all and none, unless frames are stamped
-    // (src/verify/stamp.rs).
+    // (src/stamp/mod.rs).
     keep: u32,
     stamp: u32,
 }

@@ -6,14 +6,16 @@ use ash::vk;
 use crate::Result;
 use crate::producer::{Fill, Frame, Produced, Source};
 
-/// Sees each frame of a run four times, in this order.
+/// Hears of each frame when it is produced, when it is submitted, and when the GPU is done with it. (Not of those that a producer
+/// which has failed leaves unfinished.)
 pub trait Observer {
     /// The frame was produced, and nothing is recorded yet. The GPU is done with the flight.
-    fn begin(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
+    fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
         Ok(())
     }
 
-    /// Records commands of its own.
+    /// Records commands of its own, ahead of the draw, behind each of its pieces, and behind it. Commands that are submitted again
+    /// for a later frame are not recorded again, so what differs from frame to frame has no place in them.
     ///
     /// # Safety
     /// `commands` is being recorded, in a render pass for [`At::Piece`] and outside of one else; the GPU is done with the
@@ -26,8 +28,8 @@ pub trait Observer {
     /// The GPU is done with the frame.
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
-    /// In how many pieces it wants the draw, to record something behind each; 0 for a whole one. Commands are recorded anew
-    /// when this changes.
+    /// In how many pieces it wants the draw, to record something behind each; 0 for a whole one. It may get more, if another
+    /// observer wants more. Commands are recorded anew when this changes.
     fn pieces(&self) -> usize {
         0
     }

@@ -81,8 +81,7 @@ pub(crate) fn make_producer(
             ));
         }
         (ProducerKind::Still, _) => {
-            let ring = Ring::new(1).unwrap_or_default();
-            Box::new(StillProducer::new(compute(&device, &ProducerDesc { ring, ..desc })?))
+            Box::new(StillProducer::new(compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc })?))
         }
         (ProducerKind::StillShared, _) => Box::new(StillProducer::new(match desc.scene {
             Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),

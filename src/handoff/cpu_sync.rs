@@ -17,6 +17,10 @@ pub(super) struct CpuSync {
 }
 
 impl Order for CpuSync {
+    fn is_on_gpu(&self) -> bool {
+        false
+    }
+
     fn wait_free(&mut self, _fill: &Fill, _turn: Turn) -> Result<()> {
         // With one frame in flight the frame loop has waited for the frame before.
         Ok(())

@@ -46,11 +46,14 @@ impl HostCopyHandoff {
             let bytes = desc.scene.frame_bytes(size);
             Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
         };
-        let slot = match desc.scene {
-            Scene::Field => Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+        let (label, slot) = match desc.scene {
+            Scene::Field => (
+                "the field on the host",
+                Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+            ),
             Scene::Texture => {
                 let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
-                Slot::Image(images.remove(0))
+                ("the texture on the host", Slot::Image(images.remove(0)))
             }
         };
         let drawn = match &slot {
@@ -65,11 +68,7 @@ impl HostCopyHandoff {
             fill: Fill::new(context, &source.name)?,
             work,
             // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.
-            staging: make(
-                "the frame on the host",
-                vk::BufferUsageFlags::TRANSFER_SRC,
-                MemoryLocation::GpuToCpu,
-            )?,
+            staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
             profile,
             size,

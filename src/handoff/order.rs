@@ -13,9 +13,14 @@ use vulkan_cuda::Turn;
 use crate::Result;
 use crate::producer::{Fill, FrameSync};
 
-/// Who waits for whom. For each frame the first two are called around the work that fills its slot; then, before Vulkan's
-/// submission that reads the slot, the third, and after it the fourth.
+/// Who waits for whom. For each frame `wait_free` and `signal_ready` are called around the work that fills its slot; then
+/// `submission` before Vulkan's submission that reads the slot, and `submitted` after it.
 pub(super) trait Order {
+    /// Whether the GPU does all the waiting. If not, the CPU waits, and one frame is in flight at a time.
+    fn is_on_gpu(&self) -> bool {
+        true
+    }
+
     /// CUDA: what is enqueued from now on writes the turn's slot, so Vulkan must have read it.
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()>;
 

@@ -46,36 +46,33 @@ impl SharedHandoff {
         desc: &ProducerDesc,
     ) -> Result<Self> {
         let device = queue.device().clone();
-        let copies = handoff == Handoff::DeviceCopy;
-        let (name, ring) = match handoff {
-            Handoff::Timeline => (TIMELINE, Some(desc.ring)),
-            // Filled one at a time: only the copy waits for the slot, and it has nothing to gain from a batch.
-            Handoff::DeviceCopy => ("cuda, device-copy", desc.ring.with_batch(1)),
-            Handoff::Binary => ("cuda, binary", Ring::new(1)),
-            Handoff::CpuSync => ("cuda, cpu-sync", Ring::new(1)),
+        let pair = device.pair(context)?;
+        let (name, ring, order): (_, _, Box<dyn Order>) = match handoff {
+            Handoff::Timeline => (TIMELINE, desc.ring, Box::new(Timelines::new(&pair, desc.ring)?)),
+            Handoff::DeviceCopy => {
+                // Filled one at a time: only the copy waits for the slot, and it has nothing to gain from a batch.
+                let ring = desc.ring.with_batch(1).unwrap_or(desc.ring);
+                ("cuda, device-copy", ring, Box::new(Timelines::new(&pair, ring)?))
+            }
+            Handoff::Binary => ("cuda, binary", Ring::ONE, Box::new(BinaryPair::new(&pair)?)),
+            Handoff::CpuSync => ("cuda, cpu-sync", Ring::ONE, Box::new(CpuSync { timeout: desc.timeout })),
             Handoff::Inline | Handoff::HostCopy => {
                 return Err(Error::Rule(format!("--handoff {} shares nothing", handoff.name())));
             }
         };
-        let ring = ring.unwrap_or_default();
+        let copies = handoff == Handoff::DeviceCopy;
         let work = work(&device, context, source, desc, Memory { slots: ring.depth(), own: copies })?;
-        let pair = device.pair(context)?;
-        let order: Box<dyn Order> = match handoff {
-            Handoff::Binary => Box::new(BinaryPair::new(&pair)?),
-            Handoff::CpuSync => Box::new(CpuSync { timeout: desc.timeout }),
-            _ => Box::new(Timelines::new(&pair, ring)?),
-        };
         let slots = work.slots();
         let family = queue.family();
         first_releases(queue, &device, &slots)?;
-        let by_cpu = handoff == Handoff::CpuSync;
+        let on_gpu = order.is_on_gpu();
         let usual = Profile::of_queue(name, slots);
         let profile = Profile {
             owner: Owner::External,
-            // The wait for the frame before is this scheme's wait for Vulkan.
-            max_in_flight: if by_cpu { 1 } else { usual.max_in_flight },
+            // Else the CPU's wait for the frame before is the wait for Vulkan.
+            max_in_flight: if on_gpu { usual.max_in_flight } else { 1 },
             commands_repeat: true,
-            ring: (!by_cpu).then_some(ring),
+            ring: on_gpu.then_some(ring),
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
@@ -84,8 +81,8 @@ impl SharedHandoff {
 
     /// CUDA's half of a frame. Returns before any of it has run, but for `cpu-sync`.
     fn enqueue(&mut self, frame: &Frame) -> Result<Produced> {
-        let mut produced = self.profile.produced(frame);
         let Self { fill, order, work, .. } = self;
+        let mut blocked = None;
         // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
         for index in self.ring.batch_from(frame.index) {
             let turn = (self.plan)(self.ring, index);
@@ -96,17 +93,20 @@ impl SharedHandoff {
                 unsafe { work.enqueue(fill, &frame, Place::Own) }?;
                 // Only the copy must wait for the slot.
                 order.wait_free(fill, turn)?;
-                // SAFETY: between the order's two calls the slot is CUDA's.
+                // SAFETY: between the order's two calls the slot is CUDA's. (A plan that leaves the wait out tears frames, no more.)
                 unsafe { work.copy_to_slot(fill.stream(), turn.slot) }?;
             } else {
                 order.wait_free(fill, turn)?;
                 // SAFETY: between the order's two calls the slot is CUDA's.
                 unsafe { work.enqueue(fill, &frame, Place::Slot(turn.slot)) }?;
             }
-            produced.blocked = order.signal_ready(fill, turn)?;
+            if let Some(waited) = order.signal_ready(fill, turn)? {
+                blocked = Some(blocked.unwrap_or_default() + waited);
+            }
         }
-        produced.sync = order.submission((self.plan)(self.ring, frame.index), frame.reads.stage)?;
-        Ok(produced)
+        let turn = (self.plan)(self.ring, frame.index);
+        let sync = order.submission(turn, frame.reads.stage)?;
+        Ok(Produced { source: self.profile.slots[turn.slot], number: frame.index, sync, blocked })
     }
 }
 
@@ -120,7 +120,7 @@ impl Producer for SharedHandoff {
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
-        // SAFETY: producers record outside a render pass, and this is one of the slots.
+        // SAFETY: producers record outside a render pass, and `source` is one of the slots.
         unsafe { acquire(&self.device, commands, self.family, source, frame.reads) };
     }
 

@@ -204,7 +204,8 @@ pub trait Producer {
     /// Fills the frame's slot, or enqueues that.
     fn produce(&mut self, frame: &Frame) -> Result<Produced>;
 
-    /// Records what makes `source` readable for [`Frame::reads`]. Outside a render pass.
+    /// Records what makes `source`, which [`Producer::produce`] answered for this frame, readable for [`Frame::reads`]. Outside a
+    /// render pass.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
     /// Records what gives `source` back. Outside a render pass.

@@ -36,7 +36,7 @@ impl Desk<'_> {
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<()> {
         match action {
-            // What was released is freed at the end of the turn.
+            // What was released is freed before the next frame.
             Action::None | Action::Release { .. } => {}
             Action::Leave => client.leaving = Some(Instant::now()),
             Action::Fail { request, reason } => {

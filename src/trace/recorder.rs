@@ -79,8 +79,8 @@ impl Observer for Recorder {
         let Some(slices) = self.slices.as_ref().filter(|_| self.wants()) else { return };
         match at {
             At::BeforeDraw => slices.reset(commands, flight),
-            At::Piece(piece) => slices.mark(commands, flight, piece),
-            At::AfterDraw => {}
+            At::Piece(piece) if piece < SLICES => slices.mark(commands, flight, piece),
+            At::Piece(_) | At::AfterDraw => {}
         }
     }
 

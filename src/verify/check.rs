@@ -160,7 +160,7 @@ impl Check {
 }
 
 impl Observer for Check {
-    fn begin(&mut self, flight: usize, produced: &Produced) -> Result<()> {
+    fn produced(&mut self, flight: usize, produced: &Produced) -> Result<()> {
         self.checker.expect(flight, produced.number)
     }
 

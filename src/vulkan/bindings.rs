@@ -157,11 +157,10 @@ impl Bindings {
         self.layout
     }
 
-    /// Points bindings 0, 1, … of a set somewhere else: the set in place `chosen` of those for set `set`. The kinds are those
-    /// that the set was made for.
+    /// Points bindings 0, 1, … of a set somewhere else: the set in place `chosen` of those for set `set`.
     ///
     /// # Safety
-    /// No submitted commands use that set, and none that were recorded with it are submitted again. What is bound lives as
+    /// The kinds are those that the set was made for. No submitted commands use that set, and none that were recorded with it are submitted again. What is bound lives as
     /// long as commands use it.
     pub(crate) unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
         let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));

@@ -51,6 +51,9 @@ pub struct Turn {
 }
 
 impl Ring {
+    /// One slot: the two sides take turns.
+    pub const ONE: Self = Self { depth: NonZeroU32::MIN, batch: NonZeroU32::MIN };
+
     /// A ring of `depth` slots, filled one at a time; `None` outside 1..=[`MAX_DEPTH`].
     pub fn new(depth: u32) -> Option<Self> {
         let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;

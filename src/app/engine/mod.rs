@@ -17,7 +17,7 @@ use tracing::trace_span;
 use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, ProducerKind, Scene, Stop};
-use crate::observer::{At, Observer};
+use crate::observer::{At, Finished, Observer};
 use crate::producer::{Frame, Producer, Source, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices};
 use crate::verify::{Check, CheckDesc};
@@ -30,7 +30,7 @@ pub(crate) use exchange::Installed;
 use observers::Observers;
 pub use submission::PresentSync;
 pub use timing::FrameTiming;
-use timing::{BEGIN, Begun, DRAW, END, Times};
+use timing::{BEGIN, Begun, DRAW, END, Timed, Times};
 
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
@@ -167,24 +167,26 @@ impl Engine {
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         let looked = self.look(flight.index);
-        self.noting(looked)?;
+        let timed = self.noting(looked)?;
+        let timed = timed.map(|timed| timing::timing(timed, &**self.producer)).transpose();
+        self.finished = self.noting(timed)?;
         Ok(flight)
     }
 
-    /// Lets the observers look at the frame that used a flight, which the GPU is done with, and notes its times.
-    fn look(&mut self, flight: usize) -> Result<()> {
-        self.finished = None;
-        let Some((finished, begun)) = self.times.take(flight, &**self.producer)? else { return Ok(()) };
-        for observer in self.observers.each_mut() {
-            observer.finished(&finished)?;
-        }
-        self.finished = Some(timing::timing(&finished, begun, self.producer.profile().in_queue)?);
-        Ok(())
+    /// Tells the observers of the frame that used a flight, which the GPU is done with.
+    fn look(&mut self, flight: usize) -> Result<Option<Timed>> {
+        let Some((begun, marks)) = self.times.take(flight) else { return Ok(None) };
+        // Who can do without the times hears of the frame in any case.
+        let known = marks.as_ref().ok().copied().flatten();
+        let fill = self.producer.fill();
+        let finished = Finished { frame: begun.frame, flight, marks: known, fill };
+        self.observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
+        Ok(Some(Timed { begun, marks: marks? }))
     }
 
     /// The same for all flights, at rest.
     fn look_at_all(&mut self) -> Result<()> {
-        let looked = (0..self.pacer.depth()).try_for_each(|flight| self.look(flight));
+        let looked = (0..self.pacer.depth()).try_for_each(|flight| self.look(flight).map(drop));
         self.noting(looked)
     }
 
@@ -246,7 +248,7 @@ impl Engine {
         self.handoff_waits += u64::from(produced.blocked.is_some());
         self.renderer.set_view(flight.index, camera, picture.extent)?;
         for observer in self.observers.each_mut() {
-            observer.begin(flight.index, &produced)?;
+            observer.produced(flight.index, &produced)?;
         }
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use crate::Result;
-use crate::observer::Finished;
 use crate::producer::Producer;
 use crate::vulkan::{Device, Timestamps};
 
@@ -76,33 +75,31 @@ impl Times {
         self.begun.fill(None);
     }
 
-    /// What the GPU, which is done with it, says of a flight's frame, and what the CPU saw of it. Once for each frame.
-    pub(super) fn take<'a>(
-        &mut self,
-        flight: usize,
-        producer: &'a dyn Producer,
-    ) -> Result<Option<(Finished<'a>, Begun)>> {
-        let Some(begun) = self.begun[flight].take() else { return Ok(None) };
-        let marks = match &self.timestamps {
-            Some(timestamps) => timestamps.read(flight)?,
-            None => None,
-        };
-        Ok(Some((Finished { frame: begun.frame, flight, marks, fill: producer.fill() }, begun)))
+    /// What the CPU saw of a flight's frame, which the GPU is done with, and its marks. Once for each frame.
+    pub(super) fn take(&mut self, flight: usize) -> Option<(Begun, Result<Option<[f64; 3]>>)> {
+        let begun = self.begun[flight].take()?;
+        Some((begun, self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight))))
     }
 }
 
-/// The times of a finished frame, whose kernel is in the draw's command buffer or not.
-pub(super) fn timing(finished: &Finished<'_>, begun: Begun, in_queue: bool) -> Result<FrameTiming> {
-    let Finished { frame, marks, fill, .. } = *finished;
+/// What both sides' clocks say of a finished frame.
+pub(super) struct Timed {
+    pub(super) begun: Begun,
+    pub(super) marks: Option<[f64; 3]>,
+}
+
+/// The times of a frame that `producer` has filled.
+pub(super) fn timing(Timed { begun, marks }: Timed, producer: &dyn Producer) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
-    let kernel = match fill {
-        Some(fill) => fill.time(frame)?,
+    let kernel = match producer.fill() {
+        Some(fill) => fill.time(begun.frame)?,
         None => None,
     };
+    let in_queue = producer.profile().in_queue;
     Ok(FrameTiming {
-        frame,
+        frame: begun.frame,
         kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| in_queue)),
         draw: between(DRAW, END),
         end_ns: marks.map(|marks| marks[END]),
