@@ -32,6 +32,8 @@ mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
 table=()
 failed=0
+handoffs=(timeline inline binary cpu-sync device-copy host-copy)
+on_a_stream=(timeline binary cpu-sync device-copy host-copy)
 
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release || exit 1
@@ -89,7 +91,7 @@ check devices "$WAVEFIELD_BIN" devices
 check wave-validated quiet "${run[@]}" --frames 1000 --validation --output "$out/wave.png"
 check wave "${run[@]}" --frames 2000
 for ring in 1 2 8; do check "ring-$ring" "${run[@]}" --frames 2000 --ring "$ring"; done
-for handoff in inline binary cpu-sync device-copy host-copy; do
+for handoff in "${handoffs[@]:1}"; do
   check "handoff-$handoff" quiet "${run[@]}" --frames 1000 --handoff "$handoff"
   check "handoff-$handoff-validated" quiet "${run[@]}" --frames 200 --validation --handoff "$handoff"
 done
@@ -97,7 +99,7 @@ check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
 check texture-validated quiet "${run[@]}" --scene texture --frames 500 --validation --output "$out/texture.png"
 for ring in 1 8; do check "texture-ring-$ring" "${run[@]}" --scene texture --frames 1000 --ring "$ring"; done
-for handoff in inline binary cpu-sync device-copy host-copy; do
+for handoff in "${handoffs[@]:1}"; do
   check "texture-$handoff-validated" quiet "${run[@]}" --scene texture --frames 200 --validation --handoff "$handoff"
 done
 check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
@@ -118,10 +120,10 @@ blocks() {
       --frames 200 --grid 512x512 --handoff "$1" --risk-the-gpu --kernel "$kernel"
   done
 }
-for handoff in timeline binary cpu-sync device-copy host-copy; do blocks "$handoff"; done
+for handoff in "${on_a_stream[@]}"; do blocks "$handoff"; done
 # Every vertex of every frame; then with a part of the hand-off left out, which must be found.
 verify=(timeout -k 5 120 "$WAVEFIELD_BIN" verify)
-for handoff in timeline inline binary cpu-sync device-copy host-copy; do
+for handoff in "${handoffs[@]}"; do
   check "verify-$handoff" quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
 done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
@@ -129,7 +131,7 @@ check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --valid
 check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
-for handoff in timeline inline binary cpu-sync device-copy host-copy; do
+for handoff in "${handoffs[@]}"; do
   check "verify-texture-$handoff" quiet \
     "${verify[@]}" --scene texture --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
 done
@@ -162,7 +164,7 @@ for name in examples shared_ring producers rounds errors pictures verify allocat
 done
 
 # Kernels that go wrong, on a stream: each costs its own process CUDA.
-for handoff in timeline binary cpu-sync device-copy host-copy; do
+for handoff in "${on_a_stream[@]}"; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
@@ -176,7 +178,7 @@ blocks inline
 # Last, because on an H200 (driver 580) nothing draws on the GPU any more after either: first a fault in Vulkan's command
 # buffer, which needs a GPU that draws; then illegal addresses, whose error comes from CUDA.
 suite serve --ignored
-for handoff in timeline binary cpu-sync device-copy host-copy; do
+for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/illegal.ptx
 done

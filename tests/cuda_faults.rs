@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 
 use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, IMAGE_VIEW_HANDLE, Report, Run, StandIn, each, run, say};
+use wavefield::handoff::Handoff;
 
 /// Enough frames for the ring to come round, with nothing that takes long.
 const SMALL: [&str; 6] =
@@ -299,7 +300,7 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
         command.args(["--frames", frames]).env("STAND_IN_KERNEL_MS", kernel_ms);
         run(command.args(arguments))
     };
-    for handoff in ["timeline", "binary", "cpu-sync", "device-copy", "host-copy"] {
+    for handoff in on_the_stand_in() {
         let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
         // A few frames under the layer. A timeline's signal that comes from another thread, as the stand-in's do, it may miss
@@ -320,6 +321,11 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
     }
 }
 
+/// All but `inline`: the stand-in does not run kernels inside a command buffer.
+fn on_the_stand_in() -> impl Iterator<Item = &'static str> {
+    Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline).map(Handoff::name)
+}
+
 /// With the stand-in's kernels on the CPU and Vulkan's semaphores below, every hand-off draws the same picture as Vulkan
 /// alone.
 #[test]
@@ -336,13 +342,11 @@ fn every_hand_off_draws_the_picture() {
         done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         path
     };
-    // Not inline: the stand-in does not run kernels inside a command buffer.
-    let handoffs = ["timeline", "binary", "cpu-sync", "device-copy", "host-copy"];
     for scene in ["--scene=field", "--scene=texture"] {
         let want = draw("compute", &[scene, "--producer=compute"]);
         let batch = [scene, "--producer=cuda", "--ring=4", "--batch=2"];
         common::assert_same_picture(&draw("batch", &batch), &want, common::SAME_PICTURE);
-        for handoff in handoffs {
+        for handoff in on_the_stand_in() {
             let arguments = [scene, "--producer=cuda", "--handoff", handoff];
             common::assert_same_picture(&draw(handoff, &arguments), &want, common::SAME_PICTURE);
         }

@@ -172,9 +172,7 @@ impl RunArgs {
     /// The same for runs whose ring is this producer's alone.
     pub fn check_ring(&self) -> Result<()> {
         match (self.handoff, self.ring) {
-            (Some(handoff @ (Handoff::Binary | Handoff::CpuSync | Handoff::HostCopy)), Some(ring))
-                if ring.depth() > 1 =>
-            {
+            (Some(handoff), Some(ring)) if handoff.has_one_slot() && ring.depth() > 1 => {
                 Err(Error::Usage(format!(
                     "--handoff {} has one slot, so there is no --ring {}: leave it out",
                     handoff.name(),

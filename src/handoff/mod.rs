@@ -102,6 +102,14 @@ impl Handoff {
         }
     }
 
+    /// Whether it has one slot by nature, whatever ring is asked for.
+    pub fn has_one_slot(self) -> bool {
+        match self {
+            Self::Binary | Self::CpuSync | Self::HostCopy => true,
+            Self::Timeline | Self::Inline | Self::DeviceCopy => false,
+        }
+    }
+
     /// Why a texture cannot be handed over like that on a device, if it cannot.
     pub fn supports_texture(self, info: &AdapterInfo) -> Result<(), &'static str> {
         match self {
@@ -140,5 +148,20 @@ impl Handoff {
             (Self::HostCopy, _) => Box::new(HostCopyHandoff::new(queue, context, source, desc)?),
             _ => Box::new(SharedHandoff::new(self, queue, context, source, desc)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn all_are_those_of_the_command_line() {
+        assert_eq!(Handoff::ALL, Handoff::value_variants());
+        for handoff in Handoff::ALL {
+            assert_eq!(handoff.to_possible_value().unwrap().get_name(), handoff.name());
+        }
     }
 }

@@ -24,7 +24,8 @@ pub(super) trait Order {
     /// CUDA: what is enqueued from now on writes the turn's slot, so Vulkan must have read it.
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()>;
 
-    /// CUDA: everything enqueued so far fills the slot. Gives how long the CPU waited, if it did.
+    /// CUDA: everything enqueued so far fills the slot. Gives how long the CPU waited, if it did, for the summary's "waits of the
+    /// CPU". Such a wait has an end: see [`Fill::wait_idle`].
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>>;
 
     /// Vulkan: what the submission, whose stages `reads` read the slot, waits for and signals.
@@ -33,7 +34,8 @@ pub(super) trait Order {
     /// The submission was made.
     fn submitted(&mut self) {}
 
-    /// Who keeps the other waiting, in words; `None` where nobody does.
+    /// Who keeps the other waiting, in words, for the error of a run that got stuck; `None` where that is known already, because
+    /// the CPU itself waits.
     fn late_side(&self, fill: &Fill) -> Option<String>;
 
     /// CUDA has failed, and signals nothing more: lets go of whatever Vulkan waits for.

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use wavefield::handoff::Handoff;
 
 use crate::common::{self, assert_exit, stderr, wavefield};
 use crate::stand_in::{ALL, StandIn, each, run};
 
 const SMALL: [&str; 6] =
     ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
-
-const HANDOFFS: [&str; 6] = ["timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy"];
 
 /// What accepts that a fault in Vulkan's command buffer may cost the GPU.
 const RISK: &str = "--risk-the-gpu";
@@ -123,13 +122,18 @@ fn blocks_are_as_large_as_the_kernel_takes_them() {
         ("exactly-512.ptx", bounds(BOUNDED, ".reqntid 512")),
     ] {
         let path = file(&folder, name, &text);
-        cases.extend(HANDOFFS.map(|handoff| (path.clone(), ["--scene=field", "--handoff", handoff, RISK])));
+        cases.extend(
+            Handoff::ALL.map(|handoff| (path.clone(), ["--scene=field", "--handoff", handoff.name(), RISK])),
+        );
     }
     for (name, bounds) in [("paint-64.ptx", ".maxntid 64, 1, 1"), ("paint-96.ptx", ".reqntid 96, 1, 1")] {
         let (before, rest) = PAINT.split_once(".entry paint(").unwrap();
         let text = format!("{before}.entry paint({}", rest.replacen(")\n{", &format!(")\n{bounds}\n{{"), 1));
         let path = PathBuf::from(format!("{}:paint", file(&folder, name, &text).display()));
-        cases.extend(HANDOFFS.map(|handoff| (path.clone(), ["--scene=texture", "--handoff", handoff, RISK])));
+        cases.extend(
+            Handoff::ALL
+                .map(|handoff| (path.clone(), ["--scene=texture", "--handoff", handoff.name(), RISK])),
+        );
     }
     let problems = each(&cases, |(path, arguments)| draw(&stand_in, path, arguments).map(drop));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -142,7 +146,7 @@ fn blocks_that_no_device_has_are_refused() {
     for (block, words) in [("8, 8, 1", "blocks of 8x8x1 threads"), ("0", "blocks of 0x1x1 threads")] {
         let text = BOUNDED.replace(".maxntid 64, 1, 1", &format!(".reqntid {block}"));
         let path = file(&folder, "block.ptx", &text);
-        for handoff in HANDOFFS {
+        for handoff in Handoff::ALL.map(Handoff::name) {
             let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
             assert!(problem.contains("exit status: 1"), "{problem}");
             assert!(problem.contains("block.ptx: ") && problem.contains(words), "{problem}");

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use wavefield::handoff::Handoff;
+
 use crate::common::{self, assert_exit, run, stderr, stdout, wavefield};
 use crate::stand_in::{self, ALL, StandIn};
 
@@ -200,9 +202,10 @@ fn pacing_is_told_apart_from_waits_of_the_hand_off() {
         line.split_whitespace().next().unwrap().parse().unwrap()
     };
     let Some(stand_in) = StandIn::new() else { return };
-    for (handoff, blocks) in
-        [("timeline", false), ("binary", false), ("device-copy", false), ("cpu-sync", true)]
-    {
+    // The stand-in does not run kernels inside a command buffer.
+    for handoff in Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline) {
+        let blocks = matches!(handoff, Handoff::CpuSync | Handoff::HostCopy);
+        let handoff = handoff.name();
         let mut command = stand_in.command(&ALL);
         command.args([
             "--headless",
