@@ -11,9 +11,7 @@ use super::timeline::Timelines;
 use super::work::{Memory, Place, Work, work};
 use super::{Handoff, TIMELINE};
 use crate::cuda::{Cuda, KernelSource};
-use crate::producer::{
-    Fill, Frame, Plan, Produced, Producer, ProducerDesc, Profile, Source, acquire, release,
-};
+use crate::producer::{Fill, Frame, Plan, Produced, Producer, ProducerDesc, Profile, Source, Transfer};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::{Error, Result};
 
@@ -121,12 +119,12 @@ impl Producer for SharedHandoff {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: producers record outside a render pass, and `source` is one of the slots.
-        unsafe { acquire(&self.device, commands, self.family, source, frame.reads) };
+        unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: as above.
-        unsafe { release(&self.device, commands, self.family, source, frame.reads) };
+        unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
     }
 
     fn submitted(&mut self) {

@@ -36,7 +36,7 @@ pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
 pub(crate) use texture_host::{level_regions, level_views, own_images, own_slot, record_upload};
-pub(crate) use transfer::{acquire, release};
+pub(crate) use transfer::Transfer;
 
 /// What every producer is told before its first frame.
 #[derive(Clone, Copy, Debug)]

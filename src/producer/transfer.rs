@@ -6,52 +6,45 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::{ImageSlot, Source, Vertices};
 use crate::vulkan::{Device, pipeline_barrier};
 
-/// Records that Vulkan's queue family takes a slot from CUDA, for `reads`.
-///
-/// # Safety
-/// Recording, outside a render pass, for a queue of that family; the slot is alive.
-pub(crate) unsafe fn acquire(
-    device: &Device,
-    commands: vk::CommandBuffer,
-    family: u32,
-    slot: Source,
-    reads: Access,
-) {
-    let cuda = Owner::External;
-    // SAFETY: the caller's promise.
-    unsafe {
-        match slot {
-            Source::Vertices(Vertices { buffer, .. }) => {
-                pipeline_barrier(device, commands, &[cuda.acquire(buffer, family, reads)], &[]);
-            }
-            Source::Texture(ImageSlot { image, .. }) => {
-                pipeline_barrier(device, commands, &[], &[cuda.acquire_image(image, family, reads)]);
-            }
-        }
-    }
+/// Which way a slot goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    /// Vulkan's queue family takes it from CUDA.
+    Acquire,
+    /// It gives it back.
+    Release,
 }
 
-/// Records that it gives the slot back.
-///
-/// # Safety
-/// As [`acquire`].
-pub(crate) unsafe fn release(
-    device: &Device,
-    commands: vk::CommandBuffer,
-    family: u32,
-    slot: Source,
-    reads: Access,
-) {
-    let cuda = Owner::External;
-    // SAFETY: the caller's promise.
-    unsafe {
-        match slot {
-            Source::Vertices(Vertices { buffer, .. }) => {
-                pipeline_barrier(device, commands, &[cuda.release(buffer, family, reads)], &[]);
+impl Transfer {
+    /// Records the transfer, for a queue of `family` that reads the slot by `reads`.
+    ///
+    /// # Safety
+    /// Recording, outside a render pass, for a queue of that family; the slot is alive.
+    pub(crate) unsafe fn record(
+        self,
+        device: &Device,
+        commands: vk::CommandBuffer,
+        family: u32,
+        slot: Source,
+        reads: Access,
+    ) {
+        let cuda = Owner::External;
+        let (mut buffers, mut images) = (None, None);
+        match (slot, self) {
+            (Source::Vertices(Vertices { buffer, .. }), Self::Acquire) => {
+                buffers = Some(cuda.acquire(buffer, family, reads));
             }
-            Source::Texture(ImageSlot { image, .. }) => {
-                pipeline_barrier(device, commands, &[], &[cuda.release_image(image, family, reads)]);
+            (Source::Vertices(Vertices { buffer, .. }), Self::Release) => {
+                buffers = Some(cuda.release(buffer, family, reads));
+            }
+            (Source::Texture(ImageSlot { image, .. }), Self::Acquire) => {
+                images = Some(cuda.acquire_image(image, family, reads));
+            }
+            (Source::Texture(ImageSlot { image, .. }), Self::Release) => {
+                images = Some(cuda.release_image(image, family, reads));
             }
         }
+        // SAFETY: the caller's promise.
+        unsafe { pipeline_barrier(device, commands, buffers.as_slice(), images.as_slice()) };
     }
 }

@@ -10,7 +10,7 @@ use vulkan_cuda::ownership::Owner;
 use super::memory::ClientMemory;
 use super::session::Session;
 use super::socket::Connection;
-use crate::producer::{Frame, FrameSync, Produced, Producer, Profile, Source, Vertices, acquire, release};
+use crate::producer::{Frame, FrameSync, Produced, Producer, Profile, Source, Transfer, Vertices};
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
@@ -149,7 +149,7 @@ impl Producer for ForeignProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         if self.profile.owner == Owner::External {
             // SAFETY: producers record outside a render pass; the client's memory lives as long as its place here.
-            unsafe { acquire(&self.device, commands, self.family, source, frame.reads) };
+            unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
         }
         // Otherwise the host wrote it, and a submission makes that visible by itself.
     }
@@ -157,7 +157,7 @@ impl Producer for ForeignProducer {
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         if self.profile.owner == Owner::External {
             // SAFETY: as above.
-            unsafe { release(&self.device, commands, self.family, source, frame.reads) };
+            unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
         }
     }
 
