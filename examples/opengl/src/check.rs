@@ -72,7 +72,8 @@ pub const FORMAT: Format = Format { vulkan: vk::Format::R16G16B16A16_UINT, gl: g
 pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Counts> {
     let mut checker = Checker::new(&gpu.gl, job)?;
     if job.texture {
-        let kernels = (0..job.levels()).map(|level| Kernel::load(&gpu.stream, PATTERN_TEXELS, job.level(level)));
+        let kernels =
+            (0..job.levels()).map(|level| Kernel::load(&gpu.stream, PATTERN_TEXELS, job.level(level)));
         let kernels = kernels.collect::<Result<Vec<_>>>()?;
         let slots = (0..job.ring).map(|_| Texture::new(gpu, FORMAT, job.size)).collect::<Result<_>>()?;
         let mut frames = Frames::new(gpu, slots, by)?;
@@ -86,10 +87,7 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Counts> {
                         kernel.launch(surface.raw(), job.number(frame, level), 0.0)
                     })
                 },
-                |texture, _| {
-                    checker.texture(texture.gl, frame);
-                    Ok(())
-                },
+                |texture| checker.texture(texture.gl, frame),
             )
         })
     } else {
@@ -101,10 +99,7 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Counts> {
                 job.wait,
                 // SAFETY: as above.
                 |buffer, frame| unsafe { kernel.launch(buffer.cuda.pointer(), frame, 0.0) },
-                |buffer, _| {
-                    checker.buffer(buffer.gl, frame);
-                    Ok(())
-                },
+                |buffer| checker.buffer(buffer.gl, frame),
             )
         })
     }
@@ -307,7 +302,12 @@ mod tests {
         // SAFETY: the context is current.
         unsafe {
             let buffer = gl.raw.create_named_buffer().unwrap();
-            gl.raw.named_buffer_storage(buffer, size_of_val(words) as i32, Some(bytemuck::cast_slice(words)), 0);
+            gl.raw.named_buffer_storage(
+                buffer,
+                size_of_val(words) as i32,
+                Some(bytemuck::cast_slice(words)),
+                0,
+            );
             buffer
         }
     }
@@ -362,7 +362,15 @@ mod tests {
                         let (at, format) = (level as i32, (glow::RGBA_INTEGER, glow::UNSIGNED_SHORT));
                         let (cols, rows) = (cols as i32, rows as i32);
                         gl.raw.tex_sub_image_2d(
-                            glow::TEXTURE_2D, at, 0, 0, cols, rows, format.0, format.1, pixels,
+                            glow::TEXTURE_2D,
+                            at,
+                            0,
+                            0,
+                            cols,
+                            rows,
+                            format.0,
+                            format.1,
+                            pixels,
                         );
                     }
                     checker.texture(texture, frame);

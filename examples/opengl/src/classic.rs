@@ -21,14 +21,16 @@ pub struct Registered {
 }
 
 /// The kernel writes all of the buffer, so nothing that was in it before must be kept.
-const WRITE_DISCARD: c_uint = sys::CUgraphicsRegisterFlags::CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD as c_uint;
+const WRITE_DISCARD: c_uint =
+    sys::CUgraphicsRegisterFlags::CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD as c_uint;
 
 type RegisterBuffer = unsafe extern "C" fn(*mut sys::CUgraphicsResource, u32, c_uint) -> sys::CUresult;
 
 /// cudarc has all functions of the driver but those for OpenGL.
 fn register_buffer() -> Result<RegisterBuffer> {
     // SAFETY: the CUDA driver, which is open already.
-    let library = unsafe { libloading::Library::new("libcuda.so.1") }.context("libcuda.so.1 could not be opened")?;
+    let library =
+        unsafe { libloading::Library::new("libcuda.so.1") }.context("libcuda.so.1 could not be opened")?;
     // SAFETY: the function's type, by `cudaGL.h`.
     let function = unsafe { library.get::<RegisterBuffer>(b"cuGraphicsGLRegisterBuffer\0") };
     let function = *function.context("the CUDA driver has no cuGraphicsGLRegisterBuffer")?;
@@ -39,7 +41,8 @@ fn register_buffer() -> Result<RegisterBuffer> {
 
 /// What the driver answered, with the call and the device.
 fn check(gl: &Gl, call: &str, code: sys::CUresult) -> Result<()> {
-    code.result().map_err(|error| anyhow!("{call} failed on {}: {error}{}", gl.name, cuda_advice(call, code as u32)))
+    code.result()
+        .map_err(|error| anyhow!("{call} failed on {}: {error}{}", gl.name, cuda_advice(call, code as u32)))
 }
 
 impl Registered {

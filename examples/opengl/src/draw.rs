@@ -2,6 +2,7 @@
 //! and so the picture must be Vulkan's picture of the same frame.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use ash::vk;
@@ -9,13 +10,12 @@ use colorous::VIRIDIS;
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use glow::{HasContext, PixelPackData, PixelUnpackData};
-use std::sync::Arc;
 
 use crate::camera::Camera;
 use crate::gl::{Gl, Named};
 use crate::interop::semaphore::By;
 use crate::interop::texture::{Format, Texture};
-use crate::interop::{Buffer, Frames, Gpu};
+use crate::interop::{Buffer, Frames, Gpu, Slot};
 use crate::kernels::{Kernel, PAINT, WAVE};
 use crate::program::{Program, at};
 use crate::texture::{Texel, chain_texels, level, levels, paint_chain};
@@ -69,7 +69,7 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Picture> {
     }
 }
 
-fn draw<S: crate::interop::Slot>(
+fn draw<S: Slot>(
     gpu: &Gpu,
     job: &Job,
     scene: &Scene,
@@ -77,10 +77,7 @@ fn draw<S: crate::interop::Slot>(
     write: impl Fn(&S, u64) -> Result<()>,
 ) -> Result<Picture> {
     for _ in 0..job.frames {
-        let fence = frames.frame(true, &write, |slot, _| {
-            scene.draw(slot.named());
-            Ok(())
-        })?;
+        let fence = frames.frame(true, &write, |slot| scene.draw(slot.named()))?;
         gpu.gl.wait_for(fence)?;
     }
     scene.picture()

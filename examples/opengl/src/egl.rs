@@ -26,8 +26,10 @@ pub fn load() -> Result<Rc<Egl>> {
 
 /// EGL's functions that list devices (`EGL_EXT_device_enumeration`).
 pub struct Devices {
-    query: extern "system" fn(c_int, *mut *mut c_void, *mut c_int) -> u32,
+    query: QueryDevices,
 }
+
+type QueryDevices = extern "system" fn(c_int, *mut *mut c_void, *mut c_int) -> u32;
 
 impl Devices {
     pub fn new(egl: &Egl) -> Result<Self> {
@@ -39,7 +41,7 @@ impl Devices {
         }
         let query = egl.get_proc_address("eglQueryDevicesEXT").context("EGL lacks eglQueryDevicesEXT")?;
         // SAFETY: the function's type, by the extension's specification.
-        Ok(Self { query: unsafe { std::mem::transmute::<extern "system" fn(), _>(query) } })
+        Ok(Self { query: unsafe { std::mem::transmute::<extern "system" fn(), QueryDevices>(query) } })
     }
 
     pub fn list(&self) -> Result<Vec<*mut c_void>> {
@@ -59,8 +61,11 @@ impl Devices {
             .map_err(failed("eglGetPlatformDisplay"))?;
         egl.initialize(display).map_err(failed("eglInitialize"))?;
         egl.bind_api(egl::OPENGL_API).map_err(failed("eglBindAPI(EGL_OPENGL_API)"))?;
-        // SAFETY: no configuration (`EGL_KHR_no_config_context`), because nothing is drawn on a surface of EGL's.
-        let config = unsafe { egl::Config::from_ptr(std::ptr::null_mut()) };
+        // Nothing is drawn on a surface of EGL's, so any configuration will do, or none (`EGL_KHR_no_config_context`).
+        let any = [egl::SURFACE_TYPE, egl::PBUFFER_BIT, egl::RENDERABLE_TYPE, egl::OPENGL_BIT, egl::NONE];
+        let config = egl.choose_first_config(display, &any).ok().flatten();
+        // SAFETY: null is what stands for none.
+        let config = config.unwrap_or_else(|| unsafe { egl::Config::from_ptr(std::ptr::null_mut()) });
         let attributes = [
             egl::CONTEXT_MAJOR_VERSION,
             4,
@@ -93,4 +98,3 @@ impl Drop for Current {
         let _ = self.egl.destroy_context(self.display, self.context);
     }
 }
-

@@ -6,6 +6,7 @@ mod functions;
 use std::ffi::c_void;
 use std::fmt;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::ptr::null;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -97,7 +98,8 @@ impl Gl {
             }
         }
         if reasons.is_empty() {
-            reasons.push("EGL lists no device; is a driver's file in /usr/share/glvnd/egl_vendor.d?".to_owned());
+            reasons
+                .push("EGL lists no device; is a driver's file in /usr/share/glvnd/egl_vendor.d?".to_owned());
         }
         Err(Unavailable(format!("OpenGL cannot be used: {}", reasons.join("; "))).into())
     }
@@ -106,7 +108,7 @@ impl Gl {
     fn on(current: Current, wanted: Option<Ids>) -> Result<Self, String> {
         let find = |name: &str| match current.egl.get_proc_address(name) {
             Some(function) => function as *const c_void,
-            None => std::ptr::null(),
+            None => null(),
         };
         // SAFETY: the context is current, and EGL knows its functions.
         let (raw, functions) =
@@ -188,7 +190,15 @@ impl Gl {
         unsafe {
             let texture = self.raw.create_named_texture(glow::TEXTURE_2D).map_err(anyhow::Error::msg)?;
             let (levels, width, height) = (levels as i32, width as i32, height as i32);
-            (self.functions.texture_storage_mem_2d)(texture.0.get(), levels, format, width, height, memory, 0);
+            (self.functions.texture_storage_mem_2d)(
+                texture.0.get(),
+                levels,
+                format,
+                width,
+                height,
+                memory,
+                0,
+            );
             self.check("glTextureStorageMem2DEXT")?;
             Ok(texture)
         }
@@ -238,18 +248,15 @@ impl Gl {
 
     fn barrier(&self, call: SemaphoreFn, semaphore: Name, value: Option<u64>, what: Named) {
         // CUDA knows of no layouts. It has images in the general one, and so does GL.
-        let (buffers, textures, layouts) = match what {
-            Named::Buffer(buffer) => (Some(buffer.0.get()), None, None),
-            Named::Texture(texture) => (None, Some(texture.0.get()), Some(LAYOUT_GENERAL)),
-        };
-        let (buffers, textures, layouts) = (buffers.as_slice(), textures.as_slice(), layouts.as_slice());
         // SAFETY: the lists have the lengths that are said, and last until the call returns.
         unsafe {
             if let Some(value) = value {
                 (self.functions.semaphore_parameter_u64)(semaphore, TIMELINE_SEMAPHORE_VALUE, &value);
             }
-            let counts = (buffers.len() as u32, textures.len() as u32);
-            call(semaphore, counts.0, buffers.as_ptr(), counts.1, textures.as_ptr(), layouts.as_ptr());
+            match what {
+                Named::Buffer(buffer) => call(semaphore, 1, &buffer.0.get(), 0, null(), null()),
+                Named::Texture(texture) => call(semaphore, 0, null(), 1, &texture.0.get(), &LAYOUT_GENERAL),
+            }
         }
     }
 
@@ -311,7 +318,9 @@ impl Gl {
         let code = unsafe { self.raw.get_error() };
         let (words, advice) = match code {
             glow::NO_ERROR => return Ok(()),
-            glow::INVALID_ENUM => ("INVALID_ENUM", "the driver lacks something of OpenGL 4.5 or of an extension that it lists"),
+            glow::INVALID_ENUM => {
+                ("INVALID_ENUM", "the driver lacks something of OpenGL 4.5 or of an extension that it lists")
+            }
             glow::INVALID_VALUE => ("INVALID_VALUE", "a size or a descriptor is not what the driver expects"),
             glow::INVALID_OPERATION => ("INVALID_OPERATION", "this use is not allowed here"),
             glow::OUT_OF_MEMORY => ("OUT_OF_MEMORY", "the GPU's memory is full: try a smaller --size"),
@@ -327,3 +336,27 @@ impl fmt::Debug for Gl {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_gpu_and_another_driver_are_refused_with_both_uuids() {
+        let wanted = Ids { device: [0xab; 16], driver: [1; 16] };
+        assert_eq!(wanted.refusal(&[[0xab; 16]], [1; 16]), None);
+        // One of several linked GPUs.
+        assert_eq!(wanted.refusal(&[[7; 16], [0xab; 16]], [1; 16]), None);
+        let [ours, seven, one, two] = ["ab", "07", "01", "02"].map(|byte| byte.repeat(16));
+        assert_eq!(
+            wanted.refusal(&[[7; 16]], [1; 16]).unwrap(),
+            format!("it is another GPU: its UUID is {seven}, and Vulkan's and CUDA's is {ours}")
+        );
+        assert!(wanted.refusal(&[], [1; 16]).unwrap().contains("its UUID is none, and"));
+        assert_eq!(
+            wanted.refusal(&[[0xab; 16]], [2; 16]).unwrap(),
+            format!(
+                "its driver is another than Vulkan's ({two} instead of {one}): use OpenGL and Vulkan of one driver package"
+            )
+        );
+    }
+}

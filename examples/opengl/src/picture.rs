@@ -25,9 +25,9 @@ pub struct Difference {
     pub off: f64,
 }
 
-/// How far they may be: two drivers round differently, and an edge may fall on the other side of a pixel. The project's own tests
-/// (`tests/common`) allow as much between two Vulkan drivers.
-pub const ALLOWED: Difference = Difference { largest: 255, mean: 0.5, off: 0.005 };
+/// How far they may be: two APIs round differently, and an edge may fall on the other side of a pixel. The frames before and after
+/// the right one are about three times as far (mean 0.28, 0.29 % off, at 256x256 vertices).
+pub const ALLOWED: Difference = Difference { largest: 255, mean: 0.1, off: 0.001 };
 
 impl Picture {
     pub fn write(&self, path: &Path) -> Result<()> {
@@ -45,7 +45,9 @@ impl Picture {
     pub fn read(path: &Path) -> Result<Self> {
         let read = || {
             let mut decoder = png::Decoder::new(BufReader::new(File::open(path)?));
-            decoder.set_transformations(png::Transformations::normalize_to_color8() | png::Transformations::ALPHA);
+            decoder.set_transformations(
+                png::Transformations::normalize_to_color8() | png::Transformations::ALPHA,
+            );
             let mut reader = decoder.read_info()?;
             let mut pixels = vec![0; reader.output_buffer_size().context("it is too large")?];
             let png::OutputInfo { width, height, color_type, .. } = reader.next_frame(&mut pixels)?;

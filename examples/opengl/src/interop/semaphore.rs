@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use cudarc::driver::CudaStream;
 use vulkan_cuda::handle::{SemaphoreHandle, SemaphoreKind, Signal, Wait};
 use vulkan_cuda::{ExportedBinary, ExportedTimeline, ImportedSemaphore, Vk};
@@ -24,24 +24,23 @@ pub enum By {
 }
 
 impl By {
-    /// What was asked for, or the best that the driver has.
+    /// What was asked for, or the best that GL has.
     pub fn choose(asked: Option<Self>, gl: &Gl) -> Result<Self> {
-        let lacks = |by: Self| by.kind().and_then(|kind| gl.imports_semaphores(kind).err());
-        let lacking = match asked {
-            Some(by) => match lacks(by) {
-                None => return Ok(by),
-                Some(extension) => extension,
-            },
-            None => match [Self::Timeline, Self::Binary].map(|by| (by, lacks(by))) {
-                [(timeline, None), _] => return Ok(timeline),
-                [_, (binary, None)] => return Ok(binary),
-                [_, (_, Some(extension))] => extension,
-            },
-        };
-        bail!(Unavailable(format!(
-            "{} has no {lacking}, by which semaphores are imported; --by cpu does without",
-            gl.name
-        )))
+        Self::choose_by(asked, |kind| gl.imports_semaphores(kind)).map_err(|extension| {
+            let gl = &gl.name;
+            anyhow!(Unavailable(format!(
+                "{gl} has no {extension}, by which semaphores are imported; --by cpu does without"
+            )))
+        })
+    }
+
+    /// `Err` names the extension that is lacking.
+    fn choose_by(
+        asked: Option<Self>,
+        imports: impl Fn(SemaphoreKind) -> Result<(), &'static str>,
+    ) -> Result<Self, &'static str> {
+        let can = |by: Self| by.kind().map_or(Ok(by), |kind| imports(kind).map(|()| by));
+        asked.map_or_else(|| can(Self::Timeline).or_else(|_| can(Self::Binary)), can)
     }
 
     fn kind(self) -> Option<SemaphoreKind> {
@@ -140,5 +139,27 @@ impl Semaphore {
 impl Drop for Semaphore {
     fn drop(&mut self) {
         self.context.delete_semaphore(self.gl);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timelines_are_preferred_and_what_was_asked_for_is_taken() {
+        let choose = |asked, timeline: bool, binary: bool| {
+            By::choose_by(asked, |kind| match kind {
+                SemaphoreKind::Timeline if !timeline => Err("GL_NV_timeline_semaphore"),
+                SemaphoreKind::Binary if !binary => Err("GL_EXT_semaphore"),
+                _ => Ok(()),
+            })
+        };
+        assert_eq!(choose(None, true, true), Ok(By::Timeline));
+        assert_eq!(choose(None, false, true), Ok(By::Binary));
+        assert_eq!(choose(None, false, false), Err("GL_EXT_semaphore"));
+        assert_eq!(choose(Some(By::Binary), true, true), Ok(By::Binary));
+        assert_eq!(choose(Some(By::Timeline), false, true), Err("GL_NV_timeline_semaphore"));
+        assert_eq!(choose(Some(By::Cpu), false, false), Ok(By::Cpu));
     }
 }

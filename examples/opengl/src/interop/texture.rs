@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Result;
+use ash::vk;
 use glow::HasContext;
 use vulkan_cuda::cuda::Surface;
 use vulkan_cuda::ownership::first_release;
@@ -16,7 +17,7 @@ use crate::readback;
 /// A format, in Vulkan's words and in GL's.
 #[derive(Clone, Copy)]
 pub struct Format {
-    pub vulkan: ash::vk::Format,
+    pub vulkan: vk::Format,
     pub gl: u32,
 }
 
@@ -39,7 +40,7 @@ impl Texture {
         readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {
             for barrier in first_release(exported.raw(), gpu.vulkan.family) {
                 let barriers = [barrier];
-                let info = ash::vk::DependencyInfo::default().image_memory_barriers(&barriers);
+                let info = vk::DependencyInfo::default().image_memory_barriers(&barriers);
                 // SAFETY: being recorded; the image lives until the queue is idle.
                 unsafe { device.cmd_pipeline_barrier2(commands, &info) };
             }
