@@ -8,7 +8,7 @@ pub mod texture;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use ash::vk;
 use cudarc::driver::CudaStream;
 use vulkan_cuda::{ExportedBuffer, MappedMemory, Ring};
@@ -116,10 +116,11 @@ impl<'a, S: Slot> Frames<'a, S> {
         if let (Some((_, free)), Some(value)) = (semaphores, turn.wait_free) {
             free.cuda_wait(stream, value)?;
         }
-        write(slot, self.frame)?;
+        write(slot, self.frame)
+            .with_context(|| format!("CUDA could not write frame {} on {}", self.frame, gl.name))?;
         match semaphores {
             Some((ready, _)) => ready.cuda_signal(stream, turn.signal_ready)?,
-            None if wait => stream.synchronize()?,
+            None if wait => stream.synchronize().context("CUDA could not finish a frame")?,
             None => (),
         }
         self.frame += 1;

@@ -36,6 +36,8 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use cudarc::driver::DriverError;
+use vulkan_cuda::cuda_advice;
 
 use gl::Gl;
 use interop::semaphore::By;
@@ -72,7 +74,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // The library's errors say what to do. cudarc's do not.
+            let code = error.downcast_ref::<DriverError>();
+            let advice = code.map_or("", |error| cuda_advice("", error.0 as u32));
+            eprintln!("error: {error:#}{advice}");
             ExitCode::FAILURE
         }
     }
