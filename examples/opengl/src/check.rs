@@ -230,9 +230,8 @@ impl<'a> Checker<'a> {
         let (raw, (cols, rows)) = (&self.gl.raw, self.job.level(level));
         unsafe {
             raw.use_program(Some(program.raw));
-            raw.uniform_1_u32(at(0).as_ref(), self.job.number(frame, level) as u32);
-            raw.uniform_2_u32(at(1).as_ref(), cols, rows);
-            raw.uniform_1_i32(at(2).as_ref(), level as i32);
+            let number = self.job.number(frame, level) as u32;
+            raw.uniform_4_u32(at(0).as_ref(), number, cols, rows, level);
             raw.dispatch_compute(cols.div_ceil(16), rows.div_ceil(16), 1);
             raw.memory_barrier(glow::ALL_BARRIER_BITS);
         }

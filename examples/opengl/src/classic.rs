@@ -53,8 +53,8 @@ impl Registered {
         // SAFETY: both contexts are current on this thread.
         unsafe {
             let buffer = gl.raw.create_named_buffer().map_err(anyhow::Error::msg)?;
-            gl.raw.named_buffer_storage(buffer, size as i32, None, 0);
-            gl.check("glNamedBufferStorage")?;
+            gl.raw.named_buffer_data_size(buffer, size as i32, glow::DYNAMIC_COPY);
+            gl.check("glNamedBufferData")?;
             let code = register_buffer()?(&mut resource, buffer.0.get(), WRITE_DISCARD);
             check(gl, "cuGraphicsGLRegisterBuffer", code)?;
             Ok(Self { gl: buffer, resource, context: gl.clone() })

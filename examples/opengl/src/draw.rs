@@ -22,8 +22,6 @@ use crate::texture::{Texel, chain_texels, level, levels, paint_chain};
 use crate::wave::{Grid, Vertex, phase, vertex};
 use crate::{mesh, picture::Picture};
 
-/// The picture's size.
-const SIZE: (i32, i32) = (1280, 720);
 const SAMPLES: i32 = 4;
 /// Frames that are shown in a second of the kernels' time.
 const RATE: f64 = 60.0;
@@ -38,6 +36,8 @@ pub struct Job {
     /// Vertices, or texels.
     pub grid: Grid,
     pub ring: u32,
+    /// The picture's width and height.
+    pub size: (u32, u32),
 }
 
 /// CUDA writes, GL draws, in memory that Vulkan exported.
@@ -169,6 +169,7 @@ struct Scene {
     renderbuffers: [glow::Renderbuffer; 3],
     camera: Camera,
     grid: Grid,
+    size: (i32, i32),
     gl: Rc<Gl>,
 }
 
@@ -182,6 +183,7 @@ impl Scene {
         let surface = Program::drawing(gl, source)?;
         let background = Program::drawing(gl, include_str!("shaders/background.glsl"))?;
         let raw = &gl.raw;
+        let (width, height) = (job.size.0 as i32, job.size.1 as i32);
         // SAFETY: the context is current; what is uploaded has the sizes that are said.
         let scene = (|| unsafe {
             let tile = raw.create_vertex_array()?;
@@ -220,7 +222,6 @@ impl Scene {
             ] {
                 raw.bind_framebuffer(glow::FRAMEBUFFER, Some(target));
                 raw.bind_renderbuffer(glow::RENDERBUFFER, Some(buffer));
-                let (width, height) = SIZE;
                 raw.renderbuffer_storage_multisample(glow::RENDERBUFFER, samples, format, width, height);
                 raw.framebuffer_renderbuffer(glow::FRAMEBUFFER, attachment, glow::RENDERBUFFER, Some(buffer));
             }
@@ -235,6 +236,7 @@ impl Scene {
                 renderbuffers,
                 camera,
                 grid: job.grid,
+                size: (width, height),
                 gl: gl.clone(),
             })
         })();
@@ -256,7 +258,7 @@ impl Scene {
     /// Draws a frame.
     fn draw(&self, source: Named) {
         let (raw, Scene { camera, grid, .. }) = (&self.gl.raw, self);
-        let (width, height) = SIZE;
+        let (width, height) = self.size;
         // Vulkan counts rows from the top and GL from the bottom. Left as it is, row 0 of GL's picture is Vulkan's row 0, and
         // Vulkan's matrix fits. Only which way round a triangle goes has the opposite name.
         let matrix = camera.view_projection(width as u32, height as u32).to_cols_array();
@@ -303,7 +305,7 @@ impl Scene {
 
     /// What was drawn last.
     fn picture(&self) -> Result<Picture> {
-        let (raw, (width, height)) = (&self.gl.raw, SIZE);
+        let (raw, (width, height)) = (&self.gl.raw, self.size);
         let mut pixels = vec![0; (width * height * 4) as usize];
         // SAFETY: the context is current; the pixels have the size that is read.
         unsafe {

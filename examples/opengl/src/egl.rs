@@ -36,7 +36,11 @@ impl Devices {
         let extensions = egl.query_string(None, egl::EXTENSIONS).unwrap_or_default().to_string_lossy();
         for wanted in ["EGL_EXT_device_enumeration", "EGL_EXT_platform_device"] {
             if !extensions.split(' ').any(|extension| extension == wanted) {
-                return Err(Unavailable(format!("EGL has no {wanted}: it has {extensions}")).into());
+                let drivers =
+                    "is a driver named in /usr/share/glvnd/egl_vendor.d (Debian: libegl-mesa0, or NVIDIA's)?";
+                return Err(
+                    Unavailable(format!("EGL has no {wanted}, by which GPUs are listed: {drivers}")).into()
+                );
             }
         }
         let query = egl.get_proc_address("eglQueryDevicesEXT").context("EGL lacks eglQueryDevicesEXT")?;

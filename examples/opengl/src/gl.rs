@@ -98,8 +98,7 @@ impl Gl {
             }
         }
         if reasons.is_empty() {
-            reasons
-                .push("EGL lists no device; is a driver's file in /usr/share/glvnd/egl_vendor.d?".to_owned());
+            reasons.push("EGL lists no device".to_owned());
         }
         Err(Unavailable(format!("OpenGL cannot be used: {}", reasons.join("; "))).into())
     }

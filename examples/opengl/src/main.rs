@@ -91,7 +91,8 @@ fn run(options: &Options) -> Result<()> {
     match &options.output {
         Some(path) => {
             let other = options.compare.as_deref().map(picture::Picture::read).transpose()?;
-            let picture = drawn(options)?;
+            let size = other.as_ref().map_or((1280, 720), |other| (other.width, other.height));
+            let picture = drawn(options, size)?;
             picture.write(path)?;
             other.map_or(Ok(()), |other| compare(&picture, &other))
         }
@@ -99,13 +100,15 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn drawn(options: &Options) -> Result<picture::Picture> {
+/// `size` is the picture's, so that it can be compared.
+fn drawn(options: &Options, size: (u32, u32)) -> Result<picture::Picture> {
     let (cols, rows) = options.square();
     let job = draw::Job {
         texture: options.texture,
         frames: options.frames.unwrap_or(120),
         grid: wave::Grid { cols, rows },
         ring: options.ring(),
+        size,
     };
     if options.alone {
         let gl = Gl::open(None)?;

@@ -22,7 +22,7 @@ Without --output it checks: a compute shader of OpenGL's looks at every word of 
   --by KIND        How the two wait for each other: timeline or binary semaphores, or cpu
                    [default: timeline, or binary where the driver imports no timelines]
   --output FILE    Write the last frame to a PNG file; it shows what wavefield --headless shows in the same frame
-  --compare OTHER  With --output: print how far the picture is from another, and fail if that is too far
+  --compare OTHER  With --output: make the picture as large as another, say how far it is from that, and fail if it is too far
   --alone          Without CUDA and Vulkan. A check: OpenGL writes, too, to compare times. A picture: the CPU computes it
   --classic        The check by cuGraphicsGLRegisterBuffer, map and unmap, without Vulkan's memory, to compare times
   --break ready    With a check: leave out the wait for CUDA, so that it finds wrong words

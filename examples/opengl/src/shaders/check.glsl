@@ -3,9 +3,8 @@
 
 layout(local_size_x = 16, local_size_y = 16) in;
 
-layout(location = 0) uniform uint number;
-layout(location = 1) uniform uvec2 size;
-layout(location = 2) uniform int level;
+// The number that the words are made from, columns, rows, and the level.
+layout(location = 0) uniform uvec4 frame;
 
 // Words looked at and words wrong, each in two halves: 10,000 frames have more words than 32 bits can count.
 layout(std430, binding = 0) buffer Counts { uint counts[4]; };
@@ -19,7 +18,7 @@ layout(std430, binding = 1) buffer Vertices { uvec4 vertices[]; };
 
 uvec4 words(uint index) {
     uvec4 place = 4u * index + uvec4(0u, 1u, 2u, 3u);
-    return ((place ^ (place >> 16u)) ^ uvec4(number * 0x9e3779b1u)) * 0x85ebca77u;
+    return ((place ^ (place >> 16u)) ^ uvec4(frame.x * 0x9e3779b1u)) * 0x85ebca77u;
 }
 
 shared uint seen;
@@ -34,8 +33,8 @@ void add(uint low, uint count) {
 
 void main() {
     uvec2 at = gl_GlobalInvocationID.xy;
-    uint index = at.y * size.x + at.x;
-    bool inside = at.x < size.x && at.y < size.y;
+    uint index = at.y * frame.y + at.x;
+    bool inside = at.x < frame.y && at.y < frame.z;
 #ifdef FILL
     if (inside) {
 #ifdef TEXTURE
@@ -52,7 +51,7 @@ void main() {
     barrier();
     if (inside) {
 #ifdef TEXTURE
-        bvec4 differ = notEqual(texelFetch(texels, ivec2(at), level), words(index) & 0xffffu);
+        bvec4 differ = notEqual(texelFetch(texels, ivec2(at), int(frame.w)), words(index) & 0xffffu);
 #else
         bvec4 differ = notEqual(vertices[index], words(index));
 #endif
