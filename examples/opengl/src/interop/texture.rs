@@ -36,7 +36,7 @@ impl Texture {
         let count = width.max(height).ilog2() + 1;
         let image = share_image(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
         let exported = image.exported();
-        // An image must get its layout before anybody writes it. Only Vulkan knows layouts: it is the one thing that it does here.
+        // A new image has no layout, and must get one before anybody writes it: the one thing that Vulkan's queue does here.
         readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {
             for barrier in first_release(exported.raw(), gpu.vulkan.family) {
                 let barriers = [barrier];
