@@ -48,6 +48,8 @@ has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg
 has_program xwd      | x11-apps                | xwd                      | xorg-xwd
 has_program xdotool  | xdotool                 | xdotool                  | xdotool
 has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
+has_library libEGL.so.1      | libegl1                         | libglvnd-egl                  | libglvnd
+has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa
 has_program clang-14 | clang-14                |                          |
 has_pip              | python3 python3-pip     | python3-pip              | python-pip
 has_venv             | python3-venv            | python3                  | python

@@ -99,10 +99,12 @@ component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in --
 step documentation documentation
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
-# wgpu takes minutes to build, so a plain `cargo test` leaves this out.
+# wgpu takes minutes to build, and OpenGL is for those who have it, so a plain `cargo test` leaves these out.
 if [[ ${CI:-} == true ]]; then
-    component_step 'clippy of the wgpu example' clippy --locked -p wavefield-wgpu-example --all-targets -- -D warnings
-    step 'wgpu example' kept cargo test --locked -p wavefield-wgpu-example
+    for example in wgpu opengl; do
+        component_step "clippy of the $example example" clippy --locked -p "wavefield-$example-example" --all-targets -- -D warnings
+        step "$example example" kept cargo test --locked -p "wavefield-$example-example"
+    done
 fi
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh

@@ -35,9 +35,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ash::vk;
 
 use crate::cuda::Stream;
-use crate::handle::{SemaphoreKind, Signal, Wait};
+use crate::handle::{SemaphoreHandle, SemaphoreKind, Signal, Wait};
 use crate::pair::Pair;
 use crate::semaphore::{Exported, ImportedSemaphore};
+use crate::vulkan::Vk;
 use crate::{Error, Result};
 
 /// One binary semaphore that both APIs use.
@@ -143,6 +144,29 @@ impl WaitToSubmit {
     /// The submission that makes this wait was accepted by `vkQueueSubmit2`.
     pub fn submitted(self) {
         self.0.pending.end();
+    }
+}
+
+/// A binary semaphore of Vulkan's for two others, OpenGL and CUDA say, each of which imports a handle of its own.
+///
+/// What they do with it cannot be checked here: that each signal has one wait, and in which order, is theirs to keep.
+pub struct ExportedBinary(Exported);
+
+impl ExportedBinary {
+    /// It is not signalled.
+    ///
+    /// # Errors
+    /// A device that cannot export binary semaphores, or was made without the extension.
+    pub fn new(vk: &Vk) -> Result<Self> {
+        Exported::new(vk, SemaphoreKind::Binary).map(Self)
+    }
+
+    /// A new handle to it; it keeps the semaphore's payload alive by itself.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn export(&self) -> Result<SemaphoreHandle> {
+        self.0.export()
     }
 }
 

@@ -83,7 +83,7 @@ mod vulkan;
 mod vulkan_info;
 
 pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
-pub use binary::{BinarySignal, SharedBinary, SignalToSubmit, WaitToSubmit};
+pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
 pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use exported_allocation::ExportedAllocation;

@@ -14,6 +14,7 @@
 //! | `STAND_IN_REPORT` | the file for what is written down at the end |
 //! | `STAND_IN_PRETEND` | names, comma between: device extensions that the layer adds, as [`vulkan::PRETENDED`] lists them |
 //! | `STAND_IN_MEMORY` | bytes of device memory; more cannot be allocated |
+//! | `STAND_IN_DRIVERS_MEMORY` | set: memory is handed out by the driver's own descriptors, which other APIs can import. They are not counted |
 //! | `STAND_IN_CUDA_VERSION` | what `cuDriverGetVersion` says (default 12000) |
 //! | `STAND_IN_KERNEL_MS` | how long each kernel takes at least |
 //! | `STAND_IN_UUID` | the CUDA device's UUID in a process that uses no Vulkan, 32 hexadecimal digits and dashes |

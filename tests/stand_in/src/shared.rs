@@ -1,6 +1,7 @@
 //! What Vulkan has exported and CUDA may import.
 //!
-//! A handle is an empty file in memory, known by its inode. What a real driver keeps behind the descriptor is kept here.
+//! A handle is a file in memory, known by its inode: an empty one, or the driver's own (`STAND_IN_DRIVERS_MEMORY`). What a real
+//! driver keeps behind the descriptor is kept here.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -57,6 +58,12 @@ pub(crate) fn export(what: Exported) -> Option<c_int> {
     let fd = unsafe { libc::memfd_create(c"wavefield-stand-in".as_ptr(), libc::MFD_CLOEXEC) };
     handles().get_or_insert_default().insert(inode(fd)?, what);
     Some(fd)
+}
+
+/// From now on the driver's own descriptor stands for `what`.
+pub(crate) fn adopt(fd: c_int, what: Exported) -> Option<()> {
+    handles().get_or_insert_default().insert(inode(fd)?, what);
+    Some(())
 }
 
 /// What a descriptor stands for; `None` for one that was never exported, or is closed.

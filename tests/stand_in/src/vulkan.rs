@@ -574,15 +574,20 @@ own! {
         may_fail!("vkGetMemoryFdKHR", device);
         let below = device_of(device);
         let get: vk::PFN_vkGetMemoryFdKHR = below.get(c"vkGetMemoryFdKHR");
-        // The driver shall say whether this memory can be exported; the descriptor that travels is the stand-in's own.
+        // The driver shall say whether this memory can be exported.
         let result = get(device, info, out);
         if result != vk::Result::SUCCESS {
             return result;
         }
-        libc::close(*out);
         let memory = (*info).memory;
         let size = lock(&MEMORY).get(&memory.as_raw()).map_or(0, |(size, _)| *size);
-        hand_out(Exported::Memory(below, memory, size), out)
+        let what = Exported::Memory(below, memory, size);
+        if std::env::var_os("STAND_IN_DRIVERS_MEMORY").is_some() {
+            return shared::adopt(*out, what).map_or(vk::Result::ERROR_TOO_MANY_OBJECTS, |()| result);
+        }
+        // The descriptor that travels is the stand-in's own, so that it can be counted.
+        libc::close(*out);
+        hand_out(what, out)
     }
 
     fn vkCreateSemaphore(

@@ -1,0 +1,165 @@
+//! Step 3 of the recipe: a semaphore that CUDA and GL know, each by a descriptor of its own.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use cudarc::driver::CudaStream;
+use vulkan_cuda::handle::{SemaphoreHandle, SemaphoreKind, Signal, Wait};
+use vulkan_cuda::{ExportedBinary, ExportedTimeline, ImportedSemaphore, Vk};
+
+use super::Gpu;
+use crate::Unavailable;
+use crate::gl::{Gl, Name, Named};
+
+/// By what the two wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Timeline semaphores, on the GPU: `GL_NV_timeline_semaphore`.
+    Timeline,
+    /// Binary semaphores, on the GPU: `GL_EXT_semaphore_fd`.
+    Binary,
+    /// The CPU waits for each side: for drivers that import no semaphores, and to see what semaphores are worth.
+    Cpu,
+}
+
+impl By {
+    /// What was asked for, or the best that GL has.
+    pub fn choose(asked: Option<Self>, gl: &Gl) -> Result<Self> {
+        Self::choose_by(asked, |kind| gl.imports_semaphores(kind)).map_err(|extension| {
+            let gl = &gl.name;
+            anyhow!(Unavailable(format!(
+                "{gl} has no {extension}, by which semaphores are imported; --by cpu does without"
+            )))
+        })
+    }
+
+    /// `Err` names the extension that is lacking.
+    fn choose_by(
+        asked: Option<Self>,
+        imports: impl Fn(SemaphoreKind) -> Result<(), &'static str>,
+    ) -> Result<Self, &'static str> {
+        let can = |by: Self| by.kind().map_or(Ok(by), |kind| imports(kind).map(|()| by));
+        asked.map_or_else(|| can(Self::Timeline).or_else(|_| can(Self::Binary)), can)
+    }
+
+    fn kind(self) -> Option<SemaphoreKind> {
+        match self {
+            Self::Timeline => Some(SemaphoreKind::Timeline),
+            Self::Binary => Some(SemaphoreKind::Binary),
+            Self::Cpu => None,
+        }
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Timeline => "timeline semaphores",
+            Self::Binary => "binary semaphores",
+            Self::Cpu => "waits of the CPU",
+        }
+    }
+}
+
+/// Vulkan's side, which nobody waits for or signals.
+enum Exported {
+    Timeline(ExportedTimeline),
+    Binary(ExportedBinary),
+}
+
+impl Exported {
+    fn new(vk: &Vk, by: By) -> Result<Self> {
+        Ok(match by {
+            By::Timeline => Self::Timeline(ExportedTimeline::new(vk)?),
+            By::Binary => Self::Binary(ExportedBinary::new(vk)?),
+            By::Cpu => bail!("no semaphores are needed where the CPU waits"),
+        })
+    }
+
+    fn export(&self) -> Result<SemaphoreHandle> {
+        Ok(match self {
+            Self::Timeline(timeline) => timeline.export()?,
+            Self::Binary(binary) => binary.export()?,
+        })
+    }
+}
+
+/// One semaphore with three names. GL and CUDA let go first: see `Drop`.
+pub struct Semaphore {
+    cuda: ImportedSemaphore,
+    gl: Name,
+    context: Rc<Gl>,
+    exported: Exported,
+}
+
+impl Semaphore {
+    pub fn new(gpu: &Gpu, by: By) -> Result<Self> {
+        let pair = &gpu.vulkan.pair;
+        let exported = Exported::new(pair.vk(), by)?;
+        let cuda = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
+        let gl = gpu.gl.import_semaphore(exported.export()?)?;
+        Ok(Self { cuda, gl, context: gpu.gl.clone(), exported })
+    }
+
+    /// A value, if it can count.
+    fn value(&self, value: u64) -> Option<u64> {
+        matches!(self.exported, Exported::Timeline(_)).then_some(value)
+    }
+
+    pub fn cuda_wait(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
+        let wait = self.value(value).map_or(Wait::Binary, Wait::Value);
+        // SAFETY: `Frames` keeps it until the stream has passed this. Of a binary semaphore, GL's signal was flushed before.
+        Ok(unsafe { self.cuda.wait(stream, wait) }?)
+    }
+
+    pub fn cuda_signal(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
+        let signal = self.value(value).map_or(Signal::Binary, Signal::Value);
+        // SAFETY: as above; each frame has a greater value. Of a binary semaphore, GL has waited for the signal before: CUDA has just
+        // waited for what GL signalled after it.
+        Ok(unsafe { self.cuda.signal(stream, signal) }?)
+    }
+
+    pub fn gl_wait(&self, gl: &Gl, value: u64, what: Named) {
+        gl.wait(self.gl, self.value(value), what);
+    }
+
+    pub fn gl_signal(&self, gl: &Gl, value: u64, what: Named) {
+        gl.signal(self.gl, self.value(value), what);
+    }
+
+    /// Signals a timeline in place of CUDA, which has faulted. False if that is not possible.
+    pub fn signal_for_cuda(&self, value: u64) -> bool {
+        match &self.exported {
+            // SAFETY: CUDA executes nothing more, and GL signals the other one.
+            Exported::Timeline(timeline) => unsafe { timeline.signal_from_host(value) }.is_ok(),
+            Exported::Binary(_) => false,
+        }
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        self.context.delete_semaphore(self.gl);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timelines_are_preferred_and_what_was_asked_for_is_taken() {
+        let choose = |asked, timeline: bool, binary: bool| {
+            By::choose_by(asked, |kind| match kind {
+                SemaphoreKind::Timeline if !timeline => Err("GL_NV_timeline_semaphore"),
+                SemaphoreKind::Binary if !binary => Err("GL_EXT_semaphore"),
+                _ => Ok(()),
+            })
+        };
+        assert_eq!(choose(None, true, true), Ok(By::Timeline));
+        assert_eq!(choose(None, false, true), Ok(By::Binary));
+        assert_eq!(choose(None, false, false), Err("GL_EXT_semaphore"));
+        assert_eq!(choose(Some(By::Binary), true, true), Ok(By::Binary));
+        assert_eq!(choose(Some(By::Timeline), false, true), Err("GL_NV_timeline_semaphore"));
+        assert_eq!(choose(Some(By::Cpu), false, false), Ok(By::Cpu));
+    }
+}

@@ -1,0 +1,69 @@
+//! The recipe for textures with mip levels: what is different.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::Result;
+use ash::vk;
+use glow::HasContext;
+use vulkan_cuda::cuda::Surface;
+use vulkan_cuda::ownership::first_release;
+use vulkan_cuda::{MappedImage, image, share_image};
+
+use super::{Gpu, Slot};
+use crate::gl::{Gl, Name, Named};
+use crate::readback;
+
+/// A format, in Vulkan's words and in GL's.
+#[derive(Clone, Copy)]
+pub struct Format {
+    pub vulkan: vk::Format,
+    pub gl: u32,
+}
+
+/// One image with three names, and the surface objects through which CUDA's kernels write its levels.
+pub struct Texture {
+    pub gl: glow::Texture,
+    pub levels: Vec<Surface>,
+    memory: Name,
+    context: Rc<Gl>,
+    _image: Arc<MappedImage>,
+}
+
+impl Texture {
+    /// Step 2, for an image with all its levels. [`share_image`] exports it once, for CUDA; GL's descriptor is another export.
+    pub fn new(gpu: &Gpu, format: Format, (width, height): (u32, u32)) -> Result<Self> {
+        let count = width.max(height).ilog2() + 1;
+        let image = share_image(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
+        let exported = image.exported();
+        // A new image has no layout, and must get one before anybody writes it: the one thing that Vulkan's queue does here.
+        readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {
+            for barrier in first_release(exported.raw(), gpu.vulkan.family) {
+                let barriers = [barrier];
+                let info = vk::DependencyInfo::default().image_memory_barriers(&barriers);
+                // SAFETY: being recorded; the image lives until the queue is idle.
+                unsafe { device.cmd_pipeline_barrier2(commands, &info) };
+            }
+        })?;
+        let memory = gpu.gl.import_memory(exported.export()?, exported.allocation_size())?;
+        let gl = gpu.gl.texture_on(memory, format.gl, (width, height), count)?;
+        let levels = (0..count).map(|level| image.level(level)?.surface());
+        let levels = levels.collect::<vulkan_cuda::Result<_>>()?;
+        Ok(Self { gl, levels, memory, context: gpu.gl.clone(), _image: image })
+    }
+}
+
+impl Slot for Texture {
+    /// With it, a hand-off names the layout that CUDA has the image in: the general one.
+    fn named(&self) -> Named {
+        Named::Texture(self.gl)
+    }
+}
+
+impl Drop for Texture {
+    fn drop(&mut self) {
+        // SAFETY: GL is done with it.
+        unsafe { self.context.raw.delete_texture(self.gl) };
+        self.context.delete_memory(self.memory);
+    }
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# opengl-check.sh [OUT]: examples/opengl on a real GPU, with a table at the end.
+#
+# Checks every word of a buffer and of a texture's levels on the GPU: by timelines, by binary semaphores, by the CPU, by CUDA's classic
+# way, and OpenGL alone for comparison. Leaves a wait out and expects that to be found. Draws both pictures, and compares them with
+# Vulkan's of the same frame. Logs and pictures are left in OUT (default target/opengl-check).
+# Builds with cargo; where there is no cargo, OPENGL_BIN names the program and WAVEFIELD_BIN Vulkan's (wavefield).
+# OPENGL_FRAMES: how many frames (default 10000).
+set -uo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root" || exit 1
+
+lacking=()
+has_program timeout || lacking+=('timeout (Debian: coreutils)')
+has_library libEGL.so.1 || [ -n "${LD_LIBRARY_PATH:-}" ] || lacking+=('EGL (Debian: libegl1)')
+for name in OPENGL_BIN WAVEFIELD_BIN; do
+  if [ -n "${!name:-}" ] && [ ! -x "${!name}" ]; then
+    lacking+=("the program that $name names, ${!name}")
+  fi
+done
+if [ -z "${OPENGL_BIN:-}" ] || [ -z "${WAVEFIELD_BIN:-}" ]; then
+  has_cargo || lacking+=('cargo (https://rustup.rs), or OPENGL_BIN and WAVEFIELD_BIN')
+  can_link || lacking+=('a C compiler to link with (Debian: gcc libc6-dev)')
+fi
+if ((${#lacking[@]} > 0)); then
+  say 'this check needs what is not here:'
+  printf '    %s\n' "${lacking[@]}" >&2
+  exit 1
+fi
+
+out=${1:-target/opengl-check}
+mkdir -p "$out"
+# A GPU that is not shared is a failure here.
+export WAVEFIELD_REQUIRE_GPU=1
+# 10,000 frames, unless a slower device is tried.
+frames=${OPENGL_FRAMES:-10000}
+table=()
+failed=0
+
+if [ -z "${OPENGL_BIN:-}" ]; then
+  cargo build --release -p wavefield-opengl-example || exit 1
+  OPENGL_BIN=$PWD/target/release/wavefield-opengl-example
+fi
+if [ -z "${WAVEFIELD_BIN:-}" ]; then
+  cargo build --release || exit 1
+  WAVEFIELD_BIN=$PWD/target/release/wavefield
+fi
+
+# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
+check() {
+  local name=$1 start=$SECONDS verdict=ok
+  shift
+  if ! "$@" >"$out/$name.log" 2>&1; then
+    verdict=FAILED
+    failed=1
+    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
+  fi
+  table+=("$(printf '%-18s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -hE ' frames, |^compared: ' "$out/$name.log")")")
+}
+
+# finds COMMAND…: exits with 1 because of wrong words, and counts some.
+finds() {
+  local text status
+  text=$("$@" 2>&1)
+  status=$?
+  echo "$text"
+  [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
+}
+
+# same NAME ARGUMENTS…: OpenGL's picture of frame 120 is Vulkan's. Both programs draw 1024x1024 vertices, or texels, by default.
+same() {
+  local name=$1 scene=field
+  shift
+  [[ $* != *--texture* ]] || scene=texture
+  "${vulkan[@]}" --headless --scene "$scene" --frames 120 --output "$out/$name-vulkan.png" || return
+  "${run[@]}" "$@" --frames 120 --output "$out/$name-opengl.png" --compare "$out/$name-vulkan.png"
+}
+
+run=(timeout -k 5 300 "$OPENGL_BIN")
+vulkan=(timeout -k 5 300 "$WAVEFIELD_BIN")
+# Twice in turns, because times differ from run to run.
+for round in 1 2; do
+  check "timeline-$round" "${run[@]}" --by timeline --frames "$frames"
+  check "timeline-one-$round" "${run[@]}" --by timeline --ring 1 --frames "$frames"
+  check "binary-$round" "${run[@]}" --by binary --frames "$frames"
+  check "cpu-$round" "${run[@]}" --by cpu --frames "$frames"
+  check "classic-$round" "${run[@]}" --classic --frames "$frames"
+  check "classic-one-$round" "${run[@]}" --classic --ring 1 --frames "$frames"
+  check "alone-$round" "${run[@]}" --alone --frames "$frames"
+  check "texture-$round" "${run[@]}" --texture --by timeline --frames "$frames"
+  check "texture-binary-$round" "${run[@]}" --texture --by binary --frames "$frames"
+  check "texture-alone-$round" "${run[@]}" --texture --alone --frames "$frames"
+done
+check broken finds "${run[@]}" --by timeline --frames 1000 --break ready
+check texture-broken finds "${run[@]}" --texture --by timeline --frames 1000 --break ready
+check small-slots "${run[@]}" --frames 1000 --size 64
+check large-slots "${run[@]}" --frames 200 --size 100000000
+check picture same field
+check texture-picture same texture --texture
+
+printf '%s\n' '' "${table[@]}"
+exit "$failed"
