@@ -18,6 +18,10 @@ mod share;
 #[cfg(target_os = "linux")]
 #[path = "common/stand_in.rs"]
 mod stand_in;
+#[path = "../crates/vulkan-cuda/examples/07_your_cuda.rs"]
+mod your_cuda;
+#[path = "../crates/vulkan-cuda/examples/06_your_device.rs"]
+mod your_device;
 
 /// Each example makes an instance and destroys it. With the last instance the loader unloads NVIDIA's driver, and where other
 /// threads used it meanwhile, they were once seen to stand still on an H200 (driver 580).
@@ -45,9 +49,11 @@ runs! {
     a_buffer_is_shared: share,
     frames_are_handed_over: hand_over,
     another_library_takes_a_slot: another_library,
+    an_engine_keeps_its_own_device: your_device,
+    a_kernel_of_cudarc_fills_the_slots: your_cuda,
 }
 
-/// The same four on the stand-in: they run to their end, and give everything back.
+/// The same on the stand-in: they run to their end, and give everything back.
 #[cfg(target_os = "linux")]
 #[test]
 fn all_of_them_run_on_the_stand_in() {
@@ -58,6 +64,8 @@ fn all_of_them_run_on_the_stand_in() {
         "a_buffer_is_shared",
         "frames_are_handed_over",
         "another_library_takes_a_slot",
+        "an_engine_keeps_its_own_device",
+        "a_kernel_of_cudarc_fills_the_slots",
     ];
     for name in names {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());

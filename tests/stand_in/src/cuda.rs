@@ -385,6 +385,7 @@ exports! {
             "texture_stamp" => TEXTURE_STAMP,
             "pattern" => PATTERN,
             "pattern_texels" => PATTERN_TEXELS,
+            "fill" => FILL,
             _ => NOTHING,
         };
         let blocks = Blocks::of(look::<String>(module)?, &name);
@@ -415,6 +416,13 @@ exports! {
         if kernel == REDUCE {
             let (from, to) = (*look::<Level>(out.0 as *mut _)?, *look::<Level>(*argument(1).cast())?);
             return look::<Stream>(stream)?.push(move || reduce(from, to));
+        }
+        if kernel == FILL {
+            let (words, frame): (u32, u32) = (*argument(1).cast(), *argument(2).cast());
+            if u64::from(bx) * u64::from(tx) < u64::from(words) {
+                script::offence(format!("{} threads were launched for {words} words", u64::from(bx) * u64::from(tx)));
+            }
+            return look::<Stream>(stream)?.push(move || fill(out, words, frame));
         }
         let arguments = match kernel {
             STAMP => Arguments::default(),
@@ -856,8 +864,9 @@ const REDUCE: usize = 10;
 const TEXTURE_STAMP: usize = 11;
 const PATTERN: usize = 12;
 const PATTERN_TEXELS: usize = 13;
+const FILL: usize = 14;
 
-/// The arguments of every kernel but [`STAMP`] and [`REDUCE`].
+/// The arguments of every kernel but [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -981,6 +990,14 @@ fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
 /// The formula of `examples/wgpu/src/pattern.ptx`.
 fn pattern(place: u32, frame: u64) -> u32 {
     (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
+}
+
+/// The formula of `crates/vulkan-cuda/examples/your_cuda/fill.ptx`.
+fn fill(out: Address, words: u32, frame: u32) -> Result<(), u32> {
+    for (index, word) in (0..words).zip(out.bytes(4 * u64::from(words)).chunks_exact_mut(4)) {
+        word.copy_from_slice(&(index ^ frame.wrapping_mul(0x9e37_79b1)).to_ne_bytes());
+    }
+    Ok(())
 }
 
 /// The formula of `texture_stamp`.
