@@ -178,6 +178,19 @@ pub(super) trait Payload {
 pub struct Fd(#[cfg(unix)] OwnedFd, #[cfg(not(unix))] c_int);
 
 impl Fd {
+    /// The bare number, for an API that is to import it.
+    pub(crate) fn number(&self) -> c_int {
+        #[cfg(unix)]
+        return self.0.as_raw_fd();
+        #[cfg(not(unix))]
+        self.0
+    }
+
+    /// An import succeeded: the descriptor is the importer's, and is not touched again.
+    pub(crate) fn give_up(self) {
+        std::mem::forget(self);
+    }
+
     /// Takes over an open descriptor.
     ///
     /// # Safety
@@ -209,10 +222,7 @@ impl Payload for Fd {
     const FORM: Form = Form::Fd;
 
     fn member(&self) -> Member {
-        #[cfg(unix)]
-        return Member::Fd(self.0.as_raw_fd());
-        #[cfg(not(unix))]
-        Member::Fd(self.0)
+        Member::Fd(self.number())
     }
 }
 
