@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemorytype,
+    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemAllocationProp, CUmemorytype,
 };
 use half::f16;
 
@@ -653,6 +653,121 @@ exports! {
             while !device.wait(semaphore.raw, value) && FAULT.load(Ordering::SeqCst) == 0 {}
             Ok(())
         })
+    }
+}
+
+/// What `cuMemCreate` made.
+struct Physical {
+    fd: c_int,
+    size: u64,
+}
+
+/// What is mapped where: bytes by address.
+static MAPPED: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Default::default);
+
+fn mapped() -> std::sync::MutexGuard<'static, HashMap<u64, u64>> {
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As on an H200.
+const GRANULARITY: usize = 2 << 20;
+
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+const POSIX: u32 = 1;
+
+/// Maps `fd` at an address that is reserved, or with -1 nothing, and without access.
+unsafe fn map_fixed(address: u64, size: usize, fd: c_int) -> Result<(), u32> {
+    let (flags, offset) = match fd {
+        -1 => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, 0),
+        _ => (libc::MAP_SHARED, shared::HEADER as libc::off_t),
+    };
+    let at = libc::mmap(address as *mut c_void, size, libc::PROT_NONE, flags | libc::MAP_FIXED, fd, offset);
+    if at == libc::MAP_FAILED { Err(OUT_OF_MEMORY) } else { Ok(()) }
+}
+
+exports! {
+    fn cuMemGetAllocationGranularity(granularity: *mut usize, _prop: *const CUmemAllocationProp, _option: c_uint) {
+        *granularity = GRANULARITY;
+        Ok(())
+    }
+    fn cuMemAddressReserve(pointer: *mut u64, size: usize, _alignment: usize, _address: u64, _flags: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let at = libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0);
+        if size == 0 || size % GRANULARITY != 0 || at == libc::MAP_FAILED {
+            return Err(INVALID_VALUE);
+        }
+        *pointer = at as u64;
+        alive("address range", 1);
+        Ok(())
+    }
+    fn cuMemAddressFree(pointer: u64, size: usize) {
+        if mapped().keys().any(|address| (pointer..pointer + size as u64).contains(address)) {
+            if takes_everything_back() {
+                script::offence("addresses were freed while memory was mapped there".into());
+            }
+            return Err(INVALID_VALUE);
+        }
+        libc::munmap(pointer as *mut c_void, size);
+        alive("address range", -1);
+        Ok(())
+    }
+    fn cuMemCreate(out: *mut u64, size: usize, prop: *const CUmemAllocationProp, _flags: u64) {
+        let prop = &*prop;
+        if size == 0 || size % GRANULARITY != 0 || prop.requestedHandleTypes.0 != POSIX || prop.location.id != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if !script::take_memory(size as u64) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let fd = shared::create_memory(size as u64).ok_or(OUT_OF_MEMORY)?;
+        *out = handle(Physical { fd, size: size as u64 }) as u64;
+        alive("memory of CUDA's", 1);
+        Ok(())
+    }
+    fn cuMemRelease(handle: u64) {
+        let Physical { fd, size } = take(handle as *mut c_void)?;
+        shared::release_memory(fd);
+        script::give_memory(size);
+        alive("memory of CUDA's", -1);
+        Ok(())
+    }
+    fn cuMemMap(pointer: u64, size: usize, offset: usize, handle: u64, _flags: u64) {
+        let physical = look::<Physical>(handle as *mut c_void)?;
+        if offset != 0 || size as u64 != physical.size || mapped().contains_key(&pointer) {
+            return Err(INVALID_VALUE);
+        }
+        map_fixed(pointer, size, physical.fd)?;
+        mapped().insert(pointer, size as u64);
+        alive("mapping", 1);
+        Ok(())
+    }
+    fn cuMemUnmap(pointer: u64, size: usize) {
+        if mapped().remove(&pointer) != Some(size as u64) {
+            return Err(INVALID_VALUE);
+        }
+        map_fixed(pointer, size, -1)?;
+        alive("mapping", -1);
+        Ok(())
+    }
+    fn cuMemSetAccess(pointer: u64, size: usize, _descs: *const c_void, _count: usize) {
+        let inside = |(address, bytes): (&u64, &u64)| {
+            (pointer..pointer + size as u64).contains(address).then_some(*bytes)
+        };
+        if mapped().iter().filter_map(inside).sum::<u64>() != size as u64 {
+            return Err(INVALID_VALUE);
+        }
+        match libc::mprotect(pointer as *mut c_void, size, libc::PROT_READ | libc::PROT_WRITE) {
+            0 => Ok(()),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+    fn cuMemExportToShareableHandle(out: *mut c_int, handle: u64, kind: c_uint, _flags: u64) {
+        let physical = look::<Physical>(handle as *mut c_void)?;
+        if kind != POSIX {
+            return Err(INVALID_VALUE);
+        }
+        *out = libc::fcntl(physical.fd, libc::F_DUPFD_CLOEXEC, 0);
+        Ok(())
     }
 }
 

@@ -541,6 +541,16 @@ own! {
         out: *mut vk::DeviceMemory
     ) -> vk::Result {
         may_fail!("vkAllocateMemory", device);
+        let import = find_in_chain((*info).p_next.cast_mut(), vk::StructureType::IMPORT_MEMORY_FD_INFO_KHR);
+        if let Some(import) = import.cast::<vk::ImportMemoryFdInfoKHR<'_>>().as_mut() {
+            let result = import_memory(device_of(device), &*info, import, out);
+            if result == vk::Result::SUCCESS {
+                // Its bytes are CUDA's, and counted there.
+                lock(&MEMORY).insert((*out).as_raw(), (0, 0));
+                alive("memory", 1);
+            }
+            return result;
+        }
         let size = (*info).allocation_size;
         if !script::take_memory(size) {
             return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
@@ -757,6 +767,62 @@ own! {
         let Some(below) = made else { return known(name, |_| true) };
         known(name, |name| below.find(name).is_some()).or_else(|| (below.find)(instance, name.as_ptr()))
     }
+}
+
+/// Imports memory that CUDA's half has exported, as the driver below imports its own: with a header of its kind in front.
+///
+/// As on an H200 (driver 580), a refused import costs the process every later one.
+unsafe fn import_memory(
+    below: DeviceFns,
+    info: &vk::MemoryAllocateInfo<'_>,
+    import: &mut vk::ImportMemoryFdInfoKHR<'_>,
+    out: *mut vk::DeviceMemory,
+) -> vk::Result {
+    static SPOILT: AtomicBool = AtomicBool::new(false);
+    let (fd, size) = (import.fd, info.allocation_size);
+    let fits = shared::memory_size(fd) == Some(size);
+    if !fits || SPOILT.load(Ordering::SeqCst) || !write_header(below, fd, info) {
+        SPOILT.store(true, Ordering::SeqCst);
+        return vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    let copy = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0);
+    import.fd = copy;
+    let allocate: vk::PFN_vkAllocateMemory = below.get(c"vkAllocateMemory");
+    let result = allocate(below.raw, info, std::ptr::null(), out);
+    import.fd = fd;
+    // The driver below may keep its copy open for as long as it has the memory mapped, which it need not.
+    if shared::memory_size(copy).is_some() {
+        libc::close(copy);
+    }
+    if result == vk::Result::SUCCESS {
+        libc::close(fd);
+    }
+    result
+}
+
+/// Takes the header from memory that the driver below exports itself.
+unsafe fn write_header(below: DeviceFns, fd: c_int, info: &vk::MemoryAllocateInfo<'_>) -> bool {
+    let kind = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
+    let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(kind);
+    let like = vk::MemoryAllocateInfo::default()
+        .allocation_size(info.allocation_size)
+        .memory_type_index(info.memory_type_index)
+        .push_next(&mut export);
+    let allocate: vk::PFN_vkAllocateMemory = below.get(c"vkAllocateMemory");
+    let get: vk::PFN_vkGetMemoryFdKHR = below.get(c"vkGetMemoryFdKHR");
+    let free: vk::PFN_vkFreeMemory = below.get(c"vkFreeMemory");
+    let (mut memory, mut from) = (vk::DeviceMemory::null(), -1);
+    if allocate(below.raw, &like, std::ptr::null(), &mut memory) != vk::Result::SUCCESS {
+        return false;
+    }
+    let asked = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(kind);
+    let mut header = [0u8; shared::HEADER as usize];
+    let done = get(below.raw, &asked, &mut from) == vk::Result::SUCCESS
+        && libc::pread(from, header.as_mut_ptr().cast(), header.len(), 0) == header.len() as isize
+        && libc::pwrite(fd, header.as_ptr().cast(), header.len(), 0) == header.len() as isize;
+    libc::close(from);
+    free(below.raw, memory, std::ptr::null());
+    done
 }
 
 /// This layer's function of that name, if the driver has one too or the layer brings it.
