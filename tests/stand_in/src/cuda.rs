@@ -47,7 +47,8 @@ pub(crate) fn takes_everything_back() -> bool {
 /// What every function does first.
 fn enter(name: &'static str) -> Result<(), u32> {
     let answer = allowed(name);
-    if answer.is_err() && (name.contains("Destroy") || name.contains("Free") || name == "cuCtxSetCurrent") {
+    let gives_back = ["Destroy", "Free", "Unmap", "cuCtxSetCurrent"].iter().any(|part| name.contains(part));
+    if answer.is_err() && gives_back {
         REFUSED.store(true, Ordering::SeqCst);
     }
     answer
