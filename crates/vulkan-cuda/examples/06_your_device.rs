@@ -4,9 +4,10 @@
 //! cargo run -p vulkan-cuda --example 06_your_device
 //! ```
 //!
-//! The engine changes in four places; each is marked with a number below.
+//! The engine changes in four places; each is marked with its number.
 //!
-//! 1. The device is made with the extensions of [`VkInfo::extensions`] and the feature `timelineSemaphore`.
+//! 1. The device is made with the extensions of [`VkInfo::extensions`](vulkan_cuda::VkInfo::extensions) and the feature
+//!    `timelineSemaphore`: [`your_device/device.rs`](your_device/device.rs).
 //! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Nothing of the engine's is ever destroyed by anybody else.
 //! 3. A submission that reads a slot has one more wait and one more signal, beside the engine's own.
 //! 4. A frame that the engine does not draw is given up: its `Read` is dropped.
@@ -22,8 +23,12 @@ use gpu_allocator::vulkan::{
 };
 use vulkan_cuda::Error::Unsupported;
 use vulkan_cuda::shared_ring::{Read, Reads};
-use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk, VkInfo, find_twin};
+use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
 
+use device::Device;
+
+#[path = "your_device/device.rs"]
+mod device;
 #[allow(dead_code)] // It is here for `report`.
 #[path = "01_match.rs"]
 mod match_devices;
@@ -96,87 +101,6 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 /// What CUDA writes to every word in a frame.
 fn word(frame: u64) -> u32 {
     0xE091_0000 | frame as u32
-}
-
-/// The engine's instance.
-struct Instance {
-    raw: ash::Instance,
-    _entry: ash::Entry,
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // SAFETY: the device, which holds it, is gone.
-        unsafe { self.raw.destroy_instance(None) };
-    }
-}
-
-/// The engine's device, and the token.
-struct Device {
-    raw: ash::Device,
-    physical: vk::PhysicalDevice,
-    queue: vk::Queue,
-    family: u32,
-    instance: Instance,
-}
-
-impl Device {
-    /// With CUDA's number for the same GPU.
-    fn new(driver: Driver) -> Result<(Self, i32), Box<dyn Error>> {
-        // SAFETY: the loader is the system's own.
-        let entry = unsafe { ash::Entry::load() }
-            .map_err(|error| Unsupported(format!("there is no Vulkan loader: {error}")))?;
-        let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
-        let create = vk::InstanceCreateInfo::default().application_info(&app);
-        // SAFETY: a plain description.
-        let raw = unsafe { entry.create_instance(&create, None) }?;
-        let instance = Instance { raw, _entry: entry };
-
-        // The engine chooses its GPU as it always did, and CUDA follows.
-        // SAFETY: a live instance, and its own devices.
-        let physical =
-            unsafe { instance.raw.enumerate_physical_devices() }?.into_iter().max_by_key(|&device| {
-                // SAFETY: as above.
-                let kind = unsafe { instance.raw.get_physical_device_properties(device) }.device_type;
-                kind == vk::PhysicalDeviceType::DISCRETE_GPU
-            });
-        let physical = physical.ok_or_else(|| Unsupported("there is no Vulkan device".into()))?;
-        // SAFETY: as above.
-        let info = unsafe { VkInfo::query(&instance.raw, physical) }?;
-        let cuda = driver.devices()?;
-        let twin =
-            find_twin(&info, &cuda).map_err(|mismatch| Unsupported(format!("{}: {mismatch}", info.name)))?;
-
-        // SAFETY: a live physical device.
-        let families = unsafe { instance.raw.get_physical_device_queue_family_properties(physical) };
-        let graphics =
-            |family: &vk::QueueFamilyProperties| family.queue_flags.contains(vk::QueueFlags::GRAPHICS);
-        let family = families.iter().position(graphics).ok_or("no queue draws")? as u32;
-        let priorities = [1.0];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-        // 1. What sharing needs, beside what the engine needs itself: here `synchronization2`.
-        let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
-        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
-        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-        let create = vk::DeviceCreateInfo::default()
-            .queue_create_infos(&queues)
-            .enabled_extension_names(&extensions)
-            .push_next(&mut timeline)
-            .push_next(&mut sync2);
-        // SAFETY: `create` points to locals; the device lists the extensions.
-        let raw = unsafe { instance.raw.create_device(physical, &create, None) }?;
-        // SAFETY: one queue of this family was asked for.
-        let queue = unsafe { raw.get_device_queue(family, 0) };
-        Ok((Self { raw, physical, queue, family, instance }, twin.ordinal))
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // SAFETY: whoever made something of it holds it, and so is gone.
-        unsafe { self.raw.destroy_device(None) };
-    }
 }
 
 /// What the engine has once for each frame in flight.
