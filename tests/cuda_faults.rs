@@ -4,11 +4,16 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+// It shares `01_match` with nobody here.
+#[allow(dead_code)]
+#[path = "../crates/vulkan-cuda/examples/08_cuda_memory.rs"]
+mod cuda_memory;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, IMAGE_VIEW_HANDLE, Report, Run, StandIn, each, run, say};
@@ -19,7 +24,7 @@ const SMALL: [&str; 6] =
     ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
 
 /// Runs that together make every call: each hand-off, and what none of them does.
-const RUNS: [&str; 14] = [
+const RUNS: [&str; 15] = [
     "timeline",
     "inline",
     "binary",
@@ -34,6 +39,7 @@ const RUNS: [&str; 14] = [
     BENCH,
     LATENCY,
     FORMATS,
+    CUDA_MEMORY,
 ];
 
 /// What the runs begin with that hand over images instead of buffers.
@@ -48,6 +54,8 @@ const LATENCY_ARGUMENTS: [&str; 5] =
     ["bench", "latency", "--rounds=1", "--graph", "--stream-priority=highest"];
 /// Every image format through CUDA and back. The stand-in's arrays hold nothing, so this always ends with exit code 1.
 const FORMATS: &str = "formats";
+/// The library's example of memory that CUDA allocates, which the program itself never does: the test of that name.
+const CUDA_MEMORY: &str = "the_example_of_cuda_memory";
 
 /// What a driver may answer: out of memory, no device, bad PTX, PTX too new, no such sharing (WSL2), illegal address,
 /// launch failed, fabric not ready, unknown, and a code that is not in the headers that this program was built with.
@@ -75,6 +83,11 @@ fn shown(symbol: &str) -> &str {
 }
 
 fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String> {
+    if handoff == CUDA_MEMORY {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", CUDA_MEMORY, "--ignored", "--nocapture"]);
+        return run(stand_in.beneath(command, &ALL).env("STAND_IN_FAIL", fail));
+    }
     let mut command = stand_in.command(&ALL);
     match handoff {
         BENCH => command.args(BENCH_ARGUMENTS),
@@ -88,6 +101,28 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
     run(command.env("STAND_IN_FAIL", fail))
 }
 
+/// Started by [`attempt`], in a process of its own. It ends as the program does: with exit code 1 after an error, one of a `Drop`
+/// included.
+#[test]
+#[ignore = "runs on the stand-in, where the other tests start it"]
+fn the_example_of_cuda_memory() {
+    static FAILED: AtomicBool = AtomicBool::new(false);
+    vulkan_cuda::on_cleanup_error(|error| {
+        FAILED.store(true, Ordering::Relaxed);
+        eprintln!("{error}");
+    });
+    if cuda_memory::stranger::is_child() {
+        cuda_memory::stranger::be_child();
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", CUDA_MEMORY, "--ignored", "--nocapture"]);
+    if let Err(error) = cuda_memory::run(child) {
+        FAILED.store(true, Ordering::Relaxed);
+        eprintln!("{error}");
+    }
+    std::process::exit(FAILED.load(Ordering::Relaxed).into());
+}
+
 /// Everything works before anything is made to fail: drawn frames, nothing left. Returns what each run called.
 fn sound_runs(stand_in: &StandIn) -> BTreeMap<&'static str, Report> {
     let mut reports = BTreeMap::new();
@@ -95,7 +130,7 @@ fn sound_runs(stand_in: &StandIn) -> BTreeMap<&'static str, Report> {
         let done = attempt(stand_in, handoff, "").unwrap();
         let code = i32::from(handoff == FORMATS);
         let report = done.check_clean(code).unwrap_or_else(|problem| panic!("{handoff}: {problem}"));
-        let drawn = matches!(handoff, BENCH | LATENCY | FORMATS)
+        let drawn = matches!(handoff, BENCH | LATENCY | FORMATS | CUDA_MEMORY)
             || stdout(&done.output).contains("frames        5\n");
         assert!(drawn, "{handoff}: {}", stdout(&done.output));
         reports.insert(handoff, report.clone());
@@ -155,6 +190,10 @@ impl Case {
                 "module" => &["cuModuleUnload"],
                 "linker" => &["cuLinkDestroy"],
                 "CUDA memory" => &["cuMemFree_v2"],
+                "memory of CUDA's" => &["cuMemRelease"],
+                "mapping" => &["cuMemUnmap"],
+                // Not while something is mapped there.
+                "address range" => &["cuMemAddressFree", "cuMemUnmap"],
                 "external memory" => &["cuDestroyExternalMemory"],
                 "external semaphore" => &["cuDestroyExternalSemaphore"],
                 _ => return false,

@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 #[path = "../crates/vulkan-cuda/examples/04_another_library.rs"]
 mod another_library;
 mod common;
+#[path = "../crates/vulkan-cuda/examples/08_cuda_memory.rs"]
+mod cuda_memory;
 #[path = "../crates/vulkan-cuda/examples/03_hand_over.rs"]
 mod hand_over;
 #[path = "../crates/vulkan-cuda/examples/01_match.rs"]
@@ -18,24 +20,30 @@ mod share;
 #[cfg(target_os = "linux")]
 #[path = "common/stand_in.rs"]
 mod stand_in;
+#[path = "../crates/vulkan-cuda/examples/07_your_cuda.rs"]
+mod your_cuda;
+#[path = "../crates/vulkan-cuda/examples/06_your_device.rs"]
+mod your_device;
 
 /// Each example makes an instance and destroys it. With the last instance the loader unloads NVIDIA's driver, and where other
 /// threads used it meanwhile, they were once seen to stand still on an H200 (driver 580).
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// An example fails by an error; what it skips is a skip here.
+fn finish(run: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    match run() {
+        Ok(()) => {}
+        Err(error) if match_devices::is_unsupported(&*error) => common::skip_without_gpu(&error.to_string()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 macro_rules! runs {
     ($($name:ident: $example:ident),* $(,)?) => {$(
         #[test]
         fn $name() {
-            let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-            match $example::run() {
-                Ok(()) => {}
-                Err(error) if match_devices::is_unsupported(&*error) => {
-                    common::skip_without_gpu(&error.to_string());
-                }
-                Err(error) => panic!("{error}"),
-            }
+            finish($example::run);
         }
     )*};
 }
@@ -45,9 +53,28 @@ runs! {
     a_buffer_is_shared: share,
     frames_are_handed_over: hand_over,
     another_library_takes_a_slot: another_library,
+    an_engine_keeps_its_own_device: your_device,
+    a_kernel_of_cudarc_fills_the_slots: your_cuda,
 }
 
-/// The same four on the stand-in: they run to their end, and give everything back.
+/// The part of `08_cuda_memory` that runs in a process of its own. Alone it has nothing to try.
+#[cfg(unix)]
+#[test]
+fn a_descriptor_is_tried() {
+    if cuda_memory::stranger::is_child() {
+        cuda_memory::stranger::be_child();
+    }
+}
+
+#[test]
+fn memory_of_cuda_is_imported() {
+    // Its child is this program again, with the test above.
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "a_descriptor_is_tried", "--nocapture"]);
+    finish(|| cuda_memory::run(child));
+}
+
+/// The same on the stand-in: they run to their end, and give everything back.
 #[cfg(target_os = "linux")]
 #[test]
 fn all_of_them_run_on_the_stand_in() {
@@ -58,6 +85,9 @@ fn all_of_them_run_on_the_stand_in() {
         "a_buffer_is_shared",
         "frames_are_handed_over",
         "another_library_takes_a_slot",
+        "an_engine_keeps_its_own_device",
+        "a_kernel_of_cudarc_fills_the_slots",
+        "memory_of_cuda_is_imported",
     ];
     for name in names {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());

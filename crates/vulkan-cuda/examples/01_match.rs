@@ -44,6 +44,13 @@ impl Drop for Owner {
 
 /// Opens the first Vulkan device that CUDA has too. Where there is none, the error is [`Unsupported`].
 pub fn open() -> Result<Gpu, Box<dyn Error>> {
+    open_with(|_| vk::PhysicalDeviceFeatures::default())
+}
+
+/// The same with features that the caller chooses from those that the device has. Sharing needs none of them.
+pub fn open_with(
+    choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures,
+) -> Result<Gpu, Box<dyn Error>> {
     // The driver is opened at run time, so a machine without CUDA runs this too. cudarc would panic there.
     let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
     // SAFETY: the loader is the system's own.
@@ -64,7 +71,8 @@ pub fn open() -> Result<Gpu, Box<dyn Error>> {
         match find_twin(&vulkan, &cuda_devices) {
             Ok(twin) => {
                 println!("Vulkan's {} is CUDA's device {}: {}", vulkan.name, twin.ordinal, vulkan.uuid);
-                return make(entry, instance, physical, &vulkan, twin.ordinal);
+                let features = choose(unsafe { instance.get_physical_device_features(physical) });
+                return make(entry, instance, physical, features, &vulkan, twin.ordinal);
             }
             Err(mismatch) => reasons.push(format!("{}: {mismatch}", vulkan.name)),
         }
@@ -79,6 +87,7 @@ fn make(
     entry: ash::Entry,
     instance: ash::Instance,
     physical: vk::PhysicalDevice,
+    features: vk::PhysicalDeviceFeatures,
     info: &VkInfo,
     ordinal: i32,
 ) -> Result<Gpu, Box<dyn Error>> {
@@ -94,6 +103,7 @@ fn make(
     let create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
+        .enabled_features(&features)
         .push_next(&mut timeline)
         .push_next(&mut sync2);
     // SAFETY: `create` points to locals; the device lists the extensions.

@@ -148,6 +148,38 @@ pub unsafe fn buffer(
     }
 }
 
+/// Whether a device imports buffers of this usage and these flags as `handle`, several in one allocation included. `name` is the
+/// device's, for the answer.
+///
+/// # Errors
+/// That it does not, in words.
+///
+/// # Safety
+/// As [`image`].
+pub(crate) unsafe fn imported_buffer(
+    instance: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    name: &str,
+    (usage, flags): (vk::BufferUsageFlags, vk::BufferCreateFlags),
+    handle: ExportType,
+) -> Result<(), String> {
+    use vk::ExternalMemoryFeatureFlags as Features;
+    if usage.is_empty() {
+        return Err("a buffer needs a usage".into());
+    }
+    // SAFETY: the caller's promise.
+    let features = unsafe { external_features(instance, physical, usage, flags, handle) };
+    let sparse = if flags.is_empty() { "" } else { "sparse " };
+    let what = format!("{sparse}buffers for {usage:?} as {}", handle.name());
+    if !features.contains(Features::IMPORTABLE) {
+        return Err(format!("{name} imports no {what}"));
+    }
+    match features.contains(Features::DEDICATED_ONLY) {
+        false => Ok(()),
+        true => Err(format!("{name} imports {what} only where one has the allocation for itself")),
+    }
+}
+
 /// The driver's answer. It may depend on the usage.
 ///
 /// # Safety
@@ -158,7 +190,23 @@ pub(crate) unsafe fn buffer_features(
     usage: vk::BufferUsageFlags,
     handle: ExportType,
 ) -> vk::ExternalMemoryFeatureFlags {
-    let info = vk::PhysicalDeviceExternalBufferInfo::default().usage(usage).handle_type(handle.memory());
+    // SAFETY: the caller's promise.
+    unsafe { external_features(instance, device, usage, vk::BufferCreateFlags::empty(), handle) }
+}
+
+/// # Safety
+/// As [`image`].
+unsafe fn external_features(
+    instance: &ash::Instance,
+    device: vk::PhysicalDevice,
+    usage: vk::BufferUsageFlags,
+    flags: vk::BufferCreateFlags,
+    handle: ExportType,
+) -> vk::ExternalMemoryFeatureFlags {
+    let info = vk::PhysicalDeviceExternalBufferInfo::default()
+        .usage(usage)
+        .flags(flags)
+        .handle_type(handle.memory());
     let mut answer = vk::ExternalBufferProperties::default();
     // SAFETY: the caller's physical device is of this live instance.
     unsafe { instance.get_physical_device_external_buffer_properties(device, &info, &mut answer) };

@@ -15,6 +15,7 @@
 //! - [`image`](mod@image): images of every view type with their mip chains; [`format`](mod@format) and [`shape`] translate
 //!   them, [`exportable`] says which a device has.
 //! - [`allocation`]: several buffers in one allocation, each at its offset; [`layout`] says where they may lie.
+//! - [`cuda_memory`]: the other direction, memory that CUDA allocated and Vulkan imports.
 //!
 //! A frame, with [`ring::Ring::turn`] giving every number:
 //!
@@ -48,7 +49,8 @@
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
-//! `exported_allocation`, `allocation`, `ledger`, `hand_over`, `slot`, `shared_ring`
+//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `imported_buffer`, `cuda_memory`,
+//! `ledger`, `hand_over`, `slot`, `shared_ring`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -57,6 +59,8 @@
 pub mod allocation;
 pub mod binary;
 pub mod cuda;
+mod cuda_allocation;
+pub mod cuda_memory;
 mod error;
 mod export;
 pub mod exportable;
@@ -67,17 +71,20 @@ mod hand_over;
 pub mod handle;
 mod identity;
 pub mod image;
+mod imported_buffer;
 pub mod layout;
 mod ledger;
 pub mod memory;
 mod mismatch;
 pub mod ownership;
 pub mod pair;
+mod pieces;
 pub mod ring;
 mod semaphore;
 pub mod shape;
 pub mod shared_ring;
 mod slot;
+mod sparse;
 pub mod timeline;
 mod vulkan;
 mod vulkan_info;
@@ -85,6 +92,7 @@ mod vulkan_info;
 pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
+pub use cuda_memory::{CudaAllocation, ImportedBuffer};
 pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use exported_allocation::ExportedAllocation;
 pub use exported_image::{ExportedImage, ImageRequest};

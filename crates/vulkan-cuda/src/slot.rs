@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::image::MappedImage;
+use crate::imported_buffer::ImportedBuffer;
 use crate::memory::SharedBuffer;
 use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
 
@@ -31,6 +32,13 @@ pub enum Resource {
 
 // SAFETY: it owns the buffer.
 unsafe impl Slot for SharedBuffer {
+    fn resource(&self) -> Resource {
+        Resource::Buffer(self.vulkan())
+    }
+}
+
+// SAFETY: it owns the buffer.
+unsafe impl Slot for ImportedBuffer {
     fn resource(&self) -> Resource {
         Resource::Buffer(self.vulkan())
     }

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemorytype,
+    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemAllocationProp, CUmemorytype,
 };
 use half::f16;
 
@@ -47,7 +47,8 @@ pub(crate) fn takes_everything_back() -> bool {
 /// What every function does first.
 fn enter(name: &'static str) -> Result<(), u32> {
     let answer = allowed(name);
-    if answer.is_err() && (name.contains("Destroy") || name.contains("Free") || name == "cuCtxSetCurrent") {
+    let gives_back = ["Destroy", "Free", "Unmap", "cuCtxSetCurrent"].iter().any(|part| name.contains(part));
+    if answer.is_err() && gives_back {
         REFUSED.store(true, Ordering::SeqCst);
     }
     answer
@@ -385,6 +386,7 @@ exports! {
             "texture_stamp" => TEXTURE_STAMP,
             "pattern" => PATTERN,
             "pattern_texels" => PATTERN_TEXELS,
+            "fill" => FILL,
             _ => NOTHING,
         };
         let blocks = Blocks::of(look::<String>(module)?, &name);
@@ -415,6 +417,13 @@ exports! {
         if kernel == REDUCE {
             let (from, to) = (*look::<Level>(out.0 as *mut _)?, *look::<Level>(*argument(1).cast())?);
             return look::<Stream>(stream)?.push(move || reduce(from, to));
+        }
+        if kernel == FILL {
+            let (words, frame): (u32, u32) = (*argument(1).cast(), *argument(2).cast());
+            if u64::from(bx) * u64::from(tx) < u64::from(words) {
+                script::offence(format!("{} threads were launched for {words} words", u64::from(bx) * u64::from(tx)));
+            }
+            return look::<Stream>(stream)?.push(move || fill(out, words, frame));
         }
         let arguments = match kernel {
             STAMP => Arguments::default(),
@@ -648,6 +657,121 @@ exports! {
     }
 }
 
+/// What `cuMemCreate` made.
+struct Physical {
+    fd: c_int,
+    size: u64,
+}
+
+/// What is mapped where: bytes by address.
+static MAPPED: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Default::default);
+
+fn mapped() -> std::sync::MutexGuard<'static, HashMap<u64, u64>> {
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As on an H200.
+const GRANULARITY: usize = 2 << 20;
+
+/// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+const POSIX: u32 = 1;
+
+/// Maps `fd` at an address that is reserved, or with -1 nothing, and without access.
+unsafe fn map_fixed(address: u64, size: usize, fd: c_int) -> Result<(), u32> {
+    let (flags, offset) = match fd {
+        -1 => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, 0),
+        _ => (libc::MAP_SHARED, shared::HEADER as libc::off_t),
+    };
+    let at = libc::mmap(address as *mut c_void, size, libc::PROT_NONE, flags | libc::MAP_FIXED, fd, offset);
+    if at == libc::MAP_FAILED { Err(OUT_OF_MEMORY) } else { Ok(()) }
+}
+
+exports! {
+    fn cuMemGetAllocationGranularity(granularity: *mut usize, _prop: *const CUmemAllocationProp, _option: c_uint) {
+        *granularity = GRANULARITY;
+        Ok(())
+    }
+    fn cuMemAddressReserve(pointer: *mut u64, size: usize, _alignment: usize, _address: u64, _flags: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let at = libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0);
+        if size == 0 || !size.is_multiple_of(GRANULARITY) || at == libc::MAP_FAILED {
+            return Err(INVALID_VALUE);
+        }
+        *pointer = at as u64;
+        alive("address range", 1);
+        Ok(())
+    }
+    fn cuMemAddressFree(pointer: u64, size: usize) {
+        if mapped().keys().any(|address| (pointer..pointer + size as u64).contains(address)) {
+            if takes_everything_back() {
+                script::offence("addresses were freed while memory was mapped there".into());
+            }
+            return Err(INVALID_VALUE);
+        }
+        libc::munmap(pointer as *mut c_void, size);
+        alive("address range", -1);
+        Ok(())
+    }
+    fn cuMemCreate(out: *mut u64, size: usize, prop: *const CUmemAllocationProp, _flags: u64) {
+        let prop = &*prop;
+        if size == 0 || !size.is_multiple_of(GRANULARITY) || prop.requestedHandleTypes.0 != POSIX || prop.location.id != 0 {
+            return Err(INVALID_VALUE);
+        }
+        if !script::take_memory(size as u64) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let fd = shared::create_memory(size as u64).ok_or(OUT_OF_MEMORY)?;
+        *out = handle(Physical { fd, size: size as u64 }) as u64;
+        alive("memory of CUDA's", 1);
+        Ok(())
+    }
+    fn cuMemRelease(handle: u64) {
+        let Physical { fd, size } = take(handle as *mut c_void)?;
+        shared::release_memory(fd);
+        script::give_memory(size);
+        alive("memory of CUDA's", -1);
+        Ok(())
+    }
+    fn cuMemMap(pointer: u64, size: usize, offset: usize, handle: u64, _flags: u64) {
+        let physical = look::<Physical>(handle as *mut c_void)?;
+        if offset != 0 || size as u64 != physical.size || mapped().contains_key(&pointer) {
+            return Err(INVALID_VALUE);
+        }
+        map_fixed(pointer, size, physical.fd)?;
+        mapped().insert(pointer, size as u64);
+        alive("mapping", 1);
+        Ok(())
+    }
+    fn cuMemUnmap(pointer: u64, size: usize) {
+        if mapped().remove(&pointer) != Some(size as u64) {
+            return Err(INVALID_VALUE);
+        }
+        map_fixed(pointer, size, -1)?;
+        alive("mapping", -1);
+        Ok(())
+    }
+    fn cuMemSetAccess(pointer: u64, size: usize, _descs: *const c_void, _count: usize) {
+        let inside = |(address, bytes): (&u64, &u64)| {
+            (pointer..pointer + size as u64).contains(address).then_some(*bytes)
+        };
+        if mapped().iter().filter_map(inside).sum::<u64>() != size as u64 {
+            return Err(INVALID_VALUE);
+        }
+        match libc::mprotect(pointer as *mut c_void, size, libc::PROT_READ | libc::PROT_WRITE) {
+            0 => Ok(()),
+            _ => Err(INVALID_VALUE),
+        }
+    }
+    fn cuMemExportToShareableHandle(out: *mut c_int, handle: u64, kind: c_uint, _flags: u64) {
+        let physical = look::<Physical>(handle as *mut c_void)?;
+        if kind != POSIX {
+            return Err(INVALID_VALUE);
+        }
+        *out = libc::fcntl(physical.fd, libc::F_DUPFD_CLOEXEC, 0);
+        Ok(())
+    }
+}
+
 /// One step of a graph.
 #[derive(Clone)]
 enum Node {
@@ -856,8 +980,9 @@ const REDUCE: usize = 10;
 const TEXTURE_STAMP: usize = 11;
 const PATTERN: usize = 12;
 const PATTERN_TEXELS: usize = 13;
+const FILL: usize = 14;
 
-/// The arguments of every kernel but [`STAMP`] and [`REDUCE`].
+/// The arguments of every kernel but [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -981,6 +1106,14 @@ fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
 /// The formula of `examples/wgpu/src/pattern.ptx`.
 fn pattern(place: u32, frame: u64) -> u32 {
     (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
+}
+
+/// The formula of `crates/vulkan-cuda/examples/your_cuda/fill.ptx`.
+fn fill(out: Address, words: u32, frame: u32) -> Result<(), u32> {
+    for (index, word) in (0..words).zip(out.bytes(4 * u64::from(words)).chunks_exact_mut(4)) {
+        word.copy_from_slice(&(index ^ frame.wrapping_mul(0x9e37_79b1)).to_ne_bytes());
+    }
+    Ok(())
 }
 
 /// The formula of `texture_stamp`.

@@ -3,7 +3,7 @@
 //! A handle is a file in memory, known by its inode: an empty one, or the driver's own (`STAND_IN_DRIVERS_MEMORY`). What a real
 //! driver keeps behind the descriptor is kept here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,6 +71,47 @@ pub(crate) fn find(fd: c_int) -> Option<Exported> {
     handles().as_ref()?.get(&inode(fd)?).cloned()
 }
 
+/// Bytes before the contents of a memory file. There lavapipe has a header of its own, when it is to import one.
+pub(crate) const HEADER: u64 = 4096;
+
+/// Descriptors that the library itself has open.
+static OWN: Mutex<Option<HashSet<c_int>>> = Mutex::new(None);
+
+fn own() -> MutexGuard<'static, Option<HashSet<c_int>>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that stands for memory of CUDA's, of `size` bytes: unlike what Vulkan exports, it has contents, and another process knows
+/// it by its name.
+pub(crate) fn create_memory(size: u64) -> Option<c_int> {
+    // SAFETY: a terminated name, and a descriptor that was just made.
+    let fd = unsafe {
+        let fd = libc::memfd_create(c"wavefield-stand-in-memory".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 || libc::ftruncate(fd, (HEADER + size) as libc::off_t) != 0 {
+            return None;
+        }
+        fd
+    };
+    own().get_or_insert_default().insert(fd);
+    Some(fd)
+}
+
+pub(crate) fn release_memory(fd: c_int) {
+    own().get_or_insert_default().remove(&fd);
+    // SAFETY: made above, and nobody else's.
+    unsafe { libc::close(fd) };
+}
+
+/// The bytes of the memory that a descriptor stands for, if it stands for CUDA's.
+pub(crate) fn memory_size(fd: c_int) -> Option<u64> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    path.to_string_lossy().contains("wavefield-stand-in-memory").then_some(())?;
+    // SAFETY: a plain C structure, which the call fills.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_size as u64).checked_sub(HEADER)?)
+}
+
 fn inode(fd: c_int) -> Option<u64> {
     // SAFETY: a plain C structure, which the call fills.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -82,7 +123,12 @@ fn inode(fd: c_int) -> Option<u64> {
 pub(crate) fn open_descriptors() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let ours = entries.flatten().filter(|entry| {
-        std::fs::read_link(entry.path()).is_ok_and(|path| path.to_string_lossy().contains(NAME))
+        let kept = entry
+            .file_name()
+            .to_string_lossy()
+            .parse()
+            .is_ok_and(|fd: c_int| own().as_ref().is_some_and(|own| own.contains(&fd)));
+        !kept && std::fs::read_link(entry.path()).is_ok_and(|path| path.to_string_lossy().contains(NAME))
     });
     ours.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

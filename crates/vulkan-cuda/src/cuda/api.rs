@@ -97,6 +97,46 @@ functions! {
     cuMemGetInfo(free: *mut usize, total: *mut usize) = ["cuMemGetInfo_v2"];
     cuMemAlloc(pointer: *mut CUdeviceptr, size: usize) = ["cuMemAlloc_v2"];
     cuMemFree(pointer: CUdeviceptr) = ["cuMemFree_v2"];
+    cuMemGetAllocationGranularity(
+        granularity: *mut usize,
+        prop: *const CUmemAllocationProp,
+        option: CUmemAllocationGranularity_flags
+    ) = ["cuMemGetAllocationGranularity"];
+    cuMemAddressReserve(
+        pointer: *mut CUdeviceptr,
+        size: usize,
+        alignment: usize,
+        address: CUdeviceptr,
+        flags: u64
+    ) = ["cuMemAddressReserve"];
+    cuMemAddressFree(pointer: CUdeviceptr, size: usize) = ["cuMemAddressFree"];
+    cuMemCreate(
+        handle: *mut CUmemGenericAllocationHandle,
+        size: usize,
+        prop: *const CUmemAllocationProp,
+        flags: u64
+    ) = ["cuMemCreate"];
+    cuMemRelease(handle: CUmemGenericAllocationHandle) = ["cuMemRelease"];
+    cuMemMap(
+        pointer: CUdeviceptr,
+        size: usize,
+        offset: usize,
+        handle: CUmemGenericAllocationHandle,
+        flags: u64
+    ) = ["cuMemMap"];
+    cuMemUnmap(pointer: CUdeviceptr, size: usize) = ["cuMemUnmap"];
+    cuMemSetAccess(
+        pointer: CUdeviceptr,
+        size: usize,
+        descs: *const CUmemAccessDesc,
+        count: usize
+    ) = ["cuMemSetAccess"];
+    cuMemExportToShareableHandle(
+        shareable: *mut c_void,
+        handle: CUmemGenericAllocationHandle,
+        kind: CUmemAllocationHandleType,
+        flags: u64
+    ) = ["cuMemExportToShareableHandle"];
     cuMemsetD32Async(target: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) = ["cuMemsetD32Async"];
     cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
     cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];

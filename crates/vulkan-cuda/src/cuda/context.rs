@@ -98,6 +98,14 @@ impl Cuda {
         &self.0.info
     }
 
+    /// CUDA's handle of that device.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub(crate) fn device(&self) -> Result<sys::CUdevice> {
+        CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
+    }
+
     /// The context.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw

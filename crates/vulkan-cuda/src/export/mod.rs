@@ -131,7 +131,7 @@ impl MemoryExport {
 
 /// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one
 /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
-fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
+pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
     match usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
         true => vk::MemoryAllocateFlags::DEVICE_ADDRESS,
         false => vk::MemoryAllocateFlags::empty(),

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 #[cfg(unix)]
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use cudarc::driver::sys;
 
@@ -178,6 +178,21 @@ pub(super) trait Payload {
 pub struct Fd(#[cfg(unix)] OwnedFd, #[cfg(not(unix))] c_int);
 
 impl Fd {
+    /// The bare number, for an API that is to import it.
+    pub(crate) fn number(&self) -> c_int {
+        #[cfg(unix)]
+        return self.0.as_raw_fd();
+        #[cfg(not(unix))]
+        self.0
+    }
+
+    /// An import succeeded: the descriptor is the importer's, and is not touched again.
+    pub(crate) fn give_up(self) {
+        // Where there are no descriptors, dropping the number closes nothing.
+        #[cfg(unix)]
+        let _ = self.0.into_raw_fd();
+    }
+
     /// Takes over an open descriptor.
     ///
     /// # Safety
@@ -209,10 +224,7 @@ impl Payload for Fd {
     const FORM: Form = Form::Fd;
 
     fn member(&self) -> Member {
-        #[cfg(unix)]
-        return Member::Fd(self.0.as_raw_fd());
-        #[cfg(not(unix))]
-        Member::Fd(self.0)
+        Member::Fd(self.number())
     }
 }
 

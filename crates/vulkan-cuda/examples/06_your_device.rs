@@ -1,0 +1,117 @@
+//! Your engine has its own instance, device, allocator, queue and frames in flight. It takes what CUDA writes, and stays in charge.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 06_your_device
+//! ```
+//!
+//! The engine changes in four places; each is marked with its number.
+//!
+//! 1. The device is made with the extensions of [`VkInfo::extensions`](vulkan_cuda::VkInfo::extensions) and the feature
+//!    `timelineSemaphore`: [`your_device/device.rs`](your_device/device.rs).
+//! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Nothing of the engine's is ever destroyed by anybody else.
+//! 3. A submission that reads a slot has one more wait and one more signal, beside the engine's own:
+//!    [`your_device/engine.rs`](your_device/engine.rs).
+//! 4. A frame that the engine does not draw is given up: its `Read` is dropped.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use vulkan_cuda::Error::Unsupported;
+use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
+
+use device::Device;
+use engine::Engine;
+
+#[path = "your_device/device.rs"]
+mod device;
+#[path = "your_device/engine.rs"]
+mod engine;
+#[allow(dead_code)] // It is here for `report`.
+#[path = "01_match.rs"]
+mod match_devices;
+
+const SLOTS: usize = 3;
+const FRAMES: u64 = 12;
+/// In these the window is minimised.
+const HIDDEN: [u64; 3] = [4, 5, 9];
+const WORDS: usize = 1024;
+const BYTES: u64 = 4 * WORDS as u64;
+
+pub fn run() -> Result<(), Box<dyn Error>> {
+    let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
+    let (device, ordinal) = Device::new(driver)?;
+    let device = Arc::new(device);
+
+    // 2. The token is the engine's own `Arc`: the device is destroyed when the engine and everything shared have let go of it.
+    let (instance, raw) = (device.instance.raw.clone(), device.raw.clone());
+    // SAFETY: the three belong together and live as long as `device`; it was made with `timelineSemaphore`.
+    let vk = unsafe { Vk::from_raw(instance, device.physical, raw, device.clone()) }?;
+    let context = CudaContext::new(ordinal as usize)?;
+    let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+
+    let mut engine = Engine::new(device)?;
+    let reads = Reads {
+        family: engine.device.family,
+        stage: vk::PipelineStageFlags::TRANSFER,
+        access: vk::AccessFlags::TRANSFER_READ,
+    };
+    let slot = |_| SharedBuffer::new(&pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
+    let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
+    let stream = context.new_stream()?;
+    let mut ring = SharedRing::new(&pair, stream.clone(), slots, reads)?;
+
+    let drawn = draw_all(&mut engine, &mut ring, &stream);
+    // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, in `Drop` too.
+    let written = stream.synchronize();
+    if written.is_err() {
+        // SAFETY: the context is broken, so the stream executes nothing more.
+        unsafe { ring.abort() }?;
+    }
+    drawn?;
+    written?;
+    let seen = engine.finish()?;
+    if seen != FRAMES - HIDDEN.len() as u64 {
+        return Err(format!("the engine saw {seen} frames").into());
+    }
+    println!("the engine drew {seen} of {FRAMES} frames by its own queue, and gave up {}", HIDDEN.len());
+
+    // Teardown. The engine's own objects go here; its device stays until the slots and timelines are gone, because of the token.
+    // The other order does as well.
+    drop(engine);
+    drop(ring);
+    Ok(())
+}
+
+fn draw_all(
+    engine: &mut Engine,
+    ring: &mut SharedRing<SharedBuffer>,
+    stream: &CudaStream,
+) -> Result<(), Box<dyn Error>> {
+    for frame in 0..FRAMES {
+        let write = ring.write()?;
+        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        unsafe { sys::cuMemsetD32Async(write.slot().cuda(), word(frame), WORDS, stream.cu_stream()) }
+            .result()?;
+        let read = write.finish()?;
+        if HIDDEN.contains(&frame) {
+            // 4. Nothing was submitted for this frame. CUDA gets its slot back all the same: the ring sees to it.
+            drop(read);
+        } else {
+            engine.draw(ring, read)?;
+        }
+    }
+    Ok(())
+}
+
+/// What CUDA writes to every word in a frame.
+fn word(frame: u64) -> u32 {
+    0xE091_0000 | frame as u32
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn Error>> {
+    match_devices::report(run())
+}

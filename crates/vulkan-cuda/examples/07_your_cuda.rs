@@ -1,0 +1,115 @@
+//! Your CUDA program has its own context, stream and kernel, by cudarc. The kernel writes frames that Vulkan reads.
+//!
+//! ```sh
+//! cargo run -p vulkan-cuda --example 07_your_cuda
+//! ```
+//!
+//! The outline is that of ArrayFire's guide, "Adding custom CUDA kernels to an existing ArrayFire application"
+//! (<https://arrayfire.org/docs/interop_cuda.htm>), which holds for every library that owns memory and lends it to your kernel. Here
+//! the ring owns the slots.
+//!
+//! | | ArrayFire | here |
+//! |---|---|---|
+//! | 1 | `#include <arrayfire.h>`, `<af/cuda.h>` | `use vulkan_cuda::…`, and cudarc with the feature `nvrtc`, for `load_module` |
+//! | 2 | use it as normal; `af::setDevice`, `afcu::getNativeId` | the context of the GPU that Vulkan uses, matched by UUID |
+//! | 3 | `af::eval`: what is pending has run | `ring.write()`: the stream waits, on the GPU, until Vulkan has read the slot |
+//! | 4 | `array::device()`: the pointer; the array is locked | `write.slot().cuda()`: the slot is yours while `write` lives |
+//! | 5 | `afcu::getStream()` | the stream that the ring was made with |
+//! | 6 | run your kernel on that stream | `stream.launch_builder(&fill)…launch(…)` |
+//! | 7 | `array::unlock()` | `write.finish()`: the stream signals, and the slot is Vulkan's |
+//!
+//! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with a stream of its own.
+
+use std::error::Error;
+
+use ash::vk;
+use cudarc::driver::{LaunchConfig, PushKernelArg};
+// 1. Nothing is compiled at run time: the feature `nvrtc` only brings this type, and opens no library.
+use cudarc::nvrtc::Ptx;
+use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::{SharedBuffer, SharedRing};
+
+#[path = "01_match.rs"]
+mod match_devices;
+#[path = "readback/mod.rs"]
+mod readback;
+
+/// `void fill(unsigned *out, unsigned words, unsigned frame)`
+const KERNEL: &str = include_str!("your_cuda/fill.ptx");
+
+const SLOTS: usize = 3;
+const FRAMES: u64 = 12;
+const WORDS: usize = 1000;
+const BYTES: u64 = 4 * WORDS as u64;
+
+pub fn run() -> Result<(), Box<dyn Error>> {
+    // 2. A program that makes its context first asks `find_twin` for the Vulkan device instead: either side may choose.
+    let gpu = match_devices::open()?;
+    let fill = gpu.cuda.load_module(Ptx::from_src(KERNEL))?.load_function("fill")?;
+    let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
+
+    // 5. One stream for good: a ring keeps it.
+    let stream = gpu.cuda.new_stream()?;
+    let reads = Reads {
+        family: gpu.family,
+        stage: vk::PipelineStageFlags::TRANSFER,
+        access: vk::AccessFlags::TRANSFER_READ,
+    };
+    let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
+    let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
+    let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
+
+    for frame in 0..FRAMES {
+        // 3. Nothing to wait for on the CPU.
+        let write = ring.write()?;
+        // 4. The address; the borrow of `write` is the lock.
+        let (out, words, number) = (write.slot().cuda(), WORDS as u32, frame as u32);
+        // 6. Each argument by reference, of exactly the type that the kernel declares: nothing checks that.
+        let mut launch = stream.launch_builder(&fill);
+        launch.arg(&out).arg(&words).arg(&number);
+        // SAFETY: the kernel's three parameters; it writes the slot's words and no more, and the slot is CUDA's until `finish`.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
+        // 7. Behind the kernel, on the same stream. Had the launch failed, dropping `write` would have left the slot as it was.
+        let read = write.finish()?;
+
+        // Vulkan's side, as in 03_hand_over.
+        let buffer = ring.slots()[read.slot()].vulkan();
+        let commands = seen.record(|device, commands| {
+            let copy = [vk::BufferCopy::default().dst_offset(frame * BYTES).size(BYTES)];
+            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            unsafe {
+                ring.record_acquire(&read, commands);
+                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
+                ring.record_release(&read, commands);
+            }
+        })?;
+        // SAFETY: recorded above; everything lives until both sides are idle.
+        unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
+        read.submitted();
+    }
+
+    if let Err(error) = stream.synchronize() {
+        // SAFETY: the context is broken, so the stream executes nothing more.
+        unsafe { ring.abort() }?;
+        return Err(error.into());
+    }
+    // SAFETY: nobody else uses the queue.
+    unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
+    for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
+        if let Some(wrong) = (0..).zip(words).position(|(index, &seen)| seen != word(index, frame)) {
+            return Err(format!("frame {frame} is wrong at word {wrong}").into());
+        }
+    }
+    println!("a kernel launched by cudarc wrote {FRAMES} frames, and Vulkan read each of them whole");
+    Ok(())
+}
+
+/// The kernel's formula.
+fn word(index: u32, frame: u64) -> u32 {
+    index ^ (frame as u32).wrapping_mul(0x9e37_79b1)
+}
+
+#[allow(dead_code)]
+fn main() -> Result<(), Box<dyn Error>> {
+    match_devices::report(run())
+}

@@ -1,0 +1,78 @@
+//! A descriptor of which only words say that it is memory is tried in a child process first: on NVIDIA's driver (580) one refused
+//! import was seen to cost a process every later one.
+
+use std::error::Error;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use vulkan_cuda::handle::Fd;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{CudaAllocation, ImportedBuffer};
+
+use super::match_devices::Gpu;
+use super::{USAGE, check, fill, open};
+
+/// Set in the child: how many bytes the descriptor is said to have.
+const BYTES: &str = "VULKAN_CUDA_TRY_BYTES";
+/// What is imported of them.
+const RANGE: Range = Range { offset: 0, size: 4096 };
+
+/// `child` starts this program again.
+pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
+    let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
+    let size = allocation.chunks()[0];
+    fill(gpu, allocation.pointer(), RANGE.size, 0xC0DA_0003)?;
+
+    // These two might have come over a socket.
+    let file = OwnedFd::from(File::open("/dev/null")?);
+    let memory = OwnedFd::from(allocation.export(0)?);
+    match is_taken(&mut child, &file, size)? {
+        Ok(()) => return Err("a file was taken for memory".into()),
+        Err(words) => println!("refused, in a process of its own: {words}"),
+    }
+    is_taken(&mut child, &memory, size)??;
+    // SAFETY: as the child has shown, and as its sender says: memory of this GPU, and of this size.
+    let view = unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), memory.into(), size, RANGE, USAGE) }?;
+    // The stranger may go: Vulkan's import keeps the memory. Only CUDA's address is gone.
+    drop(allocation);
+    check(gpu, view.vulkan(), RANGE.size, 0xC0DA_0003)?;
+    println!("tried in a process of its own, then imported here: Vulkan read {RANGE}");
+    Ok(())
+}
+
+/// Whether a child process can import the descriptor; why not, in its words. (A program that must go on gives it a time limit.)
+fn is_taken(child: &mut Command, descriptor: &OwnedFd, size: u64) -> std::io::Result<Result<(), String>> {
+    let stdin = Stdio::from(descriptor.try_clone()?);
+    let output = child.env(BYTES, size.to_string()).stdin(stdin).output()?;
+    // The command keeps what it was given.
+    child.stdin(Stdio::null());
+    let words = String::from_utf8_lossy(&output.stderr);
+    Ok(match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{} ({})", words.trim(), output.status)),
+    })
+}
+
+/// Whether this process is the child.
+pub fn is_child() -> bool {
+    std::env::var_os(BYTES).is_some()
+}
+
+/// In the child: imports what standard input is, on the same GPU, and ends.
+pub fn be_child() -> ! {
+    let taken = attempt();
+    if let Err(error) = &taken {
+        eprintln!("{error}");
+    }
+    std::process::exit(taken.is_err().into())
+}
+
+fn attempt() -> Result<(), Box<dyn Error>> {
+    let size = std::env::var(BYTES)?.parse()?;
+    let gpu = open()?;
+    let fd = Fd::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    // SAFETY: nobody knows. Whatever happens ends with this process.
+    unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }?;
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! CUDA's half of [`crate::cuda_memory`].
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+
+use crate::cuda::{Cuda, api};
+use crate::handle::Fd;
+use crate::{Error, Result};
+
+/// Device memory that CUDA allocated, mapped at one address, and can export.
+pub struct CudaAllocation {
+    // The order in which they go: mappings, then CUDA's references to the memory, then the address.
+    mappings: Vec<Mapping>,
+    chunks: Vec<Chunk>,
+    reserved: Reserved,
+}
+
+impl CudaAllocation {
+    /// Allocates at least `size` bytes in one chunk, for reading and writing by the context's device. CUDA rounds up to its
+    /// granularity, 2 MiB on an H200. The contents are undefined.
+    ///
+    /// # Errors
+    /// A size of 0, a device or system without such memory, 2 (`OUT_OF_MEMORY`), or what the driver answers else.
+    pub fn new(cuda: &Cuda, size: u64) -> Result<Arc<Self>> {
+        Self::in_chunks(cuda, &[size])
+    }
+
+    /// The same in several chunks, of at least so many bytes each. They follow each other in CUDA's address space.
+    ///
+    /// # Errors
+    /// As [`CudaAllocation::new`]; no chunks.
+    pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
+        if sizes.is_empty() || sizes.contains(&0) {
+            return Err(Error::Rule("memory of 0 bytes is none".into()));
+        }
+        let props = exportable(cuda)?;
+        let sizes = round_up(sizes, granularity(cuda, &props)?)?;
+        let reserved = Reserved::new(cuda, sizes.iter().sum())?;
+        // From here on what was made is undone by its `Drop`, in the order of the fields.
+        let mut made = Self { mappings: Vec::new(), chunks: Vec::new(), reserved };
+        let mut pointer = made.pointer();
+        for size in sizes {
+            made.chunks.push(Chunk::new(cuda, size, &props)?);
+            made.mappings.push(Mapping::new(pointer, &made.chunks[made.chunks.len() - 1])?);
+            pointer += size;
+        }
+        let access = sys::CUmemAccessDesc {
+            location: props.location,
+            flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        // SAFETY: the whole range is mapped; one description, of the device that the memory is on.
+        let code = unsafe { api::cuMemSetAccess(made.pointer(), made.size() as usize, &access, 1) };
+        cuda.check("cuMemSetAccess", code)?;
+        Ok(Arc::new(made))
+    }
+
+    /// The address in CUDA's address space, valid as long as `self`.
+    pub fn pointer(&self) -> sys::CUdeviceptr {
+        self.reserved.pointer
+    }
+
+    /// Bytes that are mapped there: those of all chunks.
+    pub fn size(&self) -> u64 {
+        self.reserved.size
+    }
+
+    /// Bytes of each chunk: what an importer must name (`VkMemoryAllocateInfo::allocationSize`).
+    pub fn chunks(&self) -> Vec<u64> {
+        self.chunks.iter().map(|chunk| chunk.size).collect()
+    }
+
+    /// A new descriptor of a chunk, yours to close or to send. It keeps the chunk's memory alive by itself.
+    ///
+    /// # Errors
+    /// There is no such chunk, or what the driver answers to `cuMemExportToShareableHandle`.
+    pub fn export(&self, chunk: usize) -> Result<Fd> {
+        let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
+            return Err(Error::Rule(format!("there is no chunk {chunk} in memory of {}", self.chunks.len())));
+        };
+        let mut fd: c_int = -1;
+        cuda.bind()?;
+        // SAFETY: a live handle, created for this kind of export, which writes one descriptor.
+        let code = unsafe { api::cuMemExportToShareableHandle((&raw mut fd).cast(), *handle, POSIX, 0) };
+        cuda.check("cuMemExportToShareableHandle", code)?;
+        // SAFETY: the call made a new descriptor, and it is nobody else's.
+        Ok(unsafe { Fd::from_raw(fd) })
+    }
+
+    /// The context that it was made in.
+    pub fn cuda(&self) -> &Cuda {
+        &self.reserved.cuda
+    }
+}
+
+const POSIX: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// Describes memory on the context's device that can be exported as a descriptor.
+///
+/// # Errors
+/// The device has no such memory, or the system no such descriptors.
+fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
+    let (name, device) = (&cuda.info().name, cuda.device()?);
+    for (what, attribute) in [
+        ("maps no memory by hand", Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED),
+        (
+            "exports none of its memory as a file descriptor",
+            Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        ),
+    ] {
+        let mut has = 0;
+        // SAFETY: writes one integer.
+        let code = unsafe { api::cuDeviceGetAttribute(&mut has, attribute, device) };
+        cuda.check("cuDeviceGetAttribute", code)?;
+        // Windows has other handles, which were not tried.
+        if has == 0 || cfg!(not(unix)) {
+            return Err(Error::Unsupported(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
+        }
+    }
+    Ok(sys::CUmemAllocationProp {
+        type_: sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: POSIX,
+        location: sys::CUmemLocation {
+            type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+            id: device,
+        },
+        win32HandleMetaData: std::ptr::null_mut(),
+        // Uncompressed: Vulkan would not know.
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    })
+}
+
+/// What sizes and addresses of such memory are multiples of.
+fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
+    let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    let mut granularity = 0;
+    cuda.bind()?;
+    // SAFETY: writes one number; the description is read before the call returns.
+    let code = unsafe { api::cuMemGetAllocationGranularity(&mut granularity, props, minimum) };
+    cuda.check("cuMemGetAllocationGranularity", code)?;
+    Ok(granularity as u64)
+}
+
+/// Each size rounded up.
+///
+/// # Errors
+/// All of them together are more than an address space.
+fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
+    let rounded: Option<Vec<_>> =
+        sizes.iter().map(|size| size.checked_next_multiple_of(granularity.max(1))).collect();
+    let fits = |sizes: &Vec<u64>| {
+        let sum = sizes.iter().try_fold(0, |sum: u64, &size| sum.checked_add(size));
+        sum.is_some_and(|sum| usize::try_from(sum).is_ok())
+    };
+    rounded
+        .filter(fits)
+        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes together fit into no address space")))
+}
+
+/// A range of addresses.
+struct Reserved {
+    pointer: sys::CUdeviceptr,
+    size: u64,
+    cuda: Cuda,
+}
+
+impl Reserved {
+    fn new(cuda: &Cuda, size: u64) -> Result<Self> {
+        let mut pointer = 0;
+        // SAFETY: writes one address; a multiple of the granularity, and no wish for alignment or place.
+        let code = unsafe { api::cuMemAddressReserve(&mut pointer, size as usize, 0, 0, 0) };
+        cuda.check("cuMemAddressReserve", code)?;
+        Ok(Self { pointer, size, cuda: cuda.clone() })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let free = || {
+            // SAFETY: reserved above; nothing is mapped there any more.
+            unsafe { api::cuMemAddressFree(self.pointer, self.size as usize) }
+        };
+        self.cuda.cleanup("cuMemAddressFree", free);
+    }
+}
+
+/// CUDA's reference to some memory.
+struct Chunk {
+    handle: sys::CUmemGenericAllocationHandle,
+    size: u64,
+    cuda: Cuda,
+}
+
+impl Chunk {
+    fn new(cuda: &Cuda, size: u64, props: &sys::CUmemAllocationProp) -> Result<Self> {
+        let mut handle = 0;
+        // SAFETY: writes one handle; the description is read before the call returns.
+        let code = unsafe { api::cuMemCreate(&mut handle, size as usize, props, 0) };
+        cuda.check("cuMemCreate", code)?;
+        Ok(Self { handle, size, cuda: cuda.clone() })
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: created above, released once.
+        self.cuda.cleanup("cuMemRelease", || unsafe { api::cuMemRelease(self.handle) });
+    }
+}
+
+/// A chunk at an address.
+struct Mapping {
+    pointer: sys::CUdeviceptr,
+    size: u64,
+    cuda: Cuda,
+}
+
+impl Mapping {
+    /// `pointer` is in a reserved range with room for the chunk.
+    fn new(pointer: sys::CUdeviceptr, chunk: &Chunk) -> Result<Self> {
+        // SAFETY: a live handle, all of it, and addresses that nothing is mapped to yet.
+        let code = unsafe { api::cuMemMap(pointer, chunk.size as usize, 0, chunk.handle, 0) };
+        chunk.cuda.check("cuMemMap", code)?;
+        Ok(Self { pointer, size: chunk.size, cuda: chunk.cuda.clone() })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let unmap = || {
+            // SAFETY: mapped above; no stream uses it any more, which whoever launched work on it has promised.
+            unsafe { api::cuMemUnmap(self.pointer, self.size as usize) }
+        };
+        self.cuda.cleanup("cuMemUnmap", unmap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_whole_granules() {
+        assert_eq!(round_up(&[1, 2 << 20, (2 << 20) + 1], 2 << 20).unwrap(), [2 << 20, 2 << 20, 4 << 20]);
+        for sizes in [&[u64::MAX][..], &[1 << 63, 1 << 63]] {
+            let text = round_up(sizes, 2 << 20).unwrap_err().to_string();
+            assert!(text.contains("no address space") && text.contains(&format!("{sizes:?}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_may_change_threads() {
+        fn owned<T: Send + Sync + 'static>() {}
+        owned::<Arc<CudaAllocation>>();
+    }
+
+    #[test]
+    fn memory_of_no_bytes_never_reaches_the_driver() {
+        let ours = crate::cuda::tests::unreal(1);
+        for sizes in [&[][..], &[0], &[4096, 0]] {
+            let error = CudaAllocation::in_chunks(&ours.0, sizes).err().unwrap();
+            assert!(error.to_string().contains("0 bytes"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which bytes of which chunk a buffer shows. Pure arithmetic, so it can be tested without a GPU.
+
+use crate::layout::Range;
+use crate::{Error, Result};
+
+/// Some bytes of one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The chunk's index.
+    pub chunk: usize,
+    /// Where in the chunk.
+    pub range: Range,
+    /// Where they are in the buffer: bytes from its beginning.
+    pub at: u64,
+}
+
+/// Cuts `range` of an allocation into pieces, one for each chunk that has some of it. `chunks` are their sizes in bytes; they follow
+/// each other without a gap.
+///
+/// # Errors
+/// No bytes, or more than there are.
+///
+/// ```
+/// use vulkan_cuda::{cuda_memory::pieces, layout::Range};
+///
+/// let found = pieces(&[100, 100], Range { offset: 90, size: 30 }).unwrap();
+/// assert_eq!((found[0].chunk, found[0].range.offset, found[0].range.size, found[0].at), (0, 90, 10, 0));
+/// assert_eq!((found[1].chunk, found[1].range.offset, found[1].range.size, found[1].at), (1, 0, 20, 10));
+/// ```
+pub fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
+    let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
+    let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {
+        return Err(Error::Rule(format!("there are no {range} in memory of {all} bytes")));
+    };
+    let (mut pieces, mut begin) = (Vec::new(), 0);
+    for (chunk, &size) in chunks.iter().enumerate() {
+        let (from, to) = (range.offset.max(begin), end.min(begin + size));
+        if from < to {
+            let within = Range { offset: from - begin, size: to - from };
+            pieces.push(Piece { chunk, range: within, at: from - range.offset });
+        }
+        begin += size;
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn range(offset: u64, size: u64) -> Range {
+        Range { offset, size }
+    }
+
+    #[test]
+    fn what_lies_in_one_chunk_is_one_piece() {
+        let chunks = [64, 32, 64];
+        assert_eq!(pieces(&chunks, range(64, 32)).unwrap(), [Piece { chunk: 1, range: range(0, 32), at: 0 }]);
+        assert_eq!(pieces(&chunks, range(159, 1)).unwrap(), [Piece { chunk: 2, range: range(63, 1), at: 0 }]);
+        assert_eq!(pieces(&chunks, range(0, 160)).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_with_its_numbers() {
+        for bad in [range(0, 0), range(160, 1), range(100, 61), range(u64::MAX, 2)] {
+            let text = pieces(&[64, 96], bad).unwrap_err().to_string();
+            assert!(text.contains(&bad.to_string()) && text.contains("160 bytes"), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Every byte of the buffer is one byte of one chunk, in order, and no other.
+        #[test]
+        fn pieces_are_the_range(chunks in prop::collection::vec(1u64..50, 1..8), a in 0u64..200, size in 1u64..200) {
+            let all: u64 = chunks.iter().sum();
+            let found = pieces(&chunks, range(a, size));
+            prop_assert_eq!(found.is_ok(), a + size <= all);
+            let Ok(found) = found else { return Ok(()) };
+            let begin = |chunk: usize| chunks[..chunk].iter().sum::<u64>();
+            let bytes: Vec<_> = found
+                .iter()
+                .flat_map(|piece| (0..piece.range.size).map(move |byte| (piece.at + byte, piece.chunk, piece.range.offset + byte)))
+                .collect();
+            for (index, (at, chunk, offset)) in bytes.iter().enumerate() {
+                prop_assert_eq!(*at, index as u64);
+                prop_assert!(*offset < chunks[*chunk]);
+                prop_assert_eq!(begin(*chunk) + offset, a + at);
+            }
+            prop_assert_eq!(bytes.len() as u64, size);
+        }
+    }
+}

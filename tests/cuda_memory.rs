@@ -1,0 +1,296 @@
+//! Memory that CUDA allocated, in Vulkan: what the example `08_cuda_memory` does not show. And what is left where a Vulkan call of
+//! that, or of the engine in `06_your_device`, fails.
+
+#![cfg(target_os = "linux")]
+// Each example has its own copy of what it takes from the first.
+#![allow(dead_code, clippy::duplicate_mod)]
+
+mod common;
+#[path = "../crates/vulkan-cuda/examples/01_match.rs"]
+mod match_devices;
+#[path = "../crates/vulkan-cuda/examples/readback/mod.rs"]
+mod readback;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+#[path = "../crates/vulkan-cuda/examples/06_your_device.rs"]
+mod your_device;
+
+use std::error::Error;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::sys;
+use match_devices::Gpu;
+use stand_in::{ALL, Run, StandIn, each, run};
+use vulkan_cuda::handle::Fd;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::{CudaAllocation, ImportedBuffer, SharedRing};
+
+const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
+const RANGE: Range = Range { offset: 0, size: 4096 };
+
+/// Both APIs; where there are none, a skip.
+fn open() -> Option<Gpu> {
+    open_with(|_| Default::default())
+}
+
+fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures) -> Option<Gpu> {
+    match match_devices::open_with(choose) {
+        Ok(gpu) => Some(gpu),
+        Err(error) if match_devices::is_unsupported(&*error) => {
+            common::skip_without_gpu(&error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Buffers in CUDA's memory are slots like others: CUDA allocates them, in one allocation, and hands them over frame by frame.
+#[test]
+fn a_ring_hands_over_memory_of_cuda() {
+    let Some(gpu) = open() else { return };
+    const FRAMES: u64 = 20;
+    let words = RANGE.size as usize / 4;
+    let seen = readback::Target::new(&gpu, FRAMES * RANGE.size).unwrap();
+    let allocation = CudaAllocation::new(gpu.pair.cuda(), 3 * RANGE.size).unwrap();
+    let slot = |index| {
+        let range = Range { offset: index * RANGE.size, ..RANGE };
+        ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE)
+    };
+    let slots = (0..3).map(slot).collect::<vulkan_cuda::Result<_>>().unwrap();
+    drop(allocation);
+    let stage = vk::PipelineStageFlags::TRANSFER;
+    let reads = Reads { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
+    let stream = gpu.cuda.new_stream().unwrap();
+    let mut ring: SharedRing<ImportedBuffer> =
+        SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
+    for frame in 0..FRAMES {
+        let write = ring.write().unwrap();
+        let address = write.slot().cuda().unwrap();
+        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        unsafe { sys::cuMemsetD32Async(address, frame as u32, words, stream.cu_stream()) }.result().unwrap();
+        let read = write.finish().unwrap();
+        let buffer = ring.slots()[read.slot()].vulkan();
+        let commands = seen.record(|device, commands| {
+            let copy = [vk::BufferCopy::default().dst_offset(frame * RANGE.size).size(RANGE.size)];
+            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            unsafe {
+                ring.record_acquire(&read, commands);
+                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
+                ring.record_release(&read, commands);
+            }
+        });
+        // SAFETY: recorded above; everything lives until both sides are idle.
+        unsafe { seen.submit(&gpu, commands.unwrap(), &[read.wait_info()], &[read.signal_info()]) }.unwrap();
+        read.submitted();
+    }
+    stream.synchronize().unwrap();
+    // SAFETY: nobody else uses the queue.
+    unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
+    for (frame, words) in seen.words().unwrap().chunks(words).enumerate() {
+        assert!(words.iter().all(|&word| word == frame as u32), "frame {frame}");
+    }
+}
+
+/// What cannot be is refused in words, before a driver is asked for an import.
+#[test]
+fn ranges_that_no_buffer_can_have_are_refused_in_words() {
+    let Some(gpu) = open() else { return };
+    let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
+    let all = allocation.size();
+    let refused = |range, part: &str| {
+        let error = ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE).err();
+        let text = error.unwrap_or_else(|| panic!("{range} was taken")).to_string();
+        assert!(text.contains(part), "{text}");
+    };
+    refused(Range { offset: 0, size: 0 }, "0 bytes");
+    refused(Range { offset: 0, size: all + 1 }, &format!("in memory of {all} bytes"));
+    refused(Range { offset: 0, size: all }, "span 2 chunks");
+    refused(Range { offset: 1, size: 64 }, "VkMemoryRequirements::alignment");
+    assert!(allocation.export(2).unwrap_err().to_string().contains("no chunk 2 in memory of 2"));
+    // None of that cost the process anything.
+    ImportedBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
+    let view = ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
+    assert_eq!((view.cuda(), view.size()), (Some(allocation.pointer()), RANGE.size));
+    // The view has a share of it for as long as it lives.
+    assert_eq!(Arc::strong_count(&allocation), 2);
+    drop(view);
+    assert_eq!(Arc::strong_count(&allocation), 1);
+}
+
+/// A buffer whose bytes lie in two chunks, and in one of them alone.
+#[test]
+fn a_buffer_over_two_chunks_is_bound_sparsely() {
+    let sparse = |has: vk::PhysicalDeviceFeatures| {
+        vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
+    };
+    let Some(gpu) = open_with(sparse) else { return };
+    let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
+    let (chunk, block) = (allocation.chunks()[0], 64 << 10);
+    // CUDA numbers the words around the seam.
+    let around = Range { offset: chunk - block, size: 2 * block };
+    let stream = gpu.cuda.new_stream().unwrap();
+    let words = (around.size / 4) as u32;
+    for word in 0..words {
+        let address = allocation.pointer() + around.offset + 4 * u64::from(word);
+        // SAFETY: one word, which is mapped there.
+        unsafe { sys::cuMemsetD32Async(address, word, 1, stream.cu_stream()) }.result().unwrap();
+    }
+    stream.synchronize().unwrap();
+    let bound = |range| {
+        // SAFETY: the device has the feature, or says so here; the queue is idle, and nobody else's.
+        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
+    };
+    for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
+        let view = match bound(range) {
+            Ok(view) => view,
+            Err(vulkan_cuda::Error::Unsupported(why)) => return common::skip_without_gpu(&why),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(view.cuda(), Some(allocation.pointer() + range.offset));
+        let target = readback::Target::new(&gpu, range.size).unwrap();
+        let copied = target.run(&gpu, |device, commands| {
+            let copy = [vk::BufferCopy::default().size(range.size)];
+            // SAFETY: being recorded; both buffers have so many bytes. CUDA is done.
+            unsafe { device.cmd_copy_buffer(commands, view.vulkan(), target.buffer, &copy) };
+        });
+        copied.unwrap();
+        let wrong = (first..).zip(target.words().unwrap()).find(|(word, seen)| word != seen);
+        assert_eq!(wrong, None, "{range}");
+    }
+    let text = bound(Range { offset: 16, ..around }).err().unwrap().to_string();
+    assert!(text.contains("16") && text.contains("VkMemoryRequirements::alignment"), "{text}");
+}
+
+/// Why a stranger's descriptor is tried in a process of its own: the stand-in does as NVIDIA's driver was seen to do.
+#[test]
+#[ignore = "spoils imports for its process, so it runs on the stand-in alone"]
+fn a_refused_import_costs_every_later_one() {
+    let gpu = open().expect("the stand-in");
+    let allocation = CudaAllocation::new(gpu.pair.cuda(), 1).unwrap();
+    let size = allocation.size();
+    let import = |fd: Fd| {
+        // SAFETY: memory of this size, or what the stand-in refuses.
+        unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
+    };
+    drop(import(allocation.export(0).unwrap()).unwrap());
+    let file = Fd::from(OwnedFd::from(File::open("/dev/null").unwrap()));
+    let text = import(file).err().unwrap().to_string();
+    assert!(text.contains("import of a file descriptor") && text.contains("llvmpipe"), "{text}");
+    assert!(import(allocation.export(0).unwrap()).is_err());
+}
+
+/// The tests above on the stand-in: they run to their end, and give everything back.
+#[test]
+fn all_of_them_run_on_the_stand_in() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for name in [
+        "a_ring_hands_over_memory_of_cuda",
+        "ranges_that_no_buffer_can_have_are_refused_in_words",
+        "a_buffer_over_two_chunks_is_bound_sparsely",
+        "a_refused_import_costs_every_later_one",
+    ] {
+        let done = attempt(&stand_in, name, "").unwrap();
+        done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let said = common::stdout(&done.output);
+        assert!(said.contains("1 passed"), "{name}: {said}");
+    }
+}
+
+/// Runs one test of this file in a process of its own, on the stand-in.
+fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+    run(stand_in.beneath(test, &[&ALL[..], &["sparseBinding"]].concat()).env("STAND_IN_FAIL", fail))
+}
+
+/// Ends the process as a program does.
+fn end(outcome: Result<(), Box<dyn Error>>) -> ! {
+    if let Err(error) = &outcome {
+        eprintln!("{error}");
+    }
+    std::process::exit(outcome.is_err().into())
+}
+
+#[test]
+#[ignore = "ends its process"]
+fn one_import() {
+    let import = || {
+        let gpu = match_devices::open()?;
+        let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
+        ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE)?;
+        Ok(())
+    };
+    end(import());
+}
+
+#[test]
+#[ignore = "ends its process"]
+fn one_sparse_import() {
+    let import = || {
+        let gpu = match_devices::open_with(|_| vk::PhysicalDeviceFeatures::default().sparse_binding(true))?;
+        let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1])?;
+        let all = Range { offset: 0, size: allocation.size() };
+        let queue = (gpu.queue, gpu.family);
+        // SAFETY: the device has the feature; the queue is idle, and nobody else's.
+        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
+        Ok(())
+    };
+    end(import());
+}
+
+#[test]
+#[ignore = "ends its process"]
+fn one_engine() {
+    end(your_device::run());
+}
+
+/// After each failure everything was given back, and descriptors are closed.
+#[test]
+fn every_vulkan_call_fails_in_turn() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut cases = Vec::new();
+    for name in ["one_import", "one_sparse_import", "one_engine"] {
+        let done = attempt(&stand_in, name, "").unwrap();
+        let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap"];
+        // These two are asked by a `Drop`: the engine then destroys what it has all the same, and the ring leaks its slots.
+        let in_drop = ["vkDeviceWaitIdle", "vkGetSemaphoreCounterValue"];
+        let can_fail = |call: &&String| {
+            let starts = |start: &&str| call.starts_with(*start);
+            call.starts_with("vk") && !silent.iter().chain(&in_drop).any(starts)
+        };
+        for call in report.calls.keys().filter(can_fail) {
+            cases.push((name, call.clone(), 1));
+            cases.push((name, call.clone(), report.count(call)));
+        }
+    }
+    let problems = each(&cases, |(name, call, nth)| {
+        let fail = format!("{call}:{}:{nth}", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY.as_raw());
+        let done = attempt(&stand_in, name, &fail)?;
+        done.check_clean(1).map_err(|problem| format!("{name}, {fail}: {problem}")).map(drop)
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
+
+/// After a fault CUDA signals nothing more, and the engine's queue must not wait for it for ever.
+#[test]
+fn an_engine_outlives_a_fault_of_cuda() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let cases = [
+        "cuMemsetD32Async:700:1",
+        "cuMemsetD32Async:700:6",
+        "cuSignalExternalSemaphoresAsync:719:3",
+        "cuWaitExternalSemaphoresAsync:719:2",
+        "cuStreamSynchronize:719:1",
+    ];
+    let problems = each(&cases, |fail| {
+        let done = attempt(&stand_in, "one_engine", fail)?;
+        done.check_exit(1).map_err(|problem| format!("{fail}: {problem}"))
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
