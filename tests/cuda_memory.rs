@@ -212,3 +212,21 @@ fn every_vulkan_call_fails_in_turn() {
     });
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
+
+/// After a fault CUDA signals nothing more, and the engine's queue must not wait for it for ever.
+#[test]
+fn an_engine_outlives_a_fault_of_cuda() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let cases = [
+        "cuMemsetD32Async:700:1",
+        "cuMemsetD32Async:700:6",
+        "cuSignalExternalSemaphoresAsync:719:3",
+        "cuWaitExternalSemaphoresAsync:719:2",
+        "cuStreamSynchronize:719:1",
+    ];
+    let problems = each(&cases, |fail| {
+        let done = attempt(&stand_in, "one_engine", fail)?;
+        done.check_exit(1).map_err(|problem| format!("{fail}: {problem}"))
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}

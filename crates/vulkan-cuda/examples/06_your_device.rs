@@ -4,33 +4,36 @@
 //! cargo run -p vulkan-cuda --example 06_your_device
 //! ```
 //!
-//! The engine changes in four places; each is marked with a number below.
+//! The engine changes in four places; each is marked with its number.
 //!
-//! 1. The device is made with the extensions of [`VkInfo::extensions`] and the feature `timelineSemaphore`.
+//! 1. The device is made with the extensions of [`VkInfo::extensions`](vulkan_cuda::VkInfo::extensions) and the feature
+//!    `timelineSemaphore`: [`your_device/device.rs`](your_device/device.rs).
 //! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Nothing of the engine's is ever destroyed by anybody else.
-//! 3. A submission that reads a slot has one more wait and one more signal, beside the engine's own.
+//! 3. A submission that reads a slot has one more wait and one more signal, beside the engine's own:
+//!    [`your_device/engine.rs`](your_device/engine.rs).
 //! 4. A frame that the engine does not draw is given up: its `Read` is dropped.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use ash::vk;
-use cudarc::driver::{CudaContext, sys};
-use gpu_allocator::MemoryLocation;
-use gpu_allocator::vulkan::{
-    Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
-};
+use cudarc::driver::{CudaContext, CudaStream, sys};
 use vulkan_cuda::Error::Unsupported;
-use vulkan_cuda::shared_ring::{Read, Reads};
-use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk, VkInfo, find_twin};
+use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
 
+use device::Device;
+use engine::Engine;
+
+#[path = "your_device/device.rs"]
+mod device;
+#[path = "your_device/engine.rs"]
+mod engine;
 #[allow(dead_code)] // It is here for `report`.
 #[path = "01_match.rs"]
 mod match_devices;
 
 const SLOTS: usize = 3;
-/// How many frames the CPU may be ahead of the queue. This is the engine's affair, and need not be the number of slots.
-const IN_FLIGHT: u64 = 2;
 const FRAMES: u64 = 12;
 /// In these the window is minimised.
 const HIDDEN: [u64; 3] = [4, 5, 9];
@@ -60,26 +63,15 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let stream = context.new_stream()?;
     let mut ring = SharedRing::new(&pair, stream.clone(), slots, reads)?;
 
-    for frame in 0..FRAMES {
-        let write = ring.write()?;
-        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
-        unsafe { sys::cuMemsetD32Async(write.slot().cuda(), word(frame), WORDS, stream.cu_stream()) }
-            .result()?;
-        let read = write.finish()?;
-        if HIDDEN.contains(&frame) {
-            // 4. Nothing was submitted for this frame. CUDA gets its slot back all the same: the ring sees to it.
-            drop(read);
-        } else {
-            engine.draw(&ring, read)?;
-        }
-    }
-
-    // CUDA first: after a fault it signals nothing more, and the queue would wait for ever.
-    if let Err(error) = stream.synchronize() {
+    let drawn = draw_all(&mut engine, &mut ring, &stream);
+    // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, in `Drop` too.
+    let written = stream.synchronize();
+    if written.is_err() {
         // SAFETY: the context is broken, so the stream executes nothing more.
         unsafe { ring.abort() }?;
-        return Err(error.into());
     }
+    drawn?;
+    written?;
     let seen = engine.finish()?;
     if seen != FRAMES - HIDDEN.len() as u64 {
         return Err(format!("the engine saw {seen} frames").into());
@@ -93,248 +85,30 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn draw_all(
+    engine: &mut Engine,
+    ring: &mut SharedRing<SharedBuffer>,
+    stream: &CudaStream,
+) -> Result<(), Box<dyn Error>> {
+    for frame in 0..FRAMES {
+        let write = ring.write()?;
+        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        unsafe { sys::cuMemsetD32Async(write.slot().cuda(), word(frame), WORDS, stream.cu_stream()) }
+            .result()?;
+        let read = write.finish()?;
+        if HIDDEN.contains(&frame) {
+            // 4. Nothing was submitted for this frame. CUDA gets its slot back all the same: the ring sees to it.
+            drop(read);
+        } else {
+            engine.draw(ring, read)?;
+        }
+    }
+    Ok(())
+}
+
 /// What CUDA writes to every word in a frame.
 fn word(frame: u64) -> u32 {
     0xE091_0000 | frame as u32
-}
-
-/// The engine's instance.
-struct Instance {
-    raw: ash::Instance,
-    _entry: ash::Entry,
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // SAFETY: the device, which holds it, is gone.
-        unsafe { self.raw.destroy_instance(None) };
-    }
-}
-
-/// The engine's device, and the token.
-struct Device {
-    raw: ash::Device,
-    physical: vk::PhysicalDevice,
-    queue: vk::Queue,
-    family: u32,
-    instance: Instance,
-}
-
-impl Device {
-    /// With CUDA's number for the same GPU.
-    fn new(driver: Driver) -> Result<(Self, i32), Box<dyn Error>> {
-        // SAFETY: the loader is the system's own.
-        let entry = unsafe { ash::Entry::load() }
-            .map_err(|error| Unsupported(format!("there is no Vulkan loader: {error}")))?;
-        let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
-        let create = vk::InstanceCreateInfo::default().application_info(&app);
-        // SAFETY: a plain description.
-        let raw = unsafe { entry.create_instance(&create, None) }?;
-        let instance = Instance { raw, _entry: entry };
-
-        // The engine chooses its GPU as it always did, and CUDA follows.
-        // SAFETY: a live instance, and its own devices.
-        let physical =
-            unsafe { instance.raw.enumerate_physical_devices() }?.into_iter().max_by_key(|&device| {
-                // SAFETY: as above.
-                let kind = unsafe { instance.raw.get_physical_device_properties(device) }.device_type;
-                kind == vk::PhysicalDeviceType::DISCRETE_GPU
-            });
-        let physical = physical.ok_or_else(|| Unsupported("there is no Vulkan device".into()))?;
-        // SAFETY: as above.
-        let info = unsafe { VkInfo::query(&instance.raw, physical) }?;
-        let cuda = driver.devices()?;
-        let twin =
-            find_twin(&info, &cuda).map_err(|mismatch| Unsupported(format!("{}: {mismatch}", info.name)))?;
-
-        // SAFETY: a live physical device.
-        let families = unsafe { instance.raw.get_physical_device_queue_family_properties(physical) };
-        let graphics =
-            |family: &vk::QueueFamilyProperties| family.queue_flags.contains(vk::QueueFlags::GRAPHICS);
-        let family = families.iter().position(graphics).ok_or("no queue draws")? as u32;
-        let priorities = [1.0];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-        // 1. What sharing needs, beside what the engine needs itself: here `synchronization2`.
-        let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
-        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
-        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-        let create = vk::DeviceCreateInfo::default()
-            .queue_create_infos(&queues)
-            .enabled_extension_names(&extensions)
-            .push_next(&mut timeline)
-            .push_next(&mut sync2);
-        // SAFETY: `create` points to locals; the device lists the extensions.
-        let raw = unsafe { instance.raw.create_device(physical, &create, None) }?;
-        // SAFETY: one queue of this family was asked for.
-        let queue = unsafe { raw.get_device_queue(family, 0) };
-        Ok((Self { raw, physical, queue, family, instance }, twin.ordinal))
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // SAFETY: whoever made something of it holds it, and so is gone.
-        unsafe { self.raw.destroy_device(None) };
-    }
-}
-
-/// What the engine has once for each frame in flight.
-#[derive(Default)]
-struct Frame {
-    pool: vk::CommandPool,
-    commands: vk::CommandBuffer,
-    /// What it draws to.
-    target: vk::Buffer,
-    memory: Option<Allocation>,
-    /// The frame of CUDA's that it draws.
-    shows: Option<u64>,
-}
-
-/// A renderer with two frames in flight.
-struct Engine {
-    frames: Vec<Frame>,
-    /// The engine's own timeline: frame n is done at value n + 1.
-    done: vk::Semaphore,
-    submitted: u64,
-    checked: u64,
-    // These two go last, and in this order: the allocator frees its memory on the device.
-    allocator: Allocator,
-    device: Arc<Device>,
-}
-
-impl Engine {
-    fn new(device: Arc<Device>) -> Result<Self, Box<dyn Error>> {
-        let allocator = Allocator::new(&AllocatorCreateDesc {
-            instance: device.instance.raw.clone(),
-            device: device.raw.clone(),
-            physical_device: device.physical,
-            debug_settings: Default::default(),
-            buffer_device_address: false,
-            allocation_sizes: Default::default(),
-        })?;
-        let (frames, done) = (Vec::new(), vk::Semaphore::null());
-        // From here on `Drop` cleans up; destroying what is null does nothing.
-        let mut engine = Self { frames, done, submitted: 0, checked: 0, allocator, device };
-        let raw = &engine.device.raw;
-        let mut timeline = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let target = vk::BufferCreateInfo::default().size(BYTES).usage(vk::BufferUsageFlags::TRANSFER_DST);
-        let pool = vk::CommandPoolCreateInfo::default().queue_family_index(engine.device.family);
-        // SAFETY: a live device and plain descriptions; memory of the size and type that the buffer asks for.
-        unsafe {
-            engine.done =
-                raw.create_semaphore(&vk::SemaphoreCreateInfo::default().push_next(&mut timeline), None)?;
-            for _ in 0..IN_FLIGHT {
-                engine.frames.push(Frame::default());
-                let frame = engine.frames.last_mut().expect("pushed");
-                frame.target = raw.create_buffer(&target, None)?;
-                let memory = frame.memory.insert(engine.allocator.allocate(&AllocationCreateDesc {
-                    name: "target",
-                    requirements: raw.get_buffer_memory_requirements(frame.target),
-                    location: MemoryLocation::GpuToCpu,
-                    linear: true,
-                    allocation_scheme: AllocationScheme::GpuAllocatorManaged,
-                })?);
-                raw.bind_buffer_memory(frame.target, memory.memory(), memory.offset())?;
-                frame.pool = raw.create_command_pool(&pool, None)?;
-                let info =
-                    vk::CommandBufferAllocateInfo::default().command_pool(frame.pool).command_buffer_count(1);
-                frame.commands = raw.allocate_command_buffers(&info)?[0];
-            }
-        }
-        Ok(engine)
-    }
-
-    /// Draws a slot: here it copies it. After an error the read was dropped, and with it the frame was given up.
-    fn draw(&mut self, ring: &SharedRing<SharedBuffer>, read: Read) -> Result<(), Box<dyn Error>> {
-        // The engine's pace: what these objects were used for last is done. It waits for its own timeline, never for CUDA's.
-        let index = (self.submitted % IN_FLIGHT) as usize;
-        self.wait_for((self.submitted + 1).saturating_sub(IN_FLIGHT))?;
-        self.check(index)?;
-
-        let (raw, frame) = (&self.device.raw, &mut self.frames[index]);
-        let copy = [vk::BufferCopy::default().size(BYTES)];
-        let to_host = [vk::MemoryBarrier2::default()
-            .src_stage_mask(vk::PipelineStageFlags2::ALL_TRANSFER)
-            .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
-            .dst_stage_mask(vk::PipelineStageFlags2::HOST)
-            .dst_access_mask(vk::AccessFlags2::HOST_READ)];
-        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have so many bytes.
-        unsafe {
-            raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
-            raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
-            ring.record_acquire(&read, frame.commands);
-            raw.cmd_copy_buffer(frame.commands, ring.slots()[read.slot()].vulkan(), frame.target, &copy);
-            ring.record_release(&read, frame.commands);
-            raw.cmd_pipeline_barrier2(
-                frame.commands,
-                &vk::DependencyInfo::default().memory_barriers(&to_host),
-            );
-            raw.end_command_buffer(frame.commands)?;
-        }
-
-        // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more, at the
-        // stage that reads the slot. `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
-        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-        let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
-        let waits = [own.value(self.submitted), read.wait_info()];
-        let signals = [own.value(self.submitted + 1), read.signal_info()];
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(frame.commands)];
-        let batch = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits)
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(&signals)];
-        // SAFETY: recorded above; everything lives until the queue has passed it, which every `drop` here waits for.
-        unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?;
-        self.submitted += 1;
-        frame.shows = Some(read.frame());
-        read.submitted();
-        Ok(())
-    }
-
-    /// Waits on the CPU until so many of the engine's frames are done.
-    fn wait_for(&self, frames: u64) -> Result<(), vk::Result> {
-        let (semaphores, values) = ([self.done], [frames]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: the engine's own timeline.
-        unsafe { self.device.raw.wait_semaphores(&info, u64::MAX) }
-    }
-
-    /// Looks at what a frame in flight drew; it is done.
-    fn check(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
-        let frame = &mut self.frames[index];
-        let Some(shows) = frame.shows.take() else { return Ok(()) };
-        let bytes = frame.memory.as_ref().and_then(Allocation::mapped_slice).ok_or("not the CPU's memory")?;
-        let mut words = bytes[..BYTES as usize].chunks_exact(4);
-        match words.position(|bytes| bytes != word(shows).to_ne_bytes()) {
-            None => self.checked += 1,
-            Some(wrong) => return Err(format!("frame {shows} is wrong at word {wrong}").into()),
-        }
-        Ok(())
-    }
-
-    /// Waits for the last frames; how many were right.
-    fn finish(&mut self) -> Result<u64, Box<dyn Error>> {
-        self.wait_for(self.submitted)?;
-        (0..self.frames.len()).try_for_each(|index| self.check(index))?;
-        Ok(self.checked)
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        let raw = &self.device.raw;
-        // SAFETY: the queue is idle, and these are the engine's own. The ring has its own wait for the GPU.
-        unsafe {
-            let _ = raw.device_wait_idle();
-            for frame in self.frames.drain(..) {
-                raw.destroy_command_pool(frame.pool, None);
-                raw.destroy_buffer(frame.target, None);
-                let _ = frame.memory.map(|memory| self.allocator.free(memory));
-            }
-            raw.destroy_semaphore(self.done, None);
-        }
-    }
 }
 
 #[allow(dead_code)]

@@ -1,0 +1,176 @@
+//! A renderer as it may be without CUDA: its own memory allocator, command pools, frames in flight and pace.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use gpu_allocator::vulkan::{
+    Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
+};
+use vulkan_cuda::shared_ring::Read;
+use vulkan_cuda::{SharedBuffer, SharedRing};
+
+use super::device::Device;
+use super::{BYTES, word};
+
+/// How many frames the CPU may be ahead of the queue. This is the engine's affair, and need not be the number of slots.
+const IN_FLIGHT: u64 = 2;
+
+/// What the engine has once for each frame in flight.
+#[derive(Default)]
+struct Frame {
+    pool: vk::CommandPool,
+    commands: vk::CommandBuffer,
+    /// What it draws to.
+    target: vk::Buffer,
+    memory: Option<Allocation>,
+    /// The frame of CUDA's that it draws.
+    shows: Option<u64>,
+}
+
+/// A renderer with two frames in flight.
+pub struct Engine {
+    frames: Vec<Frame>,
+    /// The engine's own timeline: frame n is done at value n + 1.
+    done: vk::Semaphore,
+    submitted: u64,
+    checked: u64,
+    // These two go last, and in this order: the allocator frees its memory on the device.
+    allocator: Allocator,
+    pub device: Arc<Device>,
+}
+
+impl Engine {
+    pub fn new(device: Arc<Device>) -> Result<Self, Box<dyn Error>> {
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: device.instance.raw.clone(),
+            device: device.raw.clone(),
+            physical_device: device.physical,
+            debug_settings: Default::default(),
+            buffer_device_address: false,
+            allocation_sizes: Default::default(),
+        })?;
+        let (frames, done) = (Vec::new(), vk::Semaphore::null());
+        // From here on `Drop` cleans up; destroying what is null does nothing.
+        let mut engine = Self { frames, done, submitted: 0, checked: 0, allocator, device };
+        let raw = &engine.device.raw;
+        let mut timeline = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let target = vk::BufferCreateInfo::default().size(BYTES).usage(vk::BufferUsageFlags::TRANSFER_DST);
+        let pool = vk::CommandPoolCreateInfo::default().queue_family_index(engine.device.family);
+        // SAFETY: a live device and plain descriptions; memory of the size and type that the buffer asks for.
+        unsafe {
+            engine.done =
+                raw.create_semaphore(&vk::SemaphoreCreateInfo::default().push_next(&mut timeline), None)?;
+            for _ in 0..IN_FLIGHT {
+                engine.frames.push(Frame::default());
+                let frame = engine.frames.last_mut().expect("pushed");
+                frame.target = raw.create_buffer(&target, None)?;
+                let memory = frame.memory.insert(engine.allocator.allocate(&AllocationCreateDesc {
+                    name: "target",
+                    requirements: raw.get_buffer_memory_requirements(frame.target),
+                    location: MemoryLocation::GpuToCpu,
+                    linear: true,
+                    allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+                })?);
+                raw.bind_buffer_memory(frame.target, memory.memory(), memory.offset())?;
+                frame.pool = raw.create_command_pool(&pool, None)?;
+                let info =
+                    vk::CommandBufferAllocateInfo::default().command_pool(frame.pool).command_buffer_count(1);
+                frame.commands = raw.allocate_command_buffers(&info)?[0];
+            }
+        }
+        Ok(engine)
+    }
+
+    /// Draws a slot: here it copies it. After an error the read was dropped, and with it the frame was given up.
+    pub fn draw(&mut self, ring: &SharedRing<SharedBuffer>, read: Read) -> Result<(), Box<dyn Error>> {
+        // The engine's pace: what these objects were used for last is done. It waits for its own timeline, never for CUDA's.
+        let index = (self.submitted % IN_FLIGHT) as usize;
+        self.wait_for((self.submitted + 1).saturating_sub(IN_FLIGHT))?;
+        self.check(index)?;
+
+        let (raw, frame) = (&self.device.raw, &mut self.frames[index]);
+        let copy = [vk::BufferCopy::default().size(BYTES)];
+        let to_host = [vk::MemoryBarrier2::default()
+            .src_stage_mask(vk::PipelineStageFlags2::ALL_TRANSFER)
+            .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
+            .dst_stage_mask(vk::PipelineStageFlags2::HOST)
+            .dst_access_mask(vk::AccessFlags2::HOST_READ)];
+        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have so many bytes.
+        unsafe {
+            raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
+            raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
+            ring.record_acquire(&read, frame.commands);
+            raw.cmd_copy_buffer(frame.commands, ring.slots()[read.slot()].vulkan(), frame.target, &copy);
+            ring.record_release(&read, frame.commands);
+            raw.cmd_pipeline_barrier2(
+                frame.commands,
+                &vk::DependencyInfo::default().memory_barriers(&to_host),
+            );
+            raw.end_command_buffer(frame.commands)?;
+        }
+
+        // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more, at the
+        // stage that reads the slot. `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
+        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
+        let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
+        let waits = [own.value(self.submitted), read.wait_info()];
+        let signals = [own.value(self.submitted + 1), read.signal_info()];
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(frame.commands)];
+        let batch = [vk::SubmitInfo2::default()
+            .wait_semaphore_infos(&waits)
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(&signals)];
+        // SAFETY: recorded above; everything lives until the queue has passed it, which every `drop` here waits for.
+        unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?;
+        self.submitted += 1;
+        frame.shows = Some(read.frame());
+        read.submitted();
+        Ok(())
+    }
+
+    /// Waits on the CPU until so many of the engine's frames are done.
+    fn wait_for(&self, frames: u64) -> Result<(), vk::Result> {
+        let (semaphores, values) = ([self.done], [frames]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: the engine's own timeline.
+        unsafe { self.device.raw.wait_semaphores(&info, u64::MAX) }
+    }
+
+    /// Looks at what a frame in flight drew; it is done.
+    fn check(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
+        let frame = &mut self.frames[index];
+        let Some(shows) = frame.shows.take() else { return Ok(()) };
+        let bytes = frame.memory.as_ref().and_then(Allocation::mapped_slice).ok_or("not the CPU's memory")?;
+        let mut words = bytes[..BYTES as usize].chunks_exact(4);
+        match words.position(|bytes| bytes != word(shows).to_ne_bytes()) {
+            None => self.checked += 1,
+            Some(wrong) => return Err(format!("frame {shows} is wrong at word {wrong}").into()),
+        }
+        Ok(())
+    }
+
+    /// Waits for the last frames; how many were right.
+    pub fn finish(&mut self) -> Result<u64, Box<dyn Error>> {
+        self.wait_for(self.submitted)?;
+        (0..self.frames.len()).try_for_each(|index| self.check(index))?;
+        Ok(self.checked)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let raw = &self.device.raw;
+        // SAFETY: the queue is idle, and these are the engine's own. The ring has its own wait for the GPU.
+        unsafe {
+            let _ = raw.device_wait_idle();
+            for frame in self.frames.drain(..) {
+                raw.destroy_command_pool(frame.pool, None);
+                raw.destroy_buffer(frame.target, None);
+                let _ = frame.memory.map(|memory| self.allocator.free(memory));
+            }
+            raw.destroy_semaphore(self.done, None);
+        }
+    }
+}
