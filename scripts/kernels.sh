@@ -117,7 +117,8 @@ check_assemble() {
     for file in "${sources[@]}"; do
         assemble "kernels/$file.ptx" "${archs[@]}"
     done
-    for file in kernels/stamp.ptx kernels/test/{flat,bounded,trap,illegal,spin,answer}.ptx; do
+    for file in kernels/stamp.ptx kernels/test/{flat,bounded,trap,illegal,spin,answer}.ptx \
+        crates/vulkan-cuda/examples/your_cuda/fill.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 

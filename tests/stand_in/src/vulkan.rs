@@ -92,6 +92,8 @@ static INSTANCES: Map<InstanceFns> = LazyLock::new(Default::default);
 static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
 /// Bytes, and how often CUDA has it imported.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
+/// The descriptors of imported memory: the driver's, until it is freed.
+static IMPORTED: Map<c_int> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
 static UUID: Mutex<[u8; 16]> = Mutex::new([0; 16]);
 
@@ -576,6 +578,10 @@ own! {
                 script::offence("memory was freed in Vulkan before CUDA let go of it".into());
             }
         }
+        let imported = lock(&IMPORTED).remove(&memory.as_raw());
+        if let Some(fd) = imported && libc::close(fd) != 0 {
+            script::offence(format!("descriptor {fd} was closed although Vulkan owned it"));
+        }
         let free: vk::PFN_vkFreeMemory = device_of(device).get(c"vkFreeMemory");
         free(device, memory, allocator);
     }
@@ -795,7 +801,7 @@ unsafe fn import_memory(
         libc::close(copy);
     }
     if result == vk::Result::SUCCESS {
-        libc::close(fd);
+        lock(&IMPORTED).insert((*out).as_raw(), fd);
     }
     result
 }
