@@ -35,7 +35,11 @@ const RANGE: Range = Range { offset: 0, size: 4096 };
 
 /// Both APIs; where there are none, a skip.
 fn open() -> Option<Gpu> {
-    match match_devices::open() {
+    open_with(|_| Default::default())
+}
+
+fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures) -> Option<Gpu> {
+    match match_devices::open_with(choose) {
         Ok(gpu) => Some(gpu),
         Err(error) if match_devices::is_unsupported(&*error) => {
             common::skip_without_gpu(&error.to_string());
@@ -118,6 +122,50 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     assert_eq!(Arc::strong_count(&allocation), 1);
 }
 
+/// A buffer whose bytes lie in two chunks, and in one of them alone.
+#[test]
+fn a_buffer_over_two_chunks_is_bound_sparsely() {
+    let sparse = |has: vk::PhysicalDeviceFeatures| {
+        vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
+    };
+    let Some(gpu) = open_with(sparse) else { return };
+    let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
+    let (chunk, block) = (allocation.chunks()[0], 64 << 10);
+    // CUDA numbers the words around the seam.
+    let around = Range { offset: chunk - block, size: 2 * block };
+    let stream = gpu.cuda.new_stream().unwrap();
+    let words = (around.size / 4) as u32;
+    for word in 0..words {
+        let address = allocation.pointer() + around.offset + 4 * u64::from(word);
+        // SAFETY: one word, which is mapped there.
+        unsafe { sys::cuMemsetD32Async(address, word, 1, stream.cu_stream()) }.result().unwrap();
+    }
+    stream.synchronize().unwrap();
+    let bound = |range| {
+        // SAFETY: the device has the feature, or says so here; the queue is idle, and nobody else's.
+        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
+    };
+    for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
+        let view = match bound(range) {
+            Ok(view) => view,
+            Err(vulkan_cuda::Error::Unsupported(why)) => return common::skip_without_gpu(&why),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(view.cuda(), Some(allocation.pointer() + range.offset));
+        let target = readback::Target::new(&gpu, range.size).unwrap();
+        let copied = target.run(&gpu, |device, commands| {
+            let copy = [vk::BufferCopy::default().size(range.size)];
+            // SAFETY: being recorded; both buffers have so many bytes. CUDA is done.
+            unsafe { device.cmd_copy_buffer(commands, view.vulkan(), target.buffer, &copy) };
+        });
+        copied.unwrap();
+        let wrong = (first..).zip(target.words().unwrap()).find(|(word, seen)| word != seen);
+        assert_eq!(wrong, None, "{range}");
+    }
+    let text = bound(Range { offset: 16, ..around }).err().unwrap().to_string();
+    assert!(text.contains("16") && text.contains("VkMemoryRequirements::alignment"), "{text}");
+}
+
 /// Why a stranger's descriptor is tried in a process of its own: the stand-in does as NVIDIA's driver was seen to do.
 #[test]
 #[ignore = "spoils imports for its process, so it runs on the stand-in alone"]
@@ -143,6 +191,7 @@ fn all_of_them_run_on_the_stand_in() {
     for name in [
         "a_ring_hands_over_memory_of_cuda",
         "ranges_that_no_buffer_can_have_are_refused_in_words",
+        "a_buffer_over_two_chunks_is_bound_sparsely",
         "a_refused_import_costs_every_later_one",
     ] {
         let done = attempt(&stand_in, name, "").unwrap();
@@ -156,7 +205,7 @@ fn all_of_them_run_on_the_stand_in() {
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
-    run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail))
+    run(stand_in.beneath(test, &[&ALL[..], &["sparseBinding"]].concat()).env("STAND_IN_FAIL", fail))
 }
 
 /// Ends the process as a program does.
@@ -181,6 +230,21 @@ fn one_import() {
 
 #[test]
 #[ignore = "ends its process"]
+fn one_sparse_import() {
+    let import = || {
+        let gpu = match_devices::open_with(|_| vk::PhysicalDeviceFeatures::default().sparse_binding(true))?;
+        let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1])?;
+        let all = Range { offset: 0, size: allocation.size() };
+        let queue = (gpu.queue, gpu.family);
+        // SAFETY: the device has the feature; the queue is idle, and nobody else's.
+        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
+        Ok(())
+    };
+    end(import());
+}
+
+#[test]
+#[ignore = "ends its process"]
 fn one_engine() {
     end(your_device::run());
 }
@@ -190,7 +254,7 @@ fn one_engine() {
 fn every_vulkan_call_fails_in_turn() {
     let Some(stand_in) = StandIn::new() else { return };
     let mut cases = Vec::new();
-    for name in ["one_import", "one_engine"] {
+    for name in ["one_import", "one_sparse_import", "one_engine"] {
         let done = attempt(&stand_in, name, "").unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap"];

@@ -694,7 +694,7 @@ exports! {
     fn cuMemAddressReserve(pointer: *mut u64, size: usize, _alignment: usize, _address: u64, _flags: u64) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let at = libc::mmap(std::ptr::null_mut(), size, libc::PROT_NONE, flags, -1, 0);
-        if size == 0 || size % GRANULARITY != 0 || at == libc::MAP_FAILED {
+        if size == 0 || !size.is_multiple_of(GRANULARITY) || at == libc::MAP_FAILED {
             return Err(INVALID_VALUE);
         }
         *pointer = at as u64;
@@ -714,7 +714,7 @@ exports! {
     }
     fn cuMemCreate(out: *mut u64, size: usize, prop: *const CUmemAllocationProp, _flags: u64) {
         let prop = &*prop;
-        if size == 0 || size % GRANULARITY != 0 || prop.requestedHandleTypes.0 != POSIX || prop.location.id != 0 {
+        if size == 0 || !size.is_multiple_of(GRANULARITY) || prop.requestedHandleTypes.0 != POSIX || prop.location.id != 0 {
             return Err(INVALID_VALUE);
         }
         if !script::take_memory(size as u64) {

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `STAND_IN_FAIL` | `CALL:CODE[:NTH[:TIMES]]`, comma between several: the NTH call (from 1) and the TIMES - 1 after it answer CODE |
 //! | `STAND_IN_REPORT` | the file for what is written down at the end |
-//! | `STAND_IN_PRETEND` | names, comma between: device extensions that the layer adds, as [`vulkan::PRETENDED`] lists them |
+//! | `STAND_IN_PRETEND` | names, comma between: device extensions that the layer adds, as [`vulkan::PRETENDED`] lists them; and the feature `sparseBinding` |
 //! | `STAND_IN_MEMORY` | bytes of device memory; more cannot be allocated |
 //! | `STAND_IN_CUDA_VERSION` | what `cuDriverGetVersion` says (default 12000) |
 //! | `STAND_IN_KERNEL_MS` | how long each kernel takes at least |
@@ -26,4 +26,5 @@
 pub mod cuda;
 pub mod script;
 mod shared;
+mod sparse;
 pub mod vulkan;

@@ -14,6 +14,7 @@ use ash::vk::{self, Handle};
 use crate::cuda::Blocks;
 use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
+use crate::sparse;
 
 /// Device extensions that the layer can pretend to have. The manifest must list those that it is asked for
 /// (`STAND_IN_PRETEND`), because the loader looks there, too.
@@ -29,6 +30,9 @@ pub const PRETENDED: [&CStr; 5] = [
     // Handles of image views for them; nothing is behind them.
     ash::nvx::image_view_handle::NAME,
 ];
+
+/// Not an extension: the feature of a device that binds memory sparsely.
+const SPARSE: &CStr = c"sparseBinding";
 
 fn pretends(name: &CStr) -> bool {
     static NAMES: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_PRETEND").unwrap_or_default());
@@ -55,12 +59,12 @@ impl InstanceFns {
 /// The functions of a device below this layer.
 #[derive(Clone, Copy)]
 pub(crate) struct DeviceFns {
-    raw: vk::Device,
+    pub(crate) raw: vk::Device,
     find: vk::PFN_vkGetDeviceProcAddr,
 }
 
 /// Finds the function below, as the type that it has.
-trait Below {
+pub(crate) trait Below {
     unsafe fn find(&self, name: &CStr) -> vk::PFN_vkVoidFunction;
 
     unsafe fn get<F: Copy>(&self, name: &CStr) -> F {
@@ -92,8 +96,8 @@ static INSTANCES: Map<InstanceFns> = LazyLock::new(Default::default);
 static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
 /// Bytes, and how often CUDA has it imported.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
-/// The descriptors of imported memory: the driver's, until it is freed.
-static IMPORTED: Map<c_int> = LazyLock::new(Default::default);
+/// The descriptors of imported memory, the driver's until it is freed, and its bytes.
+static IMPORTED: Map<(c_int, u64)> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
 static UUID: Mutex<[u8; 16]> = Mutex::new([0; 16]);
 
@@ -309,7 +313,6 @@ forward! {
     instance vkGetPhysicalDeviceSurfaceCapabilitiesKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, out: *mut c_void);
     instance vkGetPhysicalDeviceSurfaceFormatsKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, count: *mut u32, out: *mut c_void);
     instance vkGetPhysicalDeviceSurfacePresentModesKHR(device: vk::PhysicalDevice, surface: vk::SurfaceKHR, count: *mut u32, out: *mut c_void);
-    device vkCreateBuffer(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "buffer";
     device vkCreateImage(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "image";
     device vkCreateImageView(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "image view";
     device vkCreateFence(device: vk::Device, info: *const c_void, allocator: Allocator, out: *mut c_void) makes "fence";
@@ -345,7 +348,6 @@ forward! {
 
 destroy! {
     instance vkDestroySurfaceKHR(vk::Instance, vk::SurfaceKHR) ends "surface";
-    device vkDestroyBuffer(vk::Device, vk::Buffer) ends "buffer";
     device vkDestroyImage(vk::Device, vk::Image) ends "image";
     device vkDestroyImageView(vk::Device, vk::ImageView) ends "image view";
     device vkDestroyFence(vk::Device, vk::Fence) ends "fence";
@@ -437,7 +439,12 @@ own! {
             .copied()
             .filter(|&name| !pretends(CStr::from_ptr(name)))
             .collect();
+        let mut features = info.p_enabled_features.as_ref().copied().unwrap_or_default();
+        if pretends(SPARSE) {
+            features.sparse_binding = vk::FALSE;
+        }
         let info = vk::DeviceCreateInfo {
+            p_enabled_features: if info.p_enabled_features.is_null() { std::ptr::null() } else { &features },
             enabled_extension_count: names.len() as u32,
             pp_enabled_extension_names: names.as_ptr(),
             ..info
@@ -496,6 +503,79 @@ own! {
         std::slice::from_raw_parts_mut(out, room).copy_from_slice(&all[..room]);
         *count = room as u32;
         if room < all.len() { vk::Result::INCOMPLETE } else { vk::Result::SUCCESS }
+    }
+
+    fn vkGetPhysicalDeviceFeatures(physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceFeatures) {
+        let get: vk::PFN_vkGetPhysicalDeviceFeatures = instance_of(physical).get(c"vkGetPhysicalDeviceFeatures");
+        get(physical, out);
+        if pretends(SPARSE) {
+            (*out).sparse_binding = vk::TRUE;
+        }
+    }
+
+    fn vkGetPhysicalDeviceQueueFamilyProperties(
+        physical: vk::PhysicalDevice, count: *mut u32, out: *mut vk::QueueFamilyProperties
+    ) {
+        let get: vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties =
+            instance_of(physical).get(c"vkGetPhysicalDeviceQueueFamilyProperties");
+        get(physical, count, out);
+        if pretends(SPARSE) && !out.is_null() {
+            let families = std::slice::from_raw_parts_mut(out, *count as usize);
+            families.iter_mut().for_each(|family| family.queue_flags |= vk::QueueFlags::SPARSE_BINDING);
+        }
+    }
+
+    fn vkCreateBuffer(
+        device: vk::Device, info: *const vk::BufferCreateInfo<'_>, allocator: *const vk::AllocationCallbacks<'_>,
+        out: *mut vk::Buffer
+    ) -> vk::Result {
+        may_fail!("vkCreateBuffer", device);
+        let sparse = (*info).flags.contains(vk::BufferCreateFlags::SPARSE_BINDING);
+        let info = (*info).flags((*info).flags & !vk::BufferCreateFlags::SPARSE_BINDING);
+        let create: vk::PFN_vkCreateBuffer = device_of(device).get(c"vkCreateBuffer");
+        let result = create(device, &info, allocator, out);
+        if result == vk::Result::SUCCESS {
+            alive("buffer", 1);
+            if sparse {
+                sparse::created(*out);
+            }
+        }
+        result
+    }
+
+    fn vkDestroyBuffer(device: vk::Device, buffer: vk::Buffer, allocator: *const vk::AllocationCallbacks<'_>) {
+        script::call("vkDestroyBuffer");
+        let below = device_of(device);
+        let destroy: vk::PFN_vkDestroyBuffer = below.get(c"vkDestroyBuffer");
+        destroy(device, buffer, allocator);
+        if !buffer.is_null() {
+            alive("buffer", -1);
+            sparse::destroyed(below, buffer);
+        }
+    }
+
+    fn vkGetBufferMemoryRequirements(device: vk::Device, buffer: vk::Buffer, out: *mut vk::MemoryRequirements) {
+        let get: vk::PFN_vkGetBufferMemoryRequirements = device_of(device).get(c"vkGetBufferMemoryRequirements");
+        get(device, buffer, out);
+        sparse::require(buffer, &mut *out);
+    }
+
+    fn vkQueueBindSparse(
+        queue: vk::Queue, count: u32, infos: *const vk::BindSparseInfo<'_>, fence: vk::Fence
+    ) -> vk::Result {
+        may_fail!("vkQueueBindSparse", queue);
+        let below = device_of(queue);
+        let size_of = |memory: vk::DeviceMemory| lock(&IMPORTED).get(&memory.as_raw()).map_or(0, |(_, size)| *size);
+        for info in std::slice::from_raw_parts(infos, count as usize) {
+            for buffer in std::slice::from_raw_parts(info.p_buffer_binds, info.buffer_bind_count as usize) {
+                let result = sparse::bind(below, buffer, size_of);
+                if result != vk::Result::SUCCESS {
+                    return result;
+                }
+            }
+        }
+        let submit: vk::PFN_vkQueueSubmit2 = below.get(c"vkQueueSubmit2");
+        submit(queue, 0, std::ptr::null(), fence)
     }
 
     fn vkGetPhysicalDeviceFeatures2(physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceFeatures2<'_>) {
@@ -579,7 +659,7 @@ own! {
             }
         }
         let imported = lock(&IMPORTED).remove(&memory.as_raw());
-        if let Some(fd) = imported && libc::close(fd) != 0 {
+        if let Some((fd, _)) = imported && libc::close(fd) != 0 {
             script::offence(format!("descriptor {fd} was closed although Vulkan owned it"));
         }
         let free: vk::PFN_vkFreeMemory = device_of(device).get(c"vkFreeMemory");
@@ -801,7 +881,7 @@ unsafe fn import_memory(
         libc::close(copy);
     }
     if result == vk::Result::SUCCESS {
-        lock(&IMPORTED).insert((*out).as_raw(), fd);
+        lock(&IMPORTED).insert((*out).as_raw(), (fd, size));
     }
     result
 }
