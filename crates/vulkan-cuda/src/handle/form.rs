@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 #[cfg(unix)]
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use cudarc::driver::sys;
 
@@ -188,7 +188,9 @@ impl Fd {
 
     /// An import succeeded: the descriptor is the importer's, and is not touched again.
     pub(crate) fn give_up(self) {
-        std::mem::forget(self);
+        // Where there are no descriptors, dropping the number closes nothing.
+        #[cfg(unix)]
+        let _ = self.0.into_raw_fd();
     }
 
     /// Takes over an open descriptor.
