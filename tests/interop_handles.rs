@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use ash::vk;
-use vulkan_cuda::handle::{ExportType, Form, Matching, Member, MemoryHandle};
+use vulkan_cuda::handle::{ExportType, Fd, Form, Matching, Member, MemoryHandle};
 use vulkan_cuda::image::picture;
-use vulkan_cuda::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, Vk};
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, ImportedBuffer, Vk};
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
 
 /// A device that exports buffers; `None` (a skip) where there is none.
@@ -71,8 +72,16 @@ fn a_device_without_interop_exports_nothing() {
         let adapter = plain.adapter();
         Vk::from_raw(instance.raw().clone(), adapter.raw(), plain.raw().clone(), Arc::new(plain.clone()))
     };
-    let refused = ExportedBuffer::new(&vk.unwrap(), 4096, vk::BufferUsageFlags::STORAGE_BUFFER);
+    let (vk, usage) = (vk.unwrap(), vk::BufferUsageFlags::STORAGE_BUFFER);
+    let refused = ExportedBuffer::new(&vk, 4096, usage);
     let text = refused.err().expect("not exportable").to_string();
+    assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
+    // Nor does it import. The descriptor is no memory, but nobody comes to ask.
+    let file = Fd::from(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
+    let range = Range { offset: 0, size: 4096 };
+    // SAFETY: refused before the driver sees it.
+    let refused = unsafe { ImportedBuffer::from_descriptor(&vk, file, 4096, range, usage) };
+    let text = refused.err().expect("not importable").to_string();
     assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
 }
 

@@ -531,6 +531,9 @@ own! {
     ) -> vk::Result {
         may_fail!("vkCreateBuffer", device);
         let sparse = (*info).flags.contains(vk::BufferCreateFlags::SPARSE_BINDING);
+        if sparse && !pretends(SPARSE) {
+            script::offence("a sparse buffer was made on a device that binds nothing sparsely".into());
+        }
         let info = (*info).flags((*info).flags & !vk::BufferCreateFlags::SPARSE_BINDING);
         let create: vk::PFN_vkCreateBuffer = device_of(device).get(c"vkCreateBuffer");
         let result = create(device, &info, allocator, out);
