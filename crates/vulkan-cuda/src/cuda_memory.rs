@@ -30,9 +30,11 @@
 //! # A descriptor from a stranger
 //!
 //! **One refused import may cost a process all others.** On an H200 (driver 580.159.04), after a dma-buf was refused as `OPAQUE_FD`,
-//! every later import of that process was refused as well, with the same `ERROR_OUT_OF_DEVICE_MEMORY`. So import only what your own
-//! process has exported, or try the descriptor in a child process first: the driver of the child is another one, and ends with it.
-//! `examples/cuda_memory/stranger.rs` does so.
+//! every later import of that process was refused as well, with the same `ERROR_OUT_OF_DEVICE_MEMORY`. Mesa's lavapipe (22.3.6)
+//! closes a descriptor that it refuses, though it is not the driver's, and Rust ends a process whose descriptor is closed twice.
+//!
+//! So import only what your own process has exported, or try the descriptor in a child process first: whatever happens to the
+//! driver there ends with that process. `examples/cuda_memory/stranger.rs` does so.
 
 pub use crate::cuda_allocation::CudaAllocation;
 pub use crate::imported_buffer::ImportedBuffer;
