@@ -73,6 +73,9 @@ impl Driver {
     }
 
     /// Every visible device.
+    ///
+    /// # Errors
+    /// What the driver answers.
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
