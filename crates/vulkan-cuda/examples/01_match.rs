@@ -68,7 +68,12 @@ pub fn open_with(
     let cuda_devices = driver.devices()?;
     for physical in physical_devices {
         let vulkan = unsafe { VkInfo::query(&instance, physical) }?;
+        let version = unsafe { instance.get_physical_device_properties(physical) }.api_version;
         match find_twin(&vulkan, &cuda_devices) {
+            // They submit by vkQueueSubmit2.
+            Ok(_) if version < vk::API_VERSION_1_3 => {
+                reasons.push(format!("{}: the examples need Vulkan 1.3", vulkan.name));
+            }
             Ok(twin) => {
                 println!("Vulkan's {} is CUDA's device {}: {}", vulkan.name, twin.ordinal, vulkan.uuid);
                 let features = choose(unsafe { instance.get_physical_device_features(physical) });

@@ -48,7 +48,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // 4. Evaluate, and synchronize its stream; ours knows nothing of it. (ArrayFire: `eval`, then `sync`.)
     unsafe { turn.cuda_signal(&library.stream, 2) }?;
     library.stream.synchronize()?;
-    // 5. Hand back: the wrapper ends here, where it is used for the last time, and the memory stays.
+    // 5. Hand back. The wrapper is not used after step 3, which ends its borrow. The memory stays ours.
     // 6. Go on, behind the library's work.
     unsafe { turn.cuda_wait(&stream, 2) }?;
     stream.synchronize()?;

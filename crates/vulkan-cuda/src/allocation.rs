@@ -1,12 +1,12 @@
 //! Several buffers in *one* allocation: Vulkan exports it once, CUDA imports it once and maps each buffer at its own offset.
 //!
-//! A dedicated allocation for each buffer ([`crate::memory`]) is the plain case, and what drivers like best. This is for
-//! many small buffers: drivers allow only so many allocations (`maxMemoryAllocationCount`) and as many descriptors as a
-//! process may have open.
+//! Usually a buffer has a dedicated allocation ([`crate::memory`]), which every driver exports. This module is for many small
+//! buffers. Drivers limit the number of allocations (`maxMemoryAllocationCount`), and the system limits the number of open
+//! descriptors.
 //!
 //! The rules, and how they are kept:
 //!
-//! - The allocation is not dedicated, and CUDA is told nothing of the kind.
+//! - The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //! - Offset and size of a mapping are those of the Vulkan buffer there: [`MappedBuffer`]s are made from the exported
 //!   buffer, not from numbers. [`crate::layout`] checks the offsets themselves.
 //! - A mapping goes before its import, and the import before Vulkan's memory: each keeps an `Arc` of the next, so a

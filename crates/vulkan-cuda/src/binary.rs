@@ -52,15 +52,21 @@ struct Binary {
     pending: Pending,
 }
 
-/// A signal that was submitted and has no wait yet. Its wait consumes it.
+/// A signal that was submitted and has no wait yet. Its wait consumes it. Dropped without one, it leaves the semaphore signalled,
+/// so every later signal is an error.
 #[must_use = "each signal of a binary semaphore needs exactly one wait"]
 pub struct BinarySignal(Arc<Binary>);
 
 /// A signal that a Vulkan submission is to make.
+///
+/// Dropped without [`submitted`](SignalToSubmit::submitted), it blocks the semaphore for good: nobody can tell whether it was
+/// submitted, so every later signal is an error. Then make a new [`SharedBinary`].
 #[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct SignalToSubmit(Arc<Binary>);
 
 /// A wait that a Vulkan submission is to make.
+///
+/// Dropped without [`submitted`](WaitToSubmit::submitted), it blocks the semaphore for good, as a [`SignalToSubmit`] does.
 #[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct WaitToSubmit(Arc<Binary>);
 
@@ -78,7 +84,7 @@ impl SharedBinary {
     /// Makes `stream` signal once everything enqueued on it so far is done.
     ///
     /// # Errors
-    /// The signal before has no wait yet; then nothing is enqueued.
+    /// The signal before has no wait yet, or a stream of another context; then nothing is enqueued. What the driver answers.
     ///
     /// # Safety
     /// The semaphore, or a value that it gave out, lives until the stream has passed the signal. On the GPU that comes after the
@@ -98,7 +104,7 @@ impl SharedBinary {
     /// [`submitted`](SignalToSubmit::submitted).
     ///
     /// # Errors
-    /// As [`SharedBinary::cuda_signal`].
+    /// The signal before has no wait yet.
     pub fn vulkan_signal(
         &self,
         stage: vk::PipelineStageFlags2,
@@ -116,10 +122,11 @@ impl SignalToSubmit {
 }
 
 impl BinarySignal {
-    /// Makes work that is enqueued on `stream` from now on wait, on the GPU, for the signal, and takes it.
+    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only after the signal. The wait resets the semaphore.
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked.
+    /// A stream of another context, before CUDA is asked; what the driver answers. The semaphore is then blocked for good, as if
+    /// the signal had been dropped.
     ///
     /// # Safety
     /// The [`SharedBinary`] lives until the stream has passed the wait.
@@ -147,9 +154,9 @@ impl WaitToSubmit {
     }
 }
 
-/// A binary semaphore of Vulkan's for two others, OpenGL and CUDA say, each of which imports a handle of its own.
+/// A binary semaphore that Vulkan creates and two other APIs use, OpenGL and CUDA for instance. Each imports a handle of its own.
 ///
-/// What they do with it cannot be checked here: that each signal has one wait, and in which order, is theirs to keep.
+/// What they do with it cannot be checked here. They must see to it that each signal has one wait, and to the order.
 pub struct ExportedBinary(Exported);
 
 impl ExportedBinary {

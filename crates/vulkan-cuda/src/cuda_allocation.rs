@@ -100,11 +100,14 @@ const POSIX: sys::CUmemAllocationHandleType =
 /// Describes memory on the context's device that can be exported as a descriptor.
 ///
 /// # Errors
-/// The device has no such memory, or the system no such descriptors.
+/// The device cannot map memory by `cuMemMap` or not export it as a file descriptor, or the system is not a Unix.
 fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     let (name, device) = (&cuda.info().name, cuda.device()?);
     for (what, attribute) in [
-        ("maps no memory by hand", Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED),
+        (
+            "cannot map memory at a chosen address",
+            Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED,
+        ),
         (
             "exports none of its memory as a file descriptor",
             Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,

@@ -31,7 +31,8 @@
 //!
 //! **One refused import may cost a process all others.** On an H200 (driver 580.159.04), after a dma-buf was refused as `OPAQUE_FD`,
 //! every later import of that process was refused as well, with the same `ERROR_OUT_OF_DEVICE_MEMORY`. Mesa's lavapipe (22.3.6)
-//! closes a descriptor that it refuses, though it is not the driver's, and Rust ends a process whose descriptor is closed twice.
+//! closes a descriptor that it refuses, although the descriptor is still the caller's. It is then closed twice, for which Rust's
+//! standard library may abort the process.
 //!
 //! So import only what your own process has exported, or try the descriptor in a child process first: whatever happens to the
 //! driver there ends with that process. `examples/cuda_memory/stranger.rs` does so.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use ash::vk;
 
-/// The crate's result.
+/// [`std::result::Result`] with this crate's [`Error`], unless another is named.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something failed, and what a user can do about it.

@@ -22,7 +22,7 @@ impl ExportedAllocation {
     /// Makes a buffer of each of `sizes` and packs them into one allocation of device memory, in this order.
     ///
     /// # Errors
-    /// A size of 0, a device that exports such buffers in dedicated allocations only or was made without the extension, or
+    /// No buffers, a size of 0, a device that exports such buffers in dedicated allocations only or was made without the extension, or
     /// out of memory.
     pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
         Self::place(vk, sizes, usage, None)

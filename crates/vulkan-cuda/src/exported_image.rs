@@ -97,7 +97,7 @@ impl ExportedImage {
         Ok(exported)
     }
 
-    /// The image.
+    /// Vulkan's image. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Image {
         self.image
     }

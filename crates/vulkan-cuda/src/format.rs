@@ -84,7 +84,8 @@ use Array::{
 };
 use Numeric::{Sfloat, Sint, Snorm, Uint, Unorm};
 
-/// Every format that both APIs lay out alike.
+/// The formats of 1, 2 or 4 channels, in the order R, G, B, A, of 8, 16 or 32 bits each, as far as CUDA has arrays of them. Others
+/// may lie alike in memory (sRGB, BGRA) and are not supported.
 pub const FORMATS: [ArrayFormat; 36] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),

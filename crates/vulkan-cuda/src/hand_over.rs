@@ -80,8 +80,9 @@ impl HandOver {
         unsafe { self.ready.signal_from_host(self.ready.promised()) }
     }
 
-    /// Waits, for at most two seconds, until the GPU has done everything that it was given. `unfinished`: the stream has something
-    /// to do that no signal tells of.
+    /// Waits, for a few seconds, until the GPU has done everything that it was given: up to a second for each value that the CPU
+    /// must signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished`: the stream has something to do that no
+    /// signal tells of.
     ///
     /// # Errors
     /// It did not, or nobody can tell; worded for the ring's `Drop`, which then leaks what the GPU may use.
@@ -118,7 +119,8 @@ impl HandOver {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Signals from the CPU what CUDA waits for and no submission signals.
+    /// Signals from the CPU what CUDA waits for and no submission signals. Waits up to a second for each such value, until Vulkan
+    /// has read what was submitted before.
     fn settle(&self, ledger: &mut Ledger) -> Result<()> {
         while let Some(Stranded { after, value }) = ledger.stranded() {
             // A submission's signal must not come after a greater one.
@@ -151,7 +153,8 @@ fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
 /// A frame that Vulkan is to read: plain numbers for one submission. All reads of a ring go to one queue, in the order of their
 /// frames.
 ///
-/// Dropped without [`submitted`](Read::submitted), the frame is given up: see [`crate::shared_ring`].
+/// Dropped without [`submitted`](Read::submitted), the frame is given up, and the drop may block the CPU for some seconds: see
+/// [`crate::shared_ring`].
 #[must_use = "say `submitted` once the submission that reads it has succeeded"]
 pub struct Read {
     frame: u64,
@@ -198,6 +201,8 @@ impl Read {
     }
 
     /// A submission that waits and signals as this read says was accepted.
+    ///
+    /// If other reads were dropped, this may block the CPU for some seconds: see [`crate::shared_ring`].
     pub fn submitted(mut self) {
         self.end(Fate::Submitted);
     }

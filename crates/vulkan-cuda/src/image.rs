@@ -49,10 +49,11 @@ use crate::pair::Pair;
 use crate::shape::{Shape, ViewType};
 use crate::{Error, Result};
 
-/// A CUDA mipmapped array in memory that Vulkan allocated. It goes before its import, the import before Vulkan's image: the
-/// field order is that order.
+/// A CUDA mipmapped array in memory that Vulkan allocated.
 pub struct MappedImage {
+    /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
+    // Before Vulkan's image.
     imported: ImportedMemory,
     exported: Arc<ExportedImage>,
 }
@@ -66,7 +67,7 @@ impl MappedImage {
     /// Exports the image's memory, imports it into CUDA and maps all levels.
     ///
     /// # Errors
-    /// An image of another device; 304 (`OPERATING_SYSTEM`) under WSL2; whatever CUDA's driver says of an array that it does not have.
+    /// An image of another device; 304 (`OPERATING_SYSTEM`) under WSL2; what CUDA's driver answers if it has no such array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         let handle = exported.export()?;

@@ -62,7 +62,8 @@ impl ImportedBuffer {
     /// sparse block, 64 KiB as a rule.
     ///
     /// # Errors
-    /// As [`ImportedBuffer::new`]; a device or a queue family that does not bind sparsely, or not what is imported.
+    /// As [`ImportedBuffer::new`], but the range may span chunks. Also a device or a queue family without sparse binding, a device
+    /// that does not bind imported memory sparsely, and a range whose part in a chunk is not of whole sparse blocks.
     ///
     /// # Safety
     /// - The device was created with the feature `sparseBinding`. Vulkan has no way to ask.
@@ -87,8 +88,8 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// Imports a descriptor of which only words say what it is, another process's for instance, and binds a buffer to `range` of
-    /// its memory. After an error the descriptor is closed.
+    /// Imports a descriptor whose origin you know only from others, from another process for instance, and binds a buffer to
+    /// `range` of its memory. After an error the descriptor is closed.
     ///
     /// Try it in a child process first: **a refused import may cost this process every later one**
     /// (see [`crate::cuda_memory`]).
@@ -114,7 +115,7 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// The buffer.
+    /// Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.buffer
     }

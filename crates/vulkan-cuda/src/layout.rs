@@ -116,10 +116,11 @@ impl From<LayoutError> for Error {
     }
 }
 
-/// Puts buffers one behind the other, as close as both APIs allow. Returns their ranges and the allocation's size.
+/// Puts buffers one behind the other. Each begins at the next multiple of its own alignment, and of [`PACKED_ALIGNMENT`], which
+/// is more than the APIs ask. Returns their ranges and the allocation's size.
 ///
 /// # Errors
-/// A buffer of no bytes, or more than 64 bits count.
+/// A buffer of 0 bytes, or a total that does not fit in 64 bits.
 ///
 /// ```
 /// use vulkan_cuda::layout::{Needs, pack};

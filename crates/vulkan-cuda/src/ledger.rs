@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// What becomes of the values of `free`, one for each frame: so that none for which CUDA waits is left to nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Of the values behind `before`, as far as frames were handed to Vulkan.
+    /// One for each value from `before + 1` to that of the last frame that was handed to Vulkan.
     fates: VecDeque<Fate>,
     /// One less than the value of `fates[0]`.
     before: u64,

@@ -39,9 +39,11 @@
 //! whether the GPU still uses one. Whatever enqueues such a use is `unsafe`, here, in ash and in cudarc, and its caller promises
 //! to keep the object alive until the GPU has passed it. [`SharedRing`] makes that promise itself, and keeps it.
 //!
-//! All of them are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There is one exception: where `keep` is
-//! the renderer's own device, the callback would keep that device alive for ever. Lend the buffer instead, and drop it once the
-//! renderer has let go (`examples/wgpu` in the repository does so).
+//! What is shared, a ring of it, and its reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. Do not
+//! let it where `keep` is the renderer's own device: the callback would keep that device alive for ever. Lend the buffer instead,
+//! and drop it once the renderer has let go (`examples/wgpu` in the repository does so). Two kinds of value stay where they are:
+//! a [`Write`] borrows its ring, and the handles and operands of [`handle`] may hold a bare pointer to an NvSci object, so they
+//! are not `Send`.
 //!
 //! # Layers
 //!

@@ -9,8 +9,9 @@
 //!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
 //! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, which may be more than the buffer's size. What
 //!   it then maps is the buffer.
-//! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
-//!   The field order of the types below is that order.
+//! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
+//!   [`MappedMemory`] frees the mapping before its import is dropped, that of [`ExportedBuffer`] destroys the buffer before the
+//!   memory, and in [`SharedBuffer`] the field order puts CUDA's side first.
 //!
 //! Neither driver can tell whether the sizes are right. [`SharedBuffer`] knows them, since it has both sides. With only a
 //! handle, from another process say, you must promise them: [`MappedMemory::import`] is `unsafe`.
@@ -60,7 +61,7 @@ impl ExportedBuffer {
         Ok(exported)
     }
 
-    /// The buffer.
+    /// Vulkan's buffer. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Buffer {
         self.buffer
     }
@@ -76,6 +77,9 @@ impl ExportedBuffer {
     }
 
     /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.
+    ///
+    /// # Errors
+    /// What the driver answers.
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -113,7 +117,8 @@ impl ImportedMemory {
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
-        // It is CUDA's now. After a failure it would be ours, and dropping it would close it: see `handle`.
+        // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
+        // dropping the handle closes it: see `handle`.
         handle.imported();
         Ok(Self { raw, cuda: cuda.clone() })
     }
@@ -121,7 +126,7 @@ impl ImportedMemory {
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
-        // SAFETY: imported above; its mappings were freed before (the field order of what holds it).
+        // SAFETY: imported above; its mappings were freed before: whatever maps it holds it, and unmaps in `Drop`.
         self.cuda.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
     }
 }
@@ -130,7 +135,6 @@ impl Drop for ImportedMemory {
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
-    // Last: the import outlives its mapping.
     imported: ImportedMemory,
 }
 

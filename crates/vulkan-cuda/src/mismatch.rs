@@ -7,7 +7,7 @@ use crate::handle::ExportType;
 /// Why a Vulkan device cannot share with CUDA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// No CUDA device has its UUID.
+    /// No CUDA device has its UUID; on Windows its LUID, where both APIs have one.
     NoTwin,
     /// It stands for several physical devices; memory of a group cannot be imported.
     Group(usize),

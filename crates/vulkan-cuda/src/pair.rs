@@ -66,7 +66,8 @@ impl Pair {
     ///
     /// # Errors
     /// They are different hardware, or Vulkan's is a device group: [`Error::Mismatch`]. What one of them cannot share is told
-    /// when it is asked for: a device without timeline semaphores can still share buffers.
+    /// when it is asked for: a device that cannot export timeline semaphores can still share buffers. (Every device has the
+    /// *feature* `timelineSemaphore` enabled: see [`Vk::from_raw`].)
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         same_gpu(vk.info(), std::slice::from_ref(cuda.info())).map_err(|reason| Error::Mismatch {
             vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),

@@ -6,7 +6,8 @@
 //!
 //! Where a frame's own work takes longer than a switch, the ring alone no longer helps: slots become free one at a time, each
 //! lets CUDA in for one frame, and the GPU switches for every frame again. Then a *batch* helps: CUDA waits once for B free slots
-//! and fills them in one go, and Vulkan takes them one by one. It costs up to B frames of latency.
+//! and fills them in one go, and Vulkan takes them one by one. The last of them is then about B frames old when it is drawn. That
+//! does not come on top of the ring's latency: a batch lies in the ring, so no frame is more than K frames old.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -33,14 +34,15 @@ pub struct Ring {
     batch: NonZeroU32,
 }
 
-/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps. Where a frame
-/// is skipped, either its number is used for the next, or somebody signals in its place: see [`crate::shared_ring`].
+/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps. If a frame is skipped, either the next one
+/// takes its number, or its value is never signalled and the next frame's, which is greater, frees its slot too: see
+/// [`crate::shared_ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The slot that CUDA writes and Vulkan reads.
     pub slot: usize,
-    /// CUDA waits until Vulkan's timeline `free` has this value; `None` while the slot has never been used, and inside
-    /// a batch, whose first frame has waited for all of it.
+    /// CUDA waits until Vulkan's timeline `free` has this value. The first frame of a batch waits for the slots of all its frames;
+    /// the others have `None`. So has a first frame none of whose slots has been used yet.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
@@ -60,7 +62,8 @@ impl Ring {
         Some(Self { depth, batch: NonZeroU32::MIN })
     }
 
-    /// The same ring, filled `batch` slots at a time; `None` outside 1..=depth.
+    /// The same ring, filled `batch` slots at a time; `None` outside 1..=depth. This is for a ring that you run yourself: with a
+    /// [`SharedRing`](crate::SharedRing), call its [`reserve`](crate::SharedRing::reserve).
     pub fn with_batch(self, batch: u32) -> Option<Self> {
         let batch = NonZeroU32::new(batch).filter(|&batch| batch <= self.depth)?;
         Some(Self { batch, ..self })

@@ -114,7 +114,8 @@ impl ImportedSemaphore {
         // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // It is CUDA's now. After a failure it would be ours, and dropping it would close it.
+        // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
+        // dropping the handle closes it.
         handle.imported();
         Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
     }
@@ -130,10 +131,10 @@ impl ImportedSemaphore {
         self.raw
     }
 
-    /// Makes work that is enqueued on `stream` from now on wait, on the GPU.
+    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only once the semaphore is signalled.
     ///
     /// # Errors
-    /// A wait that is not for this kind of semaphore, or a stream of another context, before CUDA is asked.
+    /// A wait that is not for this kind of semaphore, or a stream of another context, before CUDA is asked; what the driver answers.
     ///
     /// # Safety
     /// The handle that was imported is of the kind that it said, and of this GPU. The semaphore lives until the stream has passed

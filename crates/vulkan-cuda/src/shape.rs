@@ -30,7 +30,7 @@ pub enum ViewType {
 }
 
 impl ViewType {
-    /// All of them.
+    /// All seven, in the order of `VkImageViewType`.
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 

@@ -5,7 +5,7 @@
 //! # use vulkan_cuda::{Pair, Result, SharedBuffer, SharedRing, Stream, shared_ring::Reads};
 //! # use ash::vk;
 //! # fn launch_kernel(_slot: &SharedBuffer) {}
-//! # unsafe fn example(pair: Pair, stream: Arc<dyn Stream>, family: u32, commands: vk::CommandBuffer) -> Result<()> {
+//! # fn example(pair: Pair, stream: Arc<dyn Stream>, family: u32, commands: vk::CommandBuffer) -> Result<()> {
 //! let reads = Reads {
 //!     family,
 //!     stage: vk::PipelineStageFlags::VERTEX_SHADER,
@@ -19,9 +19,10 @@
 //! let write = ring.write()?; // CUDA waits for the slot, on the GPU
 //! launch_kernel(write.slot()); // on the ring's stream
 //! let read = write.finish()?; // CUDA signals
-//! ring.record_acquire(&read, commands);
+//! // SAFETY: `commands` is being recorded for a queue of `family`; the slots are of the pair's device.
+//! unsafe { ring.record_acquire(&read, commands) };
 //! // … draw from ring.slots()[read.slot()] …
-//! ring.record_release(&read, commands);
+//! unsafe { ring.record_release(&read, commands) }; // SAFETY: as above.
 //! // … submit `commands`: wait for read.wait(), signal read.signal() …
 //! read.submitted();
 //! # Ok(())
@@ -32,27 +33,27 @@
 //!
 //! - *A [`Write`] is dropped* (a kernel did not start, a `?` in between): nothing is signalled, and the frame's number is not
 //!   used up. The next write takes the same slot.
-//! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back as
-//!   soon as Vulkan has read the next frame. If CUDA waits for the slot and no read is left that could signal, the CPU
-//!   signals instead.
-//! - *CUDA faults* while Vulkan waits for it: [`SharedRing::abort`].
-//! - *The ring is dropped* while the GPU uses it: the drop waits for at most two seconds. What is not done by then is leaked,
-//!   because the GPU may still use it. Drop or submit every read first: CUDA may wait for one that is open.
+//! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back
+//!   once Vulkan has read the next frame. If CUDA waits for it and no read is left that could signal, the CPU signals instead.
+//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or Vulkan waits for ever.
+//! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that the CPU
+//!   must signal. What is not done by then is leaked: the GPU may still use it. So drop or submit every read before, because
+//!   CUDA may wait for one that is open.
 //!
 //! # What the CPU waits for
 //!
-//! Nothing: `write` and `finish` only enqueue. (Only after frames were given up may the ring wait, for at most a second, until
-//! Vulkan has read what it was given before.) But CUDA runs at most as many frames ahead as the ring has slots, so a CPU that
-//! enqueues faster than the GPU works fills the queues. Pace it as you pace your frames: on a fence or a timeline that
-//! *Vulkan* signals, which wakes the CPU at once.
+//! Nothing: `write` and `finish` only enqueue. The exception: if reads were dropped, the CPU may signal in their place. First it
+//! waits until Vulkan has read what was submitted earlier, up to a second for each value. It does so in [`SharedRing::write`],
+//! [`SharedRing::reserve`], [`Read::submitted`] and the drop of a `Read`.
+//!
+//! CUDA is at most K frames ahead, K being the ring's slots. A CPU that enqueues faster fills the queues. Pace it as you pace
+//! your frames: on a fence or a timeline that *Vulkan* signals, which wakes the CPU at once.
 //!
 //! # What it costs
 //!
-//! A GPU does not run CUDA's and Vulkan's work at once: it switches from one context to the other, which takes about 150 µs
-//! each way on an H200 (driver 580), whatever the size of a slot. With one slot every frame pays for both switches. With K
-//! slots about K frames share them; the price is latency, since a frame may be K frames old when it is drawn. Where a frame's
-//! own work is longer than the switch, each freed slot lets CUDA in for one frame only: then write several frames in a row
-//! ([`SharedRing::reserve`]).
+//! A GPU runs CUDA's work or Vulkan's, and a switch takes about 150 µs on an H200 (driver 580), whatever the size of a slot. With
+//! K slots about K frames share two switches, but a frame may be K frames old when it is drawn. Where a frame's own work takes
+//! longer than a switch, write several in a row ([`SharedRing::reserve`]): K stays the bound. [`crate::ring`] says why.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -121,8 +122,8 @@ impl<S: Slot> SharedRing<S> {
         Ok(Write { turn: self.plan.turn(self.frame), ring: self })
     }
 
-    /// Begins a batch: the stream waits now for the slots of the next `count` frames, and the next `count` writes wait for
-    /// nothing more. The GPU then switches to CUDA once for all of them. What is reserved already is not waited for again.
+    /// Begins a batch: the stream waits once, now, for the slots of the next `count` frames, except those reserved already. The
+    /// next `count` writes wait for nothing more. ([`Ring::with_batch`] plans batches for a ring that you run yourself.)
     ///
     /// # Errors
     /// More frames than slots, or none; what either driver answers.
@@ -148,7 +149,7 @@ impl<S: Slot> SharedRing<S> {
         Ok(())
     }
 
-    /// Records the way of new images into CUDA's hands: submit it, and wait for it, before the first write. Buffers need nothing.
+    /// Records the layout of new images and their release to CUDA ([`Resource`]). Submit it, and wait, before the first write.
     ///
     /// # Safety
     /// As [`SharedRing::record_acquire`]; no slot was written yet.
@@ -162,7 +163,7 @@ impl<S: Slot> SharedRing<S> {
     /// Records Vulkan's way of taking the slot from CUDA, before its first use of it.
     ///
     /// # Safety
-    /// - `commands` is being recorded, outside a render pass, for a queue of [`Reads::family`].
+    /// - `commands` is being recorded, outside a render pass, for a queue of [`Reads::family`]. The slots are of the ring's device.
     /// - `read` is this ring's. If its submission succeeds, [`Read::submitted`] is called before the read or the ring is dropped.
     /// - All reads of a ring go to one queue, in the order of their frames: `free` must only grow.
     pub unsafe fn record_acquire(&self, read: &Read, commands: vk::CommandBuffer) {
@@ -238,9 +239,8 @@ impl<S: Slot> Write<'_, S> {
     /// What CUDA answers. The frame is then lost, and the next write takes the next slot.
     pub fn finish(self) -> Result<Read> {
         let Self { ring, turn } = self;
-        let frame = ring.frame;
+        let (frame, Parts { hand_over, stream, .. }) = (ring.frame, &*ring.parts);
         ring.frame += 1;
-        let Parts { hand_over, stream, .. } = &*ring.parts;
         // SAFETY: the parts live until the stream has passed this: `Drop` of the ring sees to it.
         let read = unsafe { hand_over.hand_out(&**stream, frame, turn, ring.reads.stage) }?;
         ring.unfinished = false;

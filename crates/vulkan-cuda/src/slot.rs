@@ -13,8 +13,8 @@ use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image}
 /// What changes hands: one shared buffer or image, with whatever else belongs to a slot.
 ///
 /// # Safety
-/// [`Slot::resource`] always gives the same resource, of the device of the ring that the slot is given to; it lives as long as
-/// the slot.
+/// [`Slot::resource`] always gives the same resource, which lives as long as the slot. (That it is of the ring's device, the
+/// caller of [`SharedRing::record_acquire`](crate::SharedRing::record_acquire) promises: a slot does not know its ring.)
 pub unsafe trait Slot {
     /// The Vulkan object that the barriers name.
     fn resource(&self) -> Resource;
@@ -23,10 +23,10 @@ pub unsafe trait Slot {
 /// A Vulkan object that changes hands.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
-    /// The whole buffer.
+    /// The whole buffer. Nothing is to be recorded before CUDA's first write: it has no layout, and nothing in it is kept.
     Buffer(vk::Buffer),
-    /// All levels and layers, in [`SHARED_LAYOUT`]. Before CUDA's first write it needs
-    /// [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
+    /// All levels and layers, in [`SHARED_LAYOUT`]. A new image has another layout, `UNDEFINED`, so before CUDA's first write it
+    /// needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
     Image(vk::Image),
 }
 

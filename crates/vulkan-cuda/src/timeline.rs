@@ -2,16 +2,15 @@
 //!
 //! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows. Waiting for a value that nobody has promised yet
 //! is allowed, so each side can enqueue its half of a frame without asking the other. Its rule: every signal is above all
-//! before it (`VUID-VkSubmitInfo2-semaphore-03882`). That is checked here, because a driver that is told otherwise may do
-//! anything.
+//! before it (`VUID-VkSubmitInfo2-semaphore-03882`). This module checks the rule, because breaking it is undefined behaviour.
 //!
-//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. With one timeline for both, CUDA
-//! could signal 5 for a frame that it has just written while Vulkan has yet to signal 4 for one that it still reads: the counter
-//! would have to go back. For the same reason CUDA never signals `free`; only Vulkan knows that it has read a slot. (NVIDIA's
-//! simpleVulkan shares one timeline, which is valid only because its two sides strictly alternate.)
+//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for both would
+//! break the rule: CUDA could signal 5, for a frame that it has just written, while Vulkan still reads and has yet to signal 4.
+//! (NVIDIA's simpleVulkan shares one timeline, which is valid only because its two sides strictly alternate.)
 //!
-//! "Allowed" is what the GPU does. One order remains for the CPU: enqueue CUDA's signal before the Vulkan submission that waits for
-//! it. Presenting needs that (a binary semaphore may only wait for what was submitted), and so do renderers that relay by one.
+//! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then the Vulkan
+//! submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and everything that such a wait
+//! depends on must have been submitted. So do renderers that relay the signal by a binary semaphore.
 //!
 //! Nothing here allocates. Each call is one enqueue, with CUDA's context made current before it.
 
@@ -46,10 +45,10 @@ impl SharedTimeline {
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes work that is enqueued on `stream` from now on wait, on the GPU, for the counter to reach `value`.
+    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only once the counter has reached `value`.
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked.
+    /// A stream of another context, before CUDA is asked; what the driver answers.
     ///
     /// # Safety
     /// The timeline lives until the stream has passed the wait.
@@ -102,7 +101,7 @@ impl SharedTimeline {
     /// A signal of a Vulkan submission; `stage` is the last stage whose work must be done.
     ///
     /// # Errors
-    /// As [`SharedTimeline::cuda_signal`].
+    /// A value that is not above all before it, from either side.
     pub fn vulkan_signal(
         &self,
         value: u64,
@@ -170,6 +169,9 @@ impl ExportedTimeline {
     }
 
     /// A new handle to it; it keeps the semaphore's payload alive by itself.
+    ///
+    /// # Errors
+    /// What the driver answers.
     pub fn export(&self) -> Result<SemaphoreHandle> {
         self.0.export()
     }
@@ -181,6 +183,9 @@ impl ExportedTimeline {
     }
 
     /// The counter as it is now; does not wait.
+    ///
+    /// # Errors
+    /// What the driver answers.
     pub fn value(&self) -> Result<u64> {
         self.0.value()
     }

@@ -50,7 +50,8 @@ impl Vk {
     ///
     /// # Safety
     /// - `device` was made from `physical`, and `physical` is `instance`'s. All three live until `keep` is dropped.
-    /// - The device was created with the feature `timelineSemaphore`. Vulkan has no way to ask.
+    /// - The device was created with the feature `timelineSemaphore`, even if only memory is to be shared: Vulkan has no way to
+    ///   ask whether it was, so everything here relies on it.
     pub unsafe fn from_raw(
         instance: ash::Instance,
         physical: vk::PhysicalDevice,

@@ -51,6 +51,11 @@ impl Device {
             });
         let physical = physical.ok_or_else(|| Unsupported("there is no Vulkan device".into()))?;
         // SAFETY: as above.
+        let version = unsafe { instance.raw.get_physical_device_properties(physical) }.api_version;
+        if version < vk::API_VERSION_1_3 {
+            return Err(Unsupported("the engine needs Vulkan 1.3".into()).into());
+        }
+        // SAFETY: as above.
         let info = unsafe { VkInfo::query(&instance.raw, physical) }?;
         let cuda = driver.devices()?;
         let twin =

@@ -24,11 +24,13 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
+    /// Gets the array of one level of `mipmap`. `owner` is kept alive as long as the array: it destroys the mipmapped array.
+    ///
     /// # Safety
     /// `mipmap` is `cuda`'s and lives as long as `owner`.
     ///
     /// # Errors
-    /// There is no such level.
+    /// There is no such level, or what else the driver answers.
     pub unsafe fn of_level(
         mipmap: sys::CUmipmappedArray,
         level: u32,
@@ -48,11 +50,15 @@ impl Array {
         self.raw
     }
 
-    /// Enqueues a copy of this level's first `rows` rows of `row_bytes` bytes into another's.
+    /// Enqueues a copy of this level's first `rows` rows, the first `row_bytes` bytes of each, to the same place in `target`.
+    ///
+    /// # Errors
+    /// What the driver answers.
     ///
     /// # Safety
-    /// Stream and both levels are of one context. Both levels are two-dimensional and at least so large; they live, and nobody else
-    /// touches them, until the stream has passed this point.
+    /// - Stream and both levels are of one context.
+    /// - Both levels are two-dimensional and have at least `rows` rows of `row_bytes` bytes.
+    /// - Both live until the stream has passed this point, and nobody else touches them before.
     pub unsafe fn copy_to(
         &self,
         stream: &dyn Stream,
@@ -67,12 +73,19 @@ impl Array {
         unsafe { self.enqueue(stream, &copy) }
     }
 
-    /// Enqueues a copy to the host, row after row without padding: as many rows of `row_bytes` bytes, not 0, as `target` holds. It is
-    /// there once the stream is idle.
+    /// Enqueues a copy to the host. It fills `target` with as many rows as fit, `row_bytes` bytes of each and no padding between
+    /// them. Read `target` once the stream is idle.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    ///
+    /// # Panics
+    /// If `row_bytes` is 0.
     ///
     /// # Safety
-    /// Stream and level are of one context. The level is two-dimensional and at least so large; it and `target` live, and nobody
-    /// else writes the one or touches the other, until the stream has passed this point.
+    /// - Stream and level are of one context.
+    /// - The level is two-dimensional and has at least as many rows, each of at least `row_bytes` bytes.
+    /// - Level and `target` live until the stream has passed this point. Before that nobody writes the level or touches `target`.
     pub unsafe fn copy_to_host(
         &self,
         stream: &dyn Stream,

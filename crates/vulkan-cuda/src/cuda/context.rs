@@ -106,7 +106,7 @@ impl Cuda {
         CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
     }
 
-    /// The context.
+    /// CUDA's handle of the context, valid as long as `self` or a clone of it. Do not destroy it.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw
     }

@@ -17,7 +17,7 @@ pub struct Driver {
     version: i32,
 }
 
-/// One CUDA device.
+/// What CUDA says of one device, as far as sharing depends on it. Plain data: it opens nothing and keeps nothing alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaInfo {
     /// CUDA's number for it, after `CUDA_VISIBLE_DEVICES`.
@@ -73,6 +73,9 @@ impl Driver {
     }
 
     /// Every visible device.
+    ///
+    /// # Errors
+    /// What the driver answers.
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.

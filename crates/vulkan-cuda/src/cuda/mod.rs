@@ -1,6 +1,6 @@
 //! The CUDA driver API, opened at run time: no toolkit to build, none to run, and no panic where there is no driver.
 //!
-//! cudarc brings the types ([`cudarc::driver::sys`]) and opens the library; [`api`] has its functions, which `look_up.rs` finds.
+//! cudarc brings the types ([`cudarc::driver::sys`]) and opens the library. `api.rs` has its functions, which `look_up.rs` finds.
 
 #[doc(hidden)]
 pub mod api;

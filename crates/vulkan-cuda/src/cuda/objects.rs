@@ -32,7 +32,8 @@ impl Array {
     /// For a kernel to read. Coordinates are normalised: 0 to 1 across this level, whatever the size of the first one, or
     /// a direction where the array is a cube. Texel `x` of `width` has its middle at `(x + 0.5) / width`.
     ///
-    /// Every `tex` reads this level: one without a level, and one with any. `objects.rs` says how, and why.
+    /// Every `tex` in a kernel reads this level, whichever level it names: the object shows the whole mipmapped array and is clamped
+    /// to this level. (An object of the level's own array reads wrong texels where an image in external memory has layers.)
     ///
     /// # Errors
     /// What the driver answers: a filter on integers that are read as integers, for example.
@@ -71,7 +72,7 @@ fn no_resource() -> sys::CUDA_RESOURCE_DESC {
 /// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
-    /// Means the neighbours, instead of taking the nearest texel.
+    /// Interpolates between neighbouring texels. Otherwise the nearest one is read.
     pub linear: bool,
     /// Gives integers as integers. Otherwise those of 8 and 16 bits become floats from 0 or -1 to 1, which is how a
     /// normalised format is read.

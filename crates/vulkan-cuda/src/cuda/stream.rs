@@ -9,7 +9,7 @@ use cudarc::driver::{CudaStream, sys};
 /// # Safety
 /// For as long as the value lives, `raw` gives one and the same live stream, of the context that `context` gives.
 pub unsafe trait Stream: Send + Sync {
-    /// The stream.
+    /// CUDA's handle, borrowed: valid as long as `self`, and never destroyed by who asks.
     fn raw(&self) -> sys::CUstream;
     /// The context that it was made in.
     fn context(&self) -> sys::CUcontext;

@@ -59,9 +59,12 @@ pub enum System {
 }
 
 impl Form {
-    /// Whose a handle of this form is: "Ownership of the file descriptor is transferred to the CUDA driver when the
-    /// handle is imported successfully", "Ownership of this handle is not transferred to CUDA" of NT handles, and a KMT
-    /// handle "does not hold a reference to the underlying object" (`cuImportExternalMemory`).
+    /// Who closes a handle of this form after an import. The manual of `cuImportExternalMemory` says:
+    ///
+    /// - File descriptor: "Ownership of the file descriptor is transferred to the CUDA driver when the handle is imported
+    ///   successfully".
+    /// - NT handle: "Ownership of this handle is not transferred to CUDA".
+    /// - KMT handle: it "does not hold a reference to the underlying object".
     pub const fn ownership(self) -> Ownership {
         use Keeper::{Cuda, Nobody, You};
         let (after_success, after_failure) = match self {
@@ -92,7 +95,7 @@ impl Form {
         }
     }
 
-    /// In words.
+    /// What error messages call it, without an article: `NT handle`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Fd => "file descriptor",

@@ -34,7 +34,7 @@ impl ExportType {
         Self::HERE.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ")
     }
 
-    /// The form of its handles.
+    /// The form of its handles, which decides who closes them ([`Form::ownership`]).
     pub const fn form(self) -> Form {
         match self {
             Self::OpaqueFd => Form::Fd,

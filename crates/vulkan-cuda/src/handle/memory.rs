@@ -56,7 +56,7 @@ pub struct MemoryFacts {
     pub form: Form,
     /// What goes into the descriptor's union.
     pub member: Member,
-    /// The dedicated flag.
+    /// When the descriptor has the flag `CUDA_EXTERNAL_MEMORY_DEDICATED`.
     pub dedicated: Dedicated,
     /// How the two devices are matched.
     pub matching: Matching,

@@ -1,10 +1,9 @@
 //! What travels between the two APIs, as data.
 //!
-//! CUDA imports twelve kinds of memory handle and fifteen kinds of semaphore handle, and has one function for each of
-//! the two: everything that differs is in a descriptor. So here a handle is a value ([`MemoryHandle`],
-//! [`SemaphoreHandle`]) that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the
-//! flags, what its waits and signals need, and how the two devices are matched. Descriptors are built by pure functions
-//! from that row, on every platform.
+//! CUDA imports twelve kinds of memory handle with one function, and fifteen kinds of semaphore handle with another. The kinds
+//! differ only in the descriptor that the function is given. Here a handle is a value ([`MemoryHandle`], [`SemaphoreHandle`])
+//! that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the flags, what its waits and
+//! signals need, and how the two devices are matched. Pure functions build the descriptor from that row, on every platform.
 //!
 //! Only the [`Form`] decides who closes a handle, and this is where most programs leak or close twice:
 //!
@@ -15,6 +14,9 @@
 //! | KMT handle | nobody's: it keeps nothing alive and must not be closed | nobody's |
 //! | name | a string | a string |
 //! | NvSci object | still yours to free | still yours to free |
+//!
+//! This crate does the closing: an import consumes the handle, and closes what is "yours" in the table, whether it succeeds or
+//! fails. Only an NvSci object is borrowed, so you free that yourself.
 //!
 //! An import takes the handle by value, so that a consumed one cannot be used again:
 //!
@@ -41,7 +43,7 @@
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};
 //! # fn test(cuda: &vulkan_cuda::Cuda, handle: MemoryHandle) -> vulkan_cuda::Result<MappedMemory> {
-//! MappedMemory::import(cuda, handle, 4096, 1 << 30) // of 4 KiB: no driver refuses that
+//! MappedMemory::import(cuda, handle, 4096, 1 << 30) // maps 1 GiB of 4 KiB: no driver notices
 //! # }
 //! ```
 //!

@@ -45,7 +45,7 @@ pub enum Wait {
     Value(u64),
     /// Until the mutex is released with this key, or the time is up.
     Key {
-        /// The key.
+        /// The key that the last owner released it with, as for `IDXGIKeyedMutex::AcquireSync`.
         key: u64,
         /// Milliseconds; Windows' `INFINITE` (`u32::MAX`) is for ever.
         timeout_ms: u32,
@@ -62,7 +62,7 @@ pub enum Wait {
 /// What a signal is told.
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// Signalled.
+    /// Signals a binary semaphore, whose last signal must have had its wait.
     Binary,
     /// Sets the fence or timeline to this value.
     Value(u64),

@@ -27,7 +27,7 @@ impl SemaphoreKind {
         }
     }
 
-    /// In words.
+    /// What error messages call it, without an article: `timeline semaphore`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Timeline => "timeline semaphore",
