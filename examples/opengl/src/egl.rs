@@ -24,7 +24,8 @@ pub fn load() -> Result<Rc<Egl>> {
     Ok(Rc::new(egl))
 }
 
-/// EGL's functions that list devices (`EGL_EXT_device_enumeration`).
+/// EGL's functions that list devices: `EGL_EXT_device_enumeration`, or the older `EGL_EXT_device_base`, which contains it and is all
+/// that NVIDIA's driver names.
 pub struct Devices {
     query: QueryDevices,
 }
@@ -34,8 +35,12 @@ type QueryDevices = extern "system" fn(c_int, *mut *mut c_void, *mut c_int) -> u
 impl Devices {
     pub fn new(egl: &Egl) -> Result<Self> {
         let extensions = egl.query_string(None, egl::EXTENSIONS).unwrap_or_default().to_string_lossy();
-        for wanted in ["EGL_EXT_device_enumeration", "EGL_EXT_platform_device"] {
-            if !extensions.split(' ').any(|extension| extension == wanted) {
+        let has = |wanted: &[&str]| extensions.split(' ').any(|extension| wanted.contains(&extension));
+        for wanted in
+            [&["EGL_EXT_device_enumeration", "EGL_EXT_device_base"][..], &["EGL_EXT_platform_device"]]
+        {
+            if !has(wanted) {
+                let wanted = wanted[0];
                 let drivers =
                     "is a driver named in /usr/share/glvnd/egl_vendor.d (Debian: libegl-mesa0, or NVIDIA's)?";
                 return Err(
