@@ -59,6 +59,13 @@ fn allowed(name: &'static str) -> Result<(), u32> {
         let code = code as u32;
         if is_fault(code) {
             FAULT.store(code, Ordering::SeqCst);
+            // A broken context runs nothing more. Whoever hears of it may free what a job here still writes.
+            for _ in 0..20_000 {
+                if RUNNING.load(Ordering::SeqCst) == 0 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
         }
         return Err(code);
     }
