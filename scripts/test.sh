@@ -105,6 +105,9 @@ if [[ ${CI:-} == true ]]; then
         component_step "clippy of the $example example" clippy --locked -p "wavefield-$example-example" --all-targets -- -D warnings
         step "$example example" kept cargo test --locked -p "wavefield-$example-example"
     done
+    # It cannot be linked without ArrayFire's libraries, so its types are checked and no more.
+    component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
+        --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh

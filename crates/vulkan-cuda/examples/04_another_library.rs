@@ -1,5 +1,6 @@
 //! Another CUDA library, with a stream of its own, works on a shared slot and gives it back: the seven steps of ArrayFire's
-//! guide to interoperability with CUDA (<https://arrayfire.org/docs/interop_cuda.htm>), which hold for any such library.
+//! guide to interoperability with CUDA (<https://arrayfire.org/docs/interop_cuda.htm>), which hold for any such library. The
+//! repository's `examples/arrayfire` has them with ArrayFire itself.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 04_another_library
