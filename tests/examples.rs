@@ -99,3 +99,29 @@ fn all_of_them_run_on_the_stand_in() {
         assert!(said.contains("1 passed"), "{name}: {said}");
     }
 }
+
+/// After a fault CUDA signals nothing more, and Vulkan's queue must not wait for it for ever, wherever the example leaves.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_example_outlives_a_fault_of_cuda() {
+    use stand_in::{ALL, StandIn, each, run};
+    let Some(stand_in) = StandIn::new() else { return };
+    let cases = [
+        ("frames_are_handed_over", "cuMemsetD32Async:700:6"),
+        ("frames_are_handed_over", "cuWaitExternalSemaphoresAsync:719:2"),
+        ("a_kernel_of_cudarc_fills_the_slots", "cuLaunchKernel:700:6"),
+        ("a_kernel_of_cudarc_fills_the_slots", "cuSignalExternalSemaphoresAsync:719:3"),
+    ];
+    let problems = each(&cases, |&(name, fail)| {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail));
+        // That test must fail, and end.
+        match done {
+            Ok(done) if done.output.status.code() == Some(101) => Ok(()),
+            Ok(done) => Err(format!("{name}, {fail}: {}", done.output.status)),
+            Err(problem) => Err(format!("{name}, {fail}: {problem}")),
+        }
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}

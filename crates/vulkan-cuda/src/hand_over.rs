@@ -87,6 +87,15 @@ impl HandOver {
     /// # Errors
     /// It did not, or nobody can tell; worded for the ring's `Drop`, which then leaks what the GPU may use.
     pub(crate) fn come_to_rest(&self, cuda: &Cuda, stream: &dyn Stream, unfinished: bool) -> Result<()> {
+        // A fault that nobody has seen here yet is seen by any call.
+        // SAFETY: a live stream.
+        let _ = cuda
+            .bind()
+            .and_then(|()| cuda.check("cuStreamQuery", unsafe { api::cuStreamQuery(stream.raw()) }));
+        if cuda.has_faulted() {
+            // SAFETY: a broken context executes nothing more.
+            unsafe { self.abort() }?;
+        }
         let mut ledger = self.ledger();
         self.settle(&mut ledger)?;
         let expected = ledger.expected;

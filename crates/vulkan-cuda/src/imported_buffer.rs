@@ -67,7 +67,7 @@ impl ImportedBuffer {
     ///
     /// # Safety
     /// - The device was created with the feature `sparseBinding`. Vulkan has no way to ask.
-    /// - `queue` is of the family `family`, nobody else uses it during the call, and what it has to do ends without this thread.
+    /// - `queue` is the pair's device's, of the family `family`; nobody else uses it during the call, and what it has to do ends without this thread.
     pub unsafe fn spanning(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,

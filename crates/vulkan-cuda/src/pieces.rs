@@ -32,14 +32,15 @@ pub fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {
         return Err(Error::Rule(format!("there are no {range} in memory of {all} bytes")));
     };
-    let (mut pieces, mut begin) = (Vec::new(), 0);
+    let (mut pieces, mut begin) = (Vec::new(), 0_u64);
     for (chunk, &size) in chunks.iter().enumerate() {
-        let (from, to) = (range.offset.max(begin), end.min(begin + size));
+        let next = begin.saturating_add(size);
+        let (from, to) = (range.offset.max(begin), end.min(next));
         if from < to {
             let within = Range { offset: from - begin, size: to - from };
             pieces.push(Piece { chunk, range: within, at: from - range.offset });
         }
-        begin += size;
+        begin = next;
     }
     Ok(pieces)
 }
@@ -60,6 +61,8 @@ mod tests {
         assert_eq!(pieces(&chunks, range(64, 32)).unwrap(), [Piece { chunk: 1, range: range(0, 32), at: 0 }]);
         assert_eq!(pieces(&chunks, range(159, 1)).unwrap(), [Piece { chunk: 2, range: range(63, 1), at: 0 }]);
         assert_eq!(pieces(&chunks, range(0, 160)).unwrap().len(), 3);
+        // More than 64 bits count.
+        assert_eq!(pieces(&[u64::MAX, 2, 100], range(0, 50)).unwrap().len(), 1);
     }
 
     #[test]

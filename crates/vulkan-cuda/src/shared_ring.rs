@@ -35,7 +35,7 @@
 //!   used up. The next write takes the same slot.
 //! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back
 //!   once Vulkan has read the next frame. If CUDA waits for it and no read is left that could signal, the CPU signals instead.
-//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or Vulkan waits for ever.
+//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does. Else Vulkan waits for ever.
 //! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that the CPU
 //!   must signal. What is not done by then is leaked: the GPU may still use it. So drop or submit every read before, because
 //!   CUDA may wait for one that is open.

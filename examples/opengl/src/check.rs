@@ -120,8 +120,11 @@ pub fn classic(gpu: &Gpu, job: &Job) -> Result<Counts> {
         gpu.gl.flush();
         fence
     });
-    gpu.stream.synchronize()?;
-    counts
+    // What went wrong first says more than what follows from it.
+    let rest = gpu.stream.synchronize();
+    let counts = counts?;
+    rest?;
+    Ok(counts)
 }
 
 /// GL writes and checks the same in slots of its own.

@@ -306,7 +306,7 @@ impl Scene {
     /// What was drawn last.
     fn picture(&self) -> Result<Picture> {
         let (raw, (width, height)) = (&self.gl.raw, self.size);
-        let mut pixels = vec![0; (width * height * 4) as usize];
+        let mut pixels = vec![0; width as usize * height as usize * 4];
         // SAFETY: the context is current; the pixels have the size that is read.
         unsafe {
             raw.bind_framebuffer(glow::READ_FRAMEBUFFER, Some(self.targets[0]));

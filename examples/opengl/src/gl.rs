@@ -158,6 +158,8 @@ impl Gl {
             (self.functions.create_memory_objects)(1, &mut memory);
             // Vulkan allocated it for this one resource, and GL must know before the import.
             (self.functions.memory_object_parameter)(memory, DEDICATED_MEMORY_OBJECT, &1);
+            // So that an error below is the import's: it says whose the descriptor is.
+            self.check("glMemoryObjectParameterivEXT")?;
             let fd = OwnedFd::from(fd);
             (self.functions.import_memory_fd)(memory, size, HANDLE_TYPE_OPAQUE_FD, fd.as_raw_fd());
             self.check("glImportMemoryFdEXT")?;
@@ -227,6 +229,7 @@ impl Gl {
             } else {
                 (functions.gen_semaphores)(1, &mut semaphore);
             }
+            self.check("glSemaphoreParameterivNV")?; // As above.
             let fd = OwnedFd::from(fd);
             (functions.import_semaphore_fd)(semaphore, HANDLE_TYPE_OPAQUE_FD, fd.as_raw_fd());
             self.check("glImportSemaphoreFdEXT")?;

@@ -55,8 +55,15 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
+/// Whether this machine cannot do what was asked.
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.is::<Unavailable>() || matches!(error.downcast_ref(), Some(vulkan_cuda::Error::Unsupported(_)))
+}
+
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let words = std::env::args_os().skip(1).map(|word| word.into_string());
+    let words = words.collect::<Result<Vec<_>, _>>().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8"));
+    let options = match words.and_then(|words| Options::parse(words.into_iter())) {
         Ok(options) => options,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -69,7 +76,7 @@ fn main() -> ExitCode {
     }
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Unavailable>() && !required() => {
+        Err(error) if is_unavailable(&error) && !required() => {
             println!("skipped: {error:#}");
             ExitCode::SUCCESS
         }

@@ -130,12 +130,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits on the CPU until so many of the engine's frames are done.
+    /// Waits on the CPU until so many of the engine's frames are done. They are behind CUDA's, and CUDA may fault, so the wait has a
+    /// limit.
     fn wait_for(&self, frames: u64) -> Result<(), vk::Result> {
         let (semaphores, values) = ([self.done], [frames]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: the engine's own timeline.
-        unsafe { self.device.raw.wait_semaphores(&info, u64::MAX) }
+        unsafe { self.device.raw.wait_semaphores(&info, 10_000_000_000) }
     }
 
     /// Looks at what a frame in flight drew; it is done.

@@ -126,10 +126,13 @@ impl Semaphore {
         gl.signal(self.gl, self.value(value), what);
     }
 
-    /// Signals a timeline in place of CUDA, which has faulted. False if that is not possible.
-    pub fn signal_for_cuda(&self, value: u64) -> bool {
+    /// Signals a timeline in place of CUDA. False if that is not possible.
+    ///
+    /// # Safety
+    /// CUDA has faulted, and executes nothing more.
+    pub unsafe fn signal_from_host(&self, value: u64) -> bool {
         match &self.exported {
-            // SAFETY: CUDA executes nothing more, and GL signals the other one.
+            // SAFETY: the caller's promise; GL signals the other one.
             Exported::Timeline(timeline) => unsafe { timeline.signal_from_host(value) }.is_ok(),
             Exported::Binary(_) => false,
         }
