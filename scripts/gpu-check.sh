@@ -37,7 +37,7 @@ on_a_stream=(timeline binary cpu-sync device-copy host-copy)
 
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release || exit 1
-  WAVEFIELD_BIN=$PWD/target/release/wavefield
+  WAVEFIELD_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
 fi
 export WAVEFIELD_BIN
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||

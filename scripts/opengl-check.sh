@@ -40,11 +40,11 @@ failed=0
 
 if [ -z "${OPENGL_BIN:-}" ]; then
   cargo build --release -p wavefield-opengl-example || exit 1
-  OPENGL_BIN=$PWD/target/release/wavefield-opengl-example
+  OPENGL_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield-opengl-example
 fi
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release || exit 1
-  WAVEFIELD_BIN=$PWD/target/release/wavefield
+  WAVEFIELD_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
 fi
 
 # check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.

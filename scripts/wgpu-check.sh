@@ -35,7 +35,7 @@ failed=0
 
 if [ -z "${WGPU_BIN:-}" ]; then
   cargo build --release -p wavefield-wgpu-example || exit 1
-  WGPU_BIN=$PWD/target/release/wavefield-wgpu-example
+  WGPU_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield-wgpu-example
 fi
 
 # check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
