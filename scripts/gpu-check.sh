@@ -8,6 +8,8 @@
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=scripts/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 cd "$root" || exit 1
 
 # Without one of these every check would fail, each with an error of its own.
@@ -21,39 +23,22 @@ if [ -z "${WAVEFIELD_BIN:-}" ] || [ -z "${TEST_DIR:-}" ]; then
   has_cargo || lacking+=('cargo (https://rustup.rs), or WAVEFIELD_BIN and TEST_DIR')
   can_link || lacking+=('a C compiler to link with (Debian: gcc libc6-dev)')
 fi
-if ((${#lacking[@]} > 0)); then
-  say 'this check needs what is not here:'
-  printf '    %s\n' "${lacking[@]}" >&2
-  exit 1
-fi
+need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/gpu-check}
 mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
-table=()
-failed=0
+width=28
 handoffs=(timeline inline binary cpu-sync device-copy host-copy)
 on_a_stream=(timeline binary cpu-sync device-copy host-copy)
 
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release || exit 1
-  WAVEFIELD_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
+  WAVEFIELD_BIN=$(built wavefield)
 fi
 export WAVEFIELD_BIN
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
-
-# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
-check() {
-  local name=$1 start=$SECONDS verdict=ok
-  shift
-  if ! "$@" >"$out/$name.log" 2>&1; then
-    verdict=FAILED
-    failed=1
-    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
-  fi
-  table+=("$(printf '%-28s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))")
-}
 
 # suite NAME [ARGUMENT…]: one test file, here or as a binary from elsewhere.
 suite() {
@@ -187,5 +172,4 @@ head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest
 grep -h 'worst error\|descriptors' "$out"/test-*.log
 grep -H '^checked\|^stale\|^overwritten\|^missing\|^torn\|^slots\|^verdict' "$out"/verify-*.log
 grep -h '^--break' "$out/test-verify.log"
-printf '%s\n' '' "${table[@]}"
-exit "$failed"
+end_with_table

@@ -9,6 +9,8 @@
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=scripts/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 cd "$root" || exit 1
 
 lacking=()
@@ -23,11 +25,7 @@ if [ -z "${OPENGL_BIN:-}" ] || [ -z "${WAVEFIELD_BIN:-}" ]; then
   has_cargo || lacking+=('cargo (https://rustup.rs), or OPENGL_BIN and WAVEFIELD_BIN')
   can_link || lacking+=('a C compiler to link with (Debian: gcc libc6-dev)')
 fi
-if ((${#lacking[@]} > 0)); then
-  say 'this check needs what is not here:'
-  printf '    %s\n' "${lacking[@]}" >&2
-  exit 1
-fi
+need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/opengl-check}
 mkdir -p "$out"
@@ -35,38 +33,16 @@ mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
 # 10,000 frames, unless a slower device is tried.
 frames=${OPENGL_FRAMES:-10000}
-table=()
-failed=0
+figures=' frames, |^compared: '
 
 if [ -z "${OPENGL_BIN:-}" ]; then
   cargo build --release -p wavefield-opengl-example || exit 1
-  OPENGL_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield-opengl-example
+  OPENGL_BIN=$(built wavefield-opengl-example)
 fi
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release || exit 1
-  WAVEFIELD_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
+  WAVEFIELD_BIN=$(built wavefield)
 fi
-
-# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
-check() {
-  local name=$1 start=$SECONDS verdict=ok
-  shift
-  if ! "$@" >"$out/$name.log" 2>&1; then
-    verdict=FAILED
-    failed=1
-    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
-  fi
-  table+=("$(printf '%-18s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -hE ' frames, |^compared: ' "$out/$name.log")")")
-}
-
-# finds COMMAND…: exits with 1 because of wrong words, and counts some.
-finds() {
-  local text status
-  text=$("$@" 2>&1)
-  status=$?
-  echo "$text"
-  [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
-}
 
 # same NAME ARGUMENTS…: OpenGL's picture of frame 120 is Vulkan's. Both programs draw 1024x1024 vertices, or texels, by default.
 same() {
@@ -99,5 +75,4 @@ check large-slots "${run[@]}" --frames 200 --size 100000000
 check picture same field
 check texture-picture same texture --texture
 
-printf '%s\n' '' "${table[@]}"
-exit "$failed"
+end_with_table

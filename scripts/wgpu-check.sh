@@ -8,6 +8,8 @@
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=scripts/checks.sh
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 cd "$root" || exit 1
 
 lacking=()
@@ -18,11 +20,7 @@ if [ -z "${WGPU_BIN:-}" ]; then
 elif [ ! -x "$WGPU_BIN" ]; then
   lacking+=("the program that WGPU_BIN names, $WGPU_BIN")
 fi
-if ((${#lacking[@]} > 0)); then
-  say 'this check needs what is not here:'
-  printf '    %s\n' "${lacking[@]}" >&2
-  exit 1
-fi
+need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/wgpu-check}
 mkdir -p "$out"
@@ -30,34 +28,12 @@ mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
 # 10,000 frames, unless a slower device is tried.
 frames=${WGPU_FRAMES:-10000}
-table=()
-failed=0
+figures=' frames, '
 
 if [ -z "${WGPU_BIN:-}" ]; then
   cargo build --release -p wavefield-wgpu-example || exit 1
-  WGPU_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield-wgpu-example
+  WGPU_BIN=$(built wavefield-wgpu-example)
 fi
-
-# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
-check() {
-  local name=$1 start=$SECONDS verdict=ok
-  shift
-  if ! "$@" >"$out/$name.log" 2>&1; then
-    verdict=FAILED
-    failed=1
-    sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
-  fi
-  table+=("$(printf '%-18s %-7s %4d s  %s' "$name" "$verdict" $((SECONDS - start)) "$(grep -h ' frames, ' "$out/$name.log")")")
-}
-
-# finds COMMAND…: exits with 1 because of wrong words, and counts some.
-finds() {
-  local text status
-  text=$("$@" 2>&1)
-  status=$?
-  echo "$text"
-  [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
-}
 
 run=(timeout -k 5 300 "$WGPU_BIN")
 # Twice in turns, because times differ from run to run.
@@ -77,5 +53,4 @@ check large-slots "${run[@]}" --check --frames 200 --size 100000000
 check picture "${run[@]}" --output "$out/field.png"
 check texture-picture "${run[@]}" --texture --output "$out/texture.png"
 
-printf '%s\n' '' "${table[@]}"
-exit "$failed"
+end_with_table

@@ -14,11 +14,11 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Records commands of its own, ahead of the draw, behind each of its pieces, and behind it. Commands that are submitted again
+    /// Records commands of its own, ahead of the draw, behind each of its slices, and behind it. Commands that are submitted again
     /// for a later frame are not recorded again, so what differs from frame to frame has no place in them.
     ///
     /// # Safety
-    /// `commands` is being recorded, in a render pass for [`At::Piece`] and outside of one else; the GPU is done with the
+    /// `commands` is being recorded, in a render pass for [`At::Slice`] and outside of one else; the GPU is done with the
     /// flight; `source` is of the run's scene and readable.
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At);
 
@@ -28,9 +28,9 @@ pub trait Observer {
     /// The GPU is done with the frame.
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
-    /// In how many pieces it wants the draw, to record something behind each; 0 for a whole one. It may get more, if another
+    /// Into how many slices it wants the draw cut, to record something behind each; 0 for a whole one. It may get more, if another
     /// observer wants more. Commands are recorded anew when this changes.
-    fn pieces(&self) -> usize {
+    fn slices(&self) -> usize {
         0
     }
 }
@@ -40,8 +40,8 @@ pub trait Observer {
 pub enum At {
     /// Ahead of the draw.
     BeforeDraw,
-    /// Behind this piece of the draw.
-    Piece(usize),
+    /// Behind this slice of the draw.
+    Slice(usize),
     /// Behind the draw.
     AfterDraw,
 }

@@ -96,7 +96,7 @@ fn a_ring_hands_over_memory_of_cuda() {
     }
 }
 
-/// What cannot be is refused in words, before a driver is asked for an import.
+/// What is impossible is refused before a driver is asked for an import, and the error says why.
 #[test]
 fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     let Some(gpu) = open() else { return };

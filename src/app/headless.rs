@@ -174,7 +174,7 @@ impl Headless {
             )));
         }
         let target = OffscreenTarget::new(&device, config.size)?;
-        let engine = Engine::with_flights(queue, choice, config, OffscreenTarget::FORMAT, flights)?;
+        let engine = Engine::new(queue, choice, config, OffscreenTarget::FORMAT, flights)?;
         Ok(Self { engine, target, camera: config.scene.camera() })
     }
 

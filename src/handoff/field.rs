@@ -4,7 +4,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
-use super::work::{Memory, Place, Work};
+use super::work::{Memory, Place, Work, load};
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Signature, Stream};
 use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use crate::vulkan::Device;
@@ -31,9 +31,7 @@ impl FieldWork {
         let grid = desc.grid;
         check_grid(device, grid)?;
         // First the kernel: a bad one should be known before gigabytes are allocated.
-        let kernel = Kernel::load(context, source)?;
-        // Only now, because the compiler knows better what is wrong with text that is no PTX.
-        source.check_signature(Signature::Field)?;
+        let kernel = load(context, source, Signature::Field)?;
         let stamp = desc.stamped.then(|| Kernel::load(context, &KernelSource::frame_stamp())).transpose()?;
         let slots = match memory.slots {
             0 => Vec::new(),

@@ -11,9 +11,7 @@ use gpu_allocator::MemoryLocation;
 use super::module::Module;
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource, Signature};
-use crate::producer::{
-    Frame, Produced, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots,
-};
+use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
 use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
@@ -75,11 +73,6 @@ impl InlineHandoff {
 impl Producer for InlineHandoff {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // All of it is in the command buffer.
-        Ok(self.profile.produced(frame))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

@@ -12,7 +12,7 @@ use vulkan_cuda::image::picture;
 use vulkan_cuda::ownership::SHARED_LAYOUT;
 use vulkan_cuda::{MappedImage, share_image};
 
-use super::work::{Memory, Place, Work};
+use super::work::{Memory, Place, Work, load};
 use crate::cuda::{Array, Cuda, Kernel, KernelSource, MipmappedArray, Signature, Stream, Surface};
 use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use crate::texture::{self, Texel};
@@ -40,12 +40,10 @@ impl TextureWork {
         let size = desc.grid;
         check_texture(device, size)?;
         // First the kernels: a bad one should be known before gigabytes are allocated.
-        let load = |source: &KernelSource| Kernel::load(context, source);
-        let paint = load(source)?;
-        // Only now, because the compiler knows better what is wrong with text that is no PTX.
-        source.check_signature(Signature::Texture)?;
-        let reduce = load(&KernelSource::texture_reduce())?;
-        let stamp = desc.stamped.then(|| load(&KernelSource::texture_stamp())).transpose()?;
+        let paint = load(context, source, Signature::Texture)?;
+        let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
+        let stamp =
+            desc.stamped.then(|| Kernel::load(context, &KernelSource::texture_stamp())).transpose()?;
         let slots = (0..memory.slots).map(|_| SharedPicture::new(device, context, size));
         let slots = slots.collect::<Result<_>>()?;
         let own = memory.own.then(|| Chain::own(context, size)).transpose()?;

@@ -14,8 +14,8 @@ use vulkan_cuda::ownership::whole_image;
 use super::module::Module;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
-    Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, check_texture, level_views,
-    own_images, own_slot,
+    Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, check_texture, level_views, own_images,
+    own_slot,
 };
 use crate::vulkan::{
     AdapterInfo, Device, Image, InlineSupport, Queue, View, image_barrier, pipeline_barrier,
@@ -157,11 +157,6 @@ impl Level {
 impl Producer for TextureInlineHandoff {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // All of it is in the command buffer.
-        Ok(self.profile.produced(frame))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

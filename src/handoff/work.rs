@@ -5,7 +5,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::field::FieldWork;
 use super::texture::TextureWork;
 use crate::Result;
-use crate::cuda::{Cuda, KernelSource, Stream};
+use crate::cuda::{Cuda, Kernel, KernelSource, Signature, Stream};
 use crate::producer::{Fill, Frame, ProducerDesc, Source};
 use crate::scene::Scene;
 use crate::vulkan::Device;
@@ -52,6 +52,17 @@ pub(crate) struct Memory {
     pub(crate) slots: usize,
     /// Whether there is [`Place::Own`].
     pub(crate) own: bool,
+}
+
+/// Loads the kernel that fills a scene.
+///
+/// # Errors
+/// It does not load, or has another signature.
+pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
+    let kernel = Kernel::load(context, source)?;
+    // Only now, because the compiler knows better what is wrong with text that is no PTX.
+    source.check_signature(signature)?;
+    Ok(kernel)
 }
 
 /// Loads the kernels and makes the memory. `context` must be the same GPU as the device: see [`vulkan_cuda::find_twin`].

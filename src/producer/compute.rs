@@ -4,9 +4,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ExportedBuffer;
 
-use super::{
-    Frame, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots,
-};
+use super::{Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots};
 use crate::Result;
 use crate::stamp;
 use crate::vulkan::{
@@ -81,11 +79,6 @@ type Constants = [u32; 5];
 impl Producer for ComputeProducer {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // All of it is in the command buffer.
-        Ok(self.profile.produced(frame))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

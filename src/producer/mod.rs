@@ -201,8 +201,10 @@ pub trait Producer {
     /// What is the same for all frames.
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot, or enqueues that.
-    fn produce(&mut self, frame: &Frame) -> Result<Produced>;
+    /// Fills the frame's slot, or enqueues that. Nothing, where all of the work is in the draw's command buffer.
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        Ok(self.profile().produced(frame))
+    }
 
     /// Records what makes `source`, which [`Producer::produce`] answered for this frame, readable for [`Frame::reads`]. Outside a
     /// render pass.

@@ -3,8 +3,7 @@
 use ash::vk;
 use vulkan_cuda::Ring;
 
-use super::{Frame, Produced, Producer, Profile, Source};
-use crate::Result;
+use super::{Frame, Producer, Profile, Source};
 
 /// One slot that another producer, whose work is in the draw's command buffer, fills in the first frame.
 pub struct StillProducer {
@@ -25,10 +24,6 @@ impl StillProducer {
 impl Producer for StillProducer {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        Ok(self.profile.produced(frame))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

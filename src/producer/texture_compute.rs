@@ -8,9 +8,7 @@ use vulkan_cuda::ownership::whole_image;
 use vulkan_cuda::{ExportedImage, image::picture};
 
 use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
-use super::{
-    Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture,
-};
+use super::{Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture};
 use crate::Result;
 use crate::stamp::{self, texel};
 use crate::texture;
@@ -82,11 +80,6 @@ impl TextureComputeProducer {
 impl Producer for TextureComputeProducer {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        // All of it is in the command buffer.
-        Ok(self.profile.produced(frame))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

@@ -208,7 +208,7 @@ impl Client {
         self.ended.is_some()
     }
 
-    /// Its time is over: tells it why if that is not its own doing, and says why in words. It keeps the seat until it is
+    /// Its time is over: tells it why if that is not its own doing, and gives the reason. It keeps the seat until it is
     /// [closed](Self::close).
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {

@@ -71,7 +71,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn pieces(&self) -> usize {
+    fn slices(&self) -> usize {
         if self.wants() { SLICES } else { 0 }
     }
 
@@ -79,8 +79,8 @@ impl Observer for Recorder {
         let Some(slices) = self.slices.as_ref().filter(|_| self.wants()) else { return };
         match at {
             At::BeforeDraw => slices.reset(commands, flight),
-            At::Piece(piece) if piece < SLICES => slices.mark(commands, flight, piece),
-            At::Piece(_) | At::AfterDraw => {}
+            At::Slice(slice) if slice < SLICES => slices.mark(commands, flight, slice),
+            At::Slice(_) | At::AfterDraw => {}
         }
     }
 

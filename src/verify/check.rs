@@ -71,7 +71,7 @@ pub struct Checked {
 }
 
 impl Check {
-    /// Fills the slots of a producer that stamps its frames with what is no stamp. Before the first frame; waits for the queue.
+    /// Blanks the slots of a producer that stamps its frames, before its first frame. Waits for the queue.
     ///
     /// # Errors
     /// Out of memory.
@@ -98,7 +98,7 @@ impl Check {
         Ok(made)
     }
 
-    /// Fills slots with what is no stamp. Nobody uses them yet; waits for the queue.
+    /// Fills slots that nobody uses yet with [`crate::stamp::BLANK`], or clears them where they are images. Waits for the queue.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         self.checker.blank(queue, slots, owner)
     }
@@ -168,7 +168,7 @@ impl Observer for Check {
         let pass = match at {
             At::BeforeDraw => Pass::BeforeDraw,
             At::AfterDraw => Pass::AfterDraw,
-            At::Piece(_) => return,
+            At::Slice(_) => return,
         };
         // SAFETY: the caller's promise.
         unsafe { self.checker.record(commands, flight, source, pass) };

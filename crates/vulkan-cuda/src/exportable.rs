@@ -124,7 +124,7 @@ pub struct BufferSupport {
 /// Whether a device exports buffers of this usage as `handle`. `name` is the device's, for the answer.
 ///
 /// # Errors
-/// That it does not, in words.
+/// The reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].
@@ -152,7 +152,7 @@ pub unsafe fn buffer(
 /// device's, for the answer.
 ///
 /// # Errors
-/// That it does not, in words.
+/// The reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].

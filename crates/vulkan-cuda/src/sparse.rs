@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Whether the device, and queues of this family, bind memory sparsely.
 ///
 /// # Errors
-/// They do not, in words.
+/// One of the two does not: says which.
 pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let (instance, name) = (vk.instance(), &vk.info().name);
     // SAFETY: a live physical device.

@@ -103,7 +103,7 @@ impl Gl {
         Err(Unavailable(format!("OpenGL cannot be used: {}", reasons.join("; "))).into())
     }
 
-    /// `Err` has the reason against the device in words.
+    /// `Err` says why the device is not the wanted one.
     fn on(current: Current, wanted: Option<Ids>) -> Result<Self, String> {
         let find = |name: &str| match current.egl.get_proc_address(name) {
             Some(function) => function as *const c_void,

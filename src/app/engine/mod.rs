@@ -75,7 +75,7 @@ struct Recorded {
     image: vk::Image,
     view: vk::ImageView,
     extent: vk::Extent2D,
-    pieces: usize,
+    slices: usize,
 }
 
 /// When a frame is, in the field's time.
@@ -90,7 +90,7 @@ pub struct Moment {
 impl Engine {
     /// Makes the producer that `config` asks for, and a renderer for pictures of `format`, with resources for `flights` frames
     /// in flight at least, for producers that come later.
-    pub(crate) fn with_flights(
+    pub(crate) fn new(
         mut queue: Queue,
         choice: &Choice,
         config: &Config,
@@ -267,8 +267,8 @@ impl Engine {
     /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
     fn record(&mut self, flight: &Flight, frame: &Frame, source: Source, picture: &Picture) -> Result<()> {
         let Picture { image, view, extent, .. } = *picture;
-        let pieces = self.observers.each().map(Observer::pieces).max().unwrap_or(0);
-        let this = Recorded { source, image, view, extent, pieces };
+        let slices = self.observers.each().map(Observer::slices).max().unwrap_or(0);
+        let this = Recorded { source, image, view, extent, slices };
         if self.recorded[flight.index] == Some(this) {
             return Ok(());
         }
@@ -287,7 +287,7 @@ impl Engine {
             .map_err(device.failed("vkBeginCommandBuffer"))?;
         let observe = |at| {
             for observer in observers.each() {
-                // SAFETY: recording, in the draw's render pass for a piece of it and outside of one else; the pacer says that
+                // SAFETY: recording, in the draw's render pass for a slice of it and outside of one else; the pacer says that
                 // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
                 unsafe { observer.record(commands, flight.index, source, at) };
             }
@@ -297,8 +297,8 @@ impl Engine {
         producer.record_before_draw(commands, frame, source);
         observe(At::BeforeDraw);
         times.mark(commands, flight.index, DRAW);
-        let after = |piece| observe(At::Piece(piece));
-        let slices = (pieces > 0).then_some(Slices { count: pieces, after: &after });
+        let after = |slice| observe(At::Slice(slice));
+        let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
         // picture is the caller's to draw on.
         unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;

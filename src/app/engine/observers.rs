@@ -5,7 +5,6 @@ use crate::trace::Recorder;
 use crate::verify::Check;
 
 /// The check of `wavefield verify` and the recorder of `--trace`, as far as they were asked for.
-#[derive(Default)]
 pub(super) struct Observers {
     /// Looks at every vertex, in a checked run.
     pub(super) check: Option<Check>,

@@ -95,7 +95,7 @@ impl State {
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let flights = companion.as_ref().map_or(1, |companion| companion.flights);
-        let engine = Engine::with_flights(queue, &choice, config, swapchain.format(), flights)?;
+        let engine = Engine::new(queue, &choice, config, swapchain.format(), flights)?;
         Ok(Self {
             title: Title::new(&engine, config),
             companion: companion.map(|companion| (companion.make)(choice)).transpose()?,

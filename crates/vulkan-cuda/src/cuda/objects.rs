@@ -80,7 +80,7 @@ pub struct TextureDesc {
 }
 
 impl TextureDesc {
-    /// For the mipmapped array of which only `level` is to be seen.
+    /// For a texture object of the whole mipmapped array that shows `level` alone.
     fn raw(self, level: u32) -> sys::CUDA_TEXTURE_DESC {
         use sys::CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP;
         use sys::CUfilter_mode::{CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT};
