@@ -67,7 +67,7 @@ pub fn is_noisy(round_means: &[f64]) -> bool {
 /// A ratio and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The best estimate: the ratio of the geometric means of the rounds.
+    /// The best estimate: the ratio of the geometric means, of rounds or of runs.
     pub value: f64,
     /// The lower end of the interval at [`CONFIDENCE`].
     pub low: f64,
@@ -84,14 +84,46 @@ pub struct Ratio {
 ///
 /// `None` where there is no interval: fewer than two rounds on a side, or means that are not positive and finite.
 /// The interval knows the variance between rounds only. What differs between two runs as a whole, such as another
-/// boot or another neighbour on the machine, it cannot see.
+/// boot or another neighbour on the machine, it cannot see; several runs a side can: [`ratio_of_runs`].
 pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
     let (old, new) = (Logs::of(old)?, Logs::of(new)?);
-    let difference = new.mean - old.mean;
     let squared_error = old.squared_error + new.squared_error;
+    // Welch and Satterthwaite's degrees of freedom.
+    let freedom = squared_error.powi(2) / (old.freedom_share() + new.freedom_share());
+    interval(new.mean - old.mean, squared_error, freedom)
+}
+
+/// new / old from several runs a side, each given by its rounds' means. With one run on each side it is [`ratio`].
+///
+/// A run, not a round, is the unit, and counts by the geometric mean of its rounds. The rounds of one run share its boot,
+/// its clocks and its neighbours. With all rounds in one pool, two runs of 5 rounds would count as 10 independent samples,
+/// and whatever moved a whole run would pass for a difference between old and new.
+///
+/// The interval is Student's, with one variance for both sides: what moves a run is the machine, which they share, and two
+/// runs are too few to estimate a variance for each side. So a side may have a single run, if the other has more. With as
+/// many runs on each side the interval stands even where the variances differ. A drift from run to run widens it.
+///
+/// `None` where a run has no rounds, or means that are not positive and finite.
+pub fn ratio_of_runs(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
+    if let ([old], [new]) = (old, new) {
+        return ratio(old, new);
+    }
+    let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {
+        runs.iter().map(|rounds| Some(mean(&logs(rounds)?))).collect::<Option<Vec<_>>>()
+    };
+    let (old, new) = (side(old)?, side(new)?);
+    if old.is_empty() || new.is_empty() {
+        return None;
+    }
+    let freedom = (old.len() + new.len() - 2) as f64;
+    let variance = (squared_distances(&old) + squared_distances(&new)) / freedom;
+    let squared_error = variance * (1.0 / old.len() as f64 + 1.0 / new.len() as f64);
+    interval(mean(&new) - mean(&old), squared_error, freedom)
+}
+
+/// The ratio from a difference of logarithms and its variance.
+fn interval(difference: f64, squared_error: f64, freedom: f64) -> Option<Ratio> {
     let reach = if squared_error > 0.0 {
-        // Welch and Satterthwaite's degrees of freedom.
-        let freedom = squared_error.powi(2) / (old.freedom_share() + new.freedom_share());
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0);
         t * squared_error.sqrt()
     } else {
@@ -99,6 +131,12 @@ pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
     };
     let [value, low, high] = [difference, difference - reach, difference + reach].map(f64::exp);
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
+}
+
+/// The logarithms of rounds' means; `None` without any, or of what has no logarithm.
+fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
+    let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
+    sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
 }
 
 /// The logarithms of a run's round means.
@@ -111,13 +149,10 @@ struct Logs {
 
 impl Logs {
     fn of(round_means: &[f64]) -> Option<Logs> {
-        if round_means.len() < 2 || !round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0) {
-            return None;
-        }
-        let logs: Vec<f64> = round_means.iter().map(|mean| mean.ln()).collect();
+        let logs = logs(round_means).filter(|logs| logs.len() >= 2)?;
         let rounds = logs.len() as f64;
         let mean = mean(&logs);
-        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (rounds - 1.0);
+        let variance = squared_distances(&logs) / (rounds - 1.0);
         Some(Logs { mean, squared_error: variance / rounds, rounds })
     }
 
@@ -128,6 +163,12 @@ impl Logs {
 
 fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+/// The sum of the squared distances from the mean.
+fn squared_distances(samples: &[f64]) -> f64 {
+    let mean = mean(samples);
+    samples.iter().map(|sample| (sample - mean).powi(2)).sum()
 }
 
 #[cfg(test)]
@@ -224,26 +265,84 @@ mod tests {
         assert!(there.low > 1.15 && there.high < 1.27, "{there:?}");
     }
 
-    #[test]
-    fn the_interval_holds_the_truth_about_as_often_as_it_says() {
-        // Two runs of 5 rounds from one distribution, many times over, by a fixed sequence of pseudo-random numbers.
+    /// Pseudo-random numbers, the same ones every time: nearly normal, with variance 1 around 0.
+    fn normal() -> impl FnMut() -> f64 {
         let mut state = 1u64;
-        let mut uniform = || {
+        let mut uniform = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 11) as f64 / (1u64 << 53) as f64
         };
-        let mut round = || 100.0 * (0.02 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).exp();
-        let runs = 4000;
-        let held = (0..runs)
-            .filter(|_| {
-                let old: [f64; 5] = std::array::from_fn(|_| round());
-                let new: [f64; 5] = std::array::from_fn(|_| round());
-                let found = ratio(&old, &new).unwrap();
-                found.low <= 1.0 && 1.0 <= found.high
-            })
-            .count();
-        let share = held as f64 / f64::from(runs);
+        move || (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+
+    /// How often the interval of two sides that are alike holds 1.
+    fn share_held(mut interval: impl FnMut() -> Ratio) -> f64 {
+        let tries = 4000;
+        let held = (0..tries).filter(|_| {
+            let found = interval();
+            found.low <= 1.0 && 1.0 <= found.high
+        });
+        held.count() as f64 / f64::from(tries)
+    }
+
+    #[test]
+    fn the_interval_holds_the_truth_about_as_often_as_it_says() {
+        let mut normal = normal();
+        let mut run = || -> [f64; 5] { std::array::from_fn(|_| 100.0 * (0.02 * normal()).exp()) };
+        let share = share_held(|| ratio(&run(), &run()).unwrap());
         assert!((0.94..=0.97).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn what_moves_a_whole_run_is_in_the_interval_of_several_runs() {
+        for (old, new) in [(2, 2), (3, 3), (1, 3), (4, 2)] {
+            let mut normal = normal();
+            let mut side = |runs: usize| -> Vec<Vec<f64>> {
+                let mut run = || {
+                    let whole = 0.02 * normal();
+                    (0..5).map(|_| 100.0 * (whole + 0.005 * normal()).exp()).collect()
+                };
+                (0..runs).map(|_| run()).collect()
+            };
+            let mut share = |ratio: fn(&[&[f64]], &[&[f64]]) -> Option<Ratio>| {
+                share_held(|| {
+                    let (old, new) = (side(old), side(new));
+                    let [old, new] =
+                        [&old, &new].map(|runs| runs.iter().map(|run| &run[..]).collect::<Vec<_>>());
+                    ratio(&old, &new).unwrap()
+                })
+            };
+            let held = share(ratio_of_runs);
+            assert!((0.94..=0.97).contains(&held), "{old} and {new} runs: {held}");
+            // Why the rounds of several runs are no pool.
+            let pooled = share(|old, new| ratio(&old.concat(), &new.concat()));
+            assert!(pooled < 0.75, "{old} and {new} runs: {pooled}");
+        }
+    }
+
+    #[test]
+    fn the_interval_of_runs_done_by_hand() {
+        // Means of logs 0.0 and 0.2, and 0.5 and 0.7: a variance of 0.02 and 2 degrees of freedom, so the reach is
+        // 4.3027 * sqrt(0.02 * (1/2 + 1/2)) = 0.60849.
+        let run = |logs: [f64; 2]| logs.map(f64::exp);
+        let runs = [[-0.1, 0.1], [0.1, 0.3], [0.5, 0.5], [0.6, 0.8]].map(run);
+        let found = ratio_of_runs(&[&runs[0], &runs[1]], &[&runs[2], &runs[3]]).unwrap();
+        assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
+        assert!(near(found.high.ln(), 0.5 + 0.608_49, 1e-3), "{found:?}");
+        // One run on each side has its rounds only.
+        assert_eq!(ratio_of_runs(&[&runs[0]], &[&runs[3]]), ratio(&runs[0], &runs[3]));
+    }
+
+    #[test]
+    fn no_interval_of_runs_with_a_broken_one_or_none() {
+        let sound: &[f64] = &[10.0, 10.1];
+        let (none, negative, unknown): (&[f64], &[f64], &[f64]) = (&[], &[10.0, -1.0], &[f64::NAN]);
+        for broken in [&[][..], &[none], &[sound, none], &[sound, negative], &[sound, unknown]] {
+            assert_eq!(ratio_of_runs(&[sound, sound], broken), None, "{broken:?}");
+            assert_eq!(ratio_of_runs(broken, &[sound, sound]), None, "{broken:?}");
+        }
+        // A run of one round is a run.
+        assert!(ratio_of_runs(&[&[10.0], &[10.1]], &[sound]).is_some());
     }
 
     #[test]
