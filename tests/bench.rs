@@ -122,6 +122,41 @@ fn the_default_fields_suit_the_device() {
 }
 
 #[test]
+fn several_runs_a_side_are_compared() {
+    let measurements = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements");
+    if !measurements.exists() {
+        return common::skip("the published package has no measurements");
+    }
+    let file = |name: &str| text(&measurements.join(format!("h200-bench-{name}.json"))).to_owned();
+    let side = |name: &str| format!("{},{}", file(&format!("{name}-1")), file(&format!("{name}-2")));
+    let (old, new) = (side("before-redesign"), side("redesign"));
+    let output = run(&["bench", "--compare", &old, &new, "--fail-above=1.05"]);
+    assert_exit(&output, 0);
+    let said = stdout(&output);
+    for part in
+        ["old       2026-11-22 05:30:32", "over runs", "0 slower, 0 faster, 47 same, 5 noisy", "passed"]
+    {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+
+    let alone = file("redesign-1");
+    for (old, part) in [
+        (format!("{alone},{alone}"), "old run 1 and old run 2 are the same run"),
+        (format!("{alone},"), "a file's name is missing beside a comma"),
+        (format!(",{alone}"), "a file's name is missing beside a comma"),
+    ] {
+        let output = run(&["bench", "--compare", &old, &alone]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
+    }
+    // Another picture, on one side only.
+    let other = format!("{alone},{}", file("texture"));
+    let output = run(&["bench", "--compare", &other, &alone]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("scene was field or texture, is field"), "{}", stderr(&output));
+}
+
+#[test]
 fn files_that_are_none_are_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.json");

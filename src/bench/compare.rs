@@ -1,11 +1,11 @@
-//! Two runs side by side: what became slower, and how sure that is.
+//! Runs side by side, old and new: what became slower, and how sure that is.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::figures::{NOTHING, align, figure, grid, moment, plain, short, vertices};
 use super::record::{Cell, Report};
-use super::stats::{NOISY_SPREAD, Ratio, ratio};
+use super::stats::{NOISY_SPREAD, Ratio, ratio_of_runs};
 use crate::{Error, Result};
 
 /// A change this small is called the same even where the interval leaves 1 out: two runs of one program on one machine
@@ -71,16 +71,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// A cell that both runs have.
+/// A cell that every run has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// Which.
     pub key: Key,
-    /// Its mean frame time in the old run, in microseconds.
+    /// Its mean frame time in the old runs, in microseconds.
     pub old_us: f64,
-    /// Its mean frame time in the new run.
+    /// Its mean frame time in the new runs.
     pub new_us: f64,
-    /// new / old with its interval; absent where the rounds give none.
+    /// new / old with its interval; absent where the rounds, or the runs, give none.
     pub ratio: Option<Ratio>,
     /// What became of it.
     pub verdict: Verdict,
@@ -88,25 +88,30 @@ pub struct Compared {
     pub failed: bool,
 }
 
-/// Two runs, cell by cell. Its text is a table of at most 160 columns.
+/// Old and new runs, cell by cell. Its text is a table of at most 160 columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// When the two runs started, the old one first: seconds since 1970.
-    pub started: [u64; 2],
+    /// When the old runs started: seconds since 1970.
+    pub old: Vec<u64>,
+    /// When the new runs started.
+    pub new: Vec<u64>,
     /// What else differs between the runs and may be the reason for a difference.
     pub notes: Vec<String>,
-    /// The cells that both have, in the order of the new run, grid by grid.
+    /// The cells that every run has, in the order of the first new run, grid by grid.
     pub cells: Vec<Compared>,
-    /// Cells of the old run only.
+    /// Cells that no new run has.
     pub only_old: Vec<Key>,
-    /// Cells of the new run only.
+    /// Cells that no old run has.
     pub only_new: Vec<Key>,
+    /// Cells that both sides have, but not all of their runs. They are left out, so that every row is from the same
+    /// runs: by fewer of them a cell would look surer than it is, and runs in turns would no longer be in turns.
+    pub not_in_all: Vec<Key>,
     /// The factor that was asked for.
     pub fail_above: Option<f64>,
 }
 
 impl Comparison {
-    /// Whether the new run is to be turned down: a cell failed, or a factor was asked for and no cell could be judged by
+    /// Whether the new runs are to be turned down: a cell failed, or a factor was asked for and no cell could be judged by
     /// it. A check that had nothing to check has not passed.
     pub fn failed(&self) -> bool {
         self.fail_above.is_some() && (self.cells.iter().any(|cell| cell.failed) || self.judged() == 0)
@@ -117,22 +122,25 @@ impl Comparison {
     }
 }
 
-/// Compares two runs by the mean frame time of each cell.
+/// Compares runs, one or more on each side, by the mean frame time of each cell.
 ///
-/// The ratio and its interval are [`ratio`]'s. A cell is slower or faster where the interval leaves 1 out and the ratio
+/// The ratio and its interval are [`ratio_of_runs`]'s: over the rounds of one run on each side, over the runs where there
+/// are more. A cell is slower or faster where the interval leaves 1 out and the ratio
 /// is more than [`SAME_WITHIN`] from 1; where a run marked the cell as noisy it takes more than [`NOISY_SPREAD`]. What
 /// is left is the same, or noisy where it is marked so or the interval is wider than [`NOISY_SPREAD`].
 ///
 /// # Errors
-/// [`Error::Unsupported`] without `force` where GPU, driver, build or picture differ, which it names.
-/// [`Error::Usage`] for a factor that is not above 0, and for a run that has a cell twice.
-pub fn compare(old: &Report, new: &Report, options: &Options) -> Result<Comparison> {
+/// [`Error::Unsupported`] without `force` where GPU, driver, build or picture differ between any two runs, which it names.
+/// [`Error::Usage`] for a factor that is not above 0, a side without runs, a run that is named twice on one side, and a
+/// run that has a cell twice.
+pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comparison> {
     if let Some(factor) = options.fail_above
         && !(factor.is_finite() && factor > 0.0)
     {
         return Err(Error::Usage(format!("a factor to fail above must be a number above 0, not {factor}")));
     }
-    let (old_keys, new_keys) = (keys(old, "old")?, keys(new, "new")?);
+    check("old", old)?;
+    check("new", new)?;
 
     let mut notes = Vec::new();
     let apart = apart(old, new);
@@ -147,82 +155,136 @@ pub fn compare(old: &Report, new: &Report, options: &Options) -> Result<Comparis
     }
     notes.extend(side_notes(old, new));
 
-    let find = |key: &Key| old.cells.iter().find(|cell| Key::of(cell) == *key);
-    let mut cells: Vec<Compared> = (new.cells.iter())
-        .filter_map(|cell| Some(compare_cell(find(&Key::of(cell))?, cell, options.fail_above)))
+    let in_all = |key: &Key| old.iter().chain(new).all(|run| find(run, key).is_some());
+    let mut cells: Vec<Compared> = (new[0].cells.iter())
+        .map(Key::of)
+        .filter(in_all)
+        .map(|key| compare_cell(key, old, new, options.fail_above))
         .collect();
     cells.sort_by_key(|cell| (vertices(cell.key.grid), cell.key.grid));
+    let (old_any, new_any) = (keys(old), keys(new));
     Ok(Comparison {
-        started: [old.started, new.started],
+        old: old.iter().map(|run| run.started).collect(),
+        new: new.iter().map(|run| run.started).collect(),
         notes,
         cells,
-        only_old: old_keys.difference(&new_keys).cloned().collect(),
-        only_new: new_keys.difference(&old_keys).cloned().collect(),
+        only_old: old_any.difference(&new_any).cloned().collect(),
+        only_new: new_any.difference(&old_any).cloned().collect(),
+        not_in_all: old_any.intersection(&new_any).filter(|key| !in_all(key)).cloned().collect(),
         fail_above: options.fail_above,
     })
 }
-
-fn keys(report: &Report, which: &str) -> Result<BTreeSet<Key>> {
-    let mut keys = BTreeSet::new();
-    for key in report.cells.iter().map(Key::of) {
-        if keys.contains(&key) {
-            return Err(Error::Usage(format!("the {which} run has a cell twice: {key}; measure it again")));
-        }
-        keys.insert(key);
-    }
-    Ok(keys)
+/// The cells that any of the runs has.
+fn keys(runs: &[Report]) -> BTreeSet<Key> {
+    runs.iter().flat_map(|run| &run.cells).map(Key::of).collect()
 }
 
+fn find<'a>(run: &'a Report, key: &Key) -> Option<&'a Cell> {
+    run.cells.iter().find(|cell| Key::of(cell) == *key)
+}
+
+/// What a run is called among the runs of its side.
+fn called(which: &str, at: usize, runs: &[Report]) -> String {
+    if runs.len() == 1 { format!("the {which} run") } else { format!("{which} run {}", at + 1) }
+}
+
+/// Refuses a side that says nothing, or more than it knows.
+fn check(which: &str, runs: &[Report]) -> Result<()> {
+    if runs.is_empty() {
+        return Err(Error::Usage(format!("there is no {which} run to compare: name one at least")));
+    }
+    for (at, run) in runs.iter().enumerate() {
+        let called = |at| called(which, at, runs);
+        // One run counted twice would make every figure look surer than it is.
+        if let Some(twin) = runs[..at].iter().position(|earlier| earlier == run) {
+            let (first, second) = (called(twin), called(at));
+            return Err(Error::Usage(format!(
+                "{first} and {second} are the same run: name each run once on its side"
+            )));
+        }
+        let mut keys = BTreeSet::new();
+        for key in run.cells.iter().map(Key::of) {
+            if keys.contains(&key) {
+                return Err(Error::Usage(format!(
+                    "{} has a cell twice: {key}; measure it again",
+                    called(at)
+                )));
+            }
+            keys.insert(key);
+        }
+    }
+    Ok(())
+}
+
+/// What is told of a run, and its value there.
+type Property = (&'static str, fn(&Report) -> String);
+
 /// What makes the figures of two runs different things.
-fn apart(old: &Report, new: &Report) -> Vec<String> {
-    let size = |report: &Report| {
-        let settings = &report.settings;
+fn apart(old: &[Report], new: &[Report]) -> Vec<String> {
+    let size = |run: &Report| {
+        let settings = &run.settings;
         format!("{}, samples a pixel: {}", grid(settings.size), settings.samples)
     };
-    differences(&[
-        ("GPU", &old.machine.gpu, &new.machine.gpu),
-        ("driver", &old.machine.driver, &new.machine.driver),
-        ("build", &old.machine.build, &new.machine.build),
-        ("scene", &old.settings.scene, &new.settings.scene),
-        ("picture", &size(old), &size(new)),
-    ])
+    let properties: [Property; 5] = [
+        ("GPU", |run| run.machine.gpu.clone()),
+        ("driver", |run| run.machine.driver.clone()),
+        ("build", |run| run.machine.build.clone()),
+        ("scene", |run| run.settings.scene.clone()),
+        ("picture", size),
+    ];
+    differences(&properties, old, new)
 }
 
 /// What may explain a difference, and does not forbid the comparison.
-fn side_notes(old: &Report, new: &Report) -> Vec<String> {
-    let cuda = |report: &Report| report.machine.cuda.clone().unwrap_or_else(|| "none".into());
-    let rounds = |report: &Report| format!("{} of {} ms", report.settings.rounds, report.settings.round_ms);
-    let mut notes = differences(&[
-        ("CUDA", &cuda(old), &cuda(new)),
-        ("Vulkan", &old.machine.vulkan, &new.machine.vulkan),
-        ("processor", &old.machine.cpu, &new.machine.cpu),
-        ("threads", &old.machine.threads.to_string(), &new.machine.threads.to_string()),
-        ("system", &old.machine.os, &new.machine.os),
-        ("wavefield", &old.machine.wavefield, &new.machine.wavefield),
-        ("rounds", &rounds(old), &rounds(new)),
-    ]);
-    for (which, report) in [("old", old), ("new", new)] {
-        if !report.complete {
-            notes.push(format!("the {which} run is INCOMPLETE: it was stopped before its last round"));
+fn side_notes(old: &[Report], new: &[Report]) -> Vec<String> {
+    let properties: [Property; 7] = [
+        ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
+        ("Vulkan", |run| run.machine.vulkan.clone()),
+        ("processor", |run| run.machine.cpu.clone()),
+        ("threads", |run| run.machine.threads.to_string()),
+        ("system", |run| run.machine.os.clone()),
+        ("wavefield", |run| run.machine.wavefield.clone()),
+        ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
+    ];
+    let mut notes = differences(&properties, old, new);
+    for (which, runs) in [("old", old), ("new", new)] {
+        for (at, _) in runs.iter().enumerate().filter(|(_, run)| !run.complete) {
+            let called = called(which, at, runs);
+            notes.push(format!("{called} is INCOMPLETE: it was stopped before its last round"));
         }
     }
     notes
 }
 
-fn differences(pairs: &[(&str, &str, &str)]) -> Vec<String> {
-    let differ = pairs.iter().filter(|(_, old, new)| old != new);
-    differ.map(|(what, old, new)| format!("{what} was {}, is {}", short(old, 60), short(new, 60))).collect()
+/// The properties that are not the same in all runs, those of one side included.
+fn differences(properties: &[Property], old: &[Report], new: &[Report]) -> Vec<String> {
+    let words =
+        |names: &BTreeSet<String>| names.iter().map(|name| short(name, 60)).collect::<Vec<_>>().join(" or ");
+    let difference = |(what, of): &Property| {
+        let [old, new] = [old, new].map(|runs| runs.iter().map(of).collect::<BTreeSet<_>>());
+        let alike = old.len() == 1 && old == new;
+        (!alike).then(|| format!("{what} was {}, is {}", words(&old), words(&new)))
+    };
+    properties.iter().filter_map(difference).collect()
 }
 
-fn compare_cell(old: &Cell, new: &Cell, fail_above: Option<f64>) -> Compared {
-    let ratio = ratio(&old.round_means_us, &new.round_means_us);
+/// Compares a cell that every run has.
+fn compare_cell(key: Key, old: &[Report], new: &[Report], fail_above: Option<f64>) -> Compared {
+    let [old, new] =
+        [old, new].map(|runs| runs.iter().filter_map(|run| find(run, &key)).collect::<Vec<&Cell>>());
+    let mean =
+        |cells: &[&Cell]| cells.iter().map(|cell| cell.frame_us.mean).sum::<f64>() / cells.len() as f64;
+    let [old_rounds, new_rounds] =
+        [&old, &new].map(|cells| cells.iter().map(|cell| cell.round_means_us.as_slice()).collect::<Vec<_>>());
+    let ratio = ratio_of_runs(&old_rounds, &new_rounds);
+    let noisy = old.iter().chain(&new).any(|cell| cell.noisy);
     Compared {
-        key: Key::of(new),
-        old_us: old.frame_us.mean,
-        new_us: new.frame_us.mean,
+        old_us: mean(&old),
+        new_us: mean(&new),
         ratio,
-        verdict: ratio.map_or(Verdict::Noisy, |ratio| verdict(&ratio, old.noisy || new.noisy)),
+        verdict: ratio.map_or(Verdict::Noisy, |ratio| verdict(&ratio, noisy)),
         failed: ratio.zip(fail_above).is_some_and(|(ratio, factor)| ratio.low > factor),
+        key,
     }
 }
 
@@ -241,8 +303,9 @@ fn verdict(ratio: &Ratio, noisy: bool) -> Verdict {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "old       {}", moment(self.started[0]))?;
-        writeln!(f, "new       {}", moment(self.started[1]))?;
+        for (which, runs) in [("old", &self.old), ("new", &self.new)] {
+            runs.iter().try_for_each(|&started| writeln!(f, "{which:<9} {}", moment(started)))?;
+        }
         for note in &self.notes {
             writeln!(f, "note      {note}")?;
         }
@@ -251,9 +314,14 @@ impl fmt::Display for Comparison {
         } else {
             self.table(f)?;
         }
-        for (which, keys) in [("old", &self.only_old), ("new", &self.only_new)] {
+        let (old, new) = (plural(&self.old), plural(&self.new));
+        for (which, keys) in [
+            (format!("only in the old run{old}"), &self.only_old),
+            (format!("only in the new run{new}"), &self.only_new),
+            ("not in every run, so not compared".to_owned(), &self.not_in_all),
+        ] {
             if !keys.is_empty() {
-                writeln!(f, "\nonly in the {which} run")?;
+                writeln!(f, "\n{which}")?;
                 keys.iter().try_for_each(|key| writeln!(f, "  {key}"))?;
             }
         }
@@ -281,13 +349,13 @@ impl Comparison {
             writeln!(f, "{line}")?;
         }
 
+        let several = self.old.len() + self.new.len() > 2;
+        let over = if several { "runs (Student's t on logs)" } else { "rounds (Welch's t on logs)" };
+        let units = if several { "rounds or runs" } else { "rounds" };
+        writeln!(f, "\nold, new: mean frame time. new/old above 1 is slower; the interval is over {over}.")?;
         writeln!(
             f,
-            "\nold, new: mean frame time. new/old above 1 is slower; the interval is over rounds (Welch's t on logs)."
-        )?;
-        writeln!(
-            f,
-            "same: within {:.0} %, or not told apart. noisy: the rounds lie too far apart, or are too few, to say.",
+            "same: within {:.0} %, or not told apart. noisy: the {units} lie too far apart, or are too few, to say.",
             SAME_WITHIN * 100.0
         )
     }
@@ -312,6 +380,10 @@ impl Comparison {
         }
         Ok(())
     }
+}
+
+fn plural(runs: &[u64]) -> &'static str {
+    if runs.len() == 1 { "" } else { "s" }
 }
 
 fn compared_row(cell: &Compared) -> Vec<String> {
@@ -339,8 +411,15 @@ fn factor(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::super::{read_json, sample, stats, write_json};
-    use super::*;
+    use super::{compare as compare_runs, *};
+
+    /// One run on each side.
+    fn compare(old: &Report, new: &Report, options: &Options) -> Result<Comparison> {
+        compare_runs(from_ref(old), from_ref(new), options)
+    }
 
     /// The sample with quiet rounds.
     fn quiet() -> Report {
@@ -508,6 +587,100 @@ mod tests {
         let text = compare(&old, &new, &gate(1.1)).unwrap().to_string();
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 160, "{widest}:\n{text}");
+    }
+
+    /// Two runs a side in turns, as measured: another start each, and all frames of a run moved by a factor of its own.
+    fn in_turns(moved: [f64; 4]) -> ([Report; 2], [Report; 2]) {
+        let [first, second, third, fourth] = std::array::from_fn(|at| {
+            let mut run = quiet();
+            run.started += at as u64;
+            run.cells.iter_mut().for_each(|cell| slow_down(cell, moved[at]));
+            run
+        });
+        ([first, third], [second, fourth])
+    }
+
+    #[test]
+    fn what_moves_whole_runs_is_no_difference_between_the_sides() {
+        // The new runs have the better luck, by 3 %. Each pair of runs alone is sure of a difference.
+        let (old, new) = in_turns([1.03, 1.0, 1.02, 0.99]);
+        let pair = compare(&old[0], &new[0], &Options::default()).unwrap();
+        assert!(pair.cells.iter().all(|cell| cell.verdict == Verdict::Faster));
+        let found = compare_runs(&old, &new, &Options::default()).unwrap();
+        assert!(found.cells.len() == quiet().cells.len());
+        for cell in &found.cells {
+            let ratio = cell.ratio.unwrap();
+            assert!(cell.verdict == Verdict::Same && ratio.high > 1.0, "{cell:?}");
+            assert!((ratio.value - (0.99f64 / (1.03 * 1.02)).sqrt()).abs() < 1e-9, "{cell:?}");
+            assert!((cell.old_us / cell.new_us - 2.05 / 1.99).abs() < 1e-9, "{cell:?}");
+        }
+        let text = found.to_string();
+        assert!(text.matches("\nold    ").count() + text.matches("\nnew    ").count() == 3, "{text}");
+        assert!(text.contains("over runs") && !text.contains("Welch"), "{text}");
+
+        // What is larger than the runs' luck is found all the same, with a single run on one side too.
+        let (old, new) = in_turns([1.0, 1.2, 1.002, 1.198]);
+        for old in [&old[..], &old[..1]] {
+            let found = compare_runs(old, &new, &gate(1.1)).unwrap();
+            assert!(found.cells.iter().all(|cell| cell.verdict == Verdict::Slower && cell.failed));
+        }
+    }
+
+    #[test]
+    fn one_noisy_run_marks_the_cell() {
+        let (mut old, new) = in_turns([1.0, 1.05, 1.0, 1.05]);
+        assert_eq!(compare_runs(&old, &new, &Options::default()).unwrap().cells[2].verdict, Verdict::Slower);
+        old[1].cells[2].noisy = true;
+        assert_eq!(compare_runs(&old, &new, &Options::default()).unwrap().cells[2].verdict, Verdict::Noisy);
+    }
+
+    #[test]
+    fn runs_of_one_side_must_be_alike_too() {
+        let (mut old, new) = in_turns([1.0; 4]);
+        old[1].machine.gpu = "Other GPU".into();
+        let text = compare_runs(&old, &new, &Options::default()).unwrap_err().to_string();
+        assert!(text.contains("GPU was Other GPU or Toy RTX 9000, is Toy RTX 9000"), "{text}");
+        // The sides differ among themselves, and in the same way.
+        let both = compare_runs(&old, &old, &Options::default()).unwrap_err().to_string();
+        assert!(both.contains("is Other GPU or Toy RTX 9000"), "{both}");
+        assert!(compare_runs(&old, &new, &Options { force: true, ..Options::default() }).is_ok());
+
+        let (old, mut new) = in_turns([1.0; 4]);
+        new[1].machine.cuda = None;
+        new[1].complete = false;
+        let text = compare_runs(&old, &new, &Options::default()).unwrap().to_string();
+        assert!(text.contains("CUDA was 12.8, is 12.8 or none"), "{text}");
+        assert!(text.contains("new run 2 is INCOMPLETE") && !text.contains("run 1 is"), "{text}");
+    }
+
+    #[test]
+    fn a_cell_that_a_run_lacks_is_left_out_and_listed() {
+        let (mut old, mut new) = in_turns([1.0; 4]);
+        old[1].cells.retain(|cell| cell.ring != 16);
+        new.iter_mut().for_each(|run| run.cells.retain(|cell| cell.ring != 1));
+        new[0].cells.retain(|cell| cell.ring != 8);
+        let found = compare_runs(&old, &new, &Options::default()).unwrap();
+        assert_eq!((found.cells.len(), found.only_old.len(), found.only_new.len()), (72, 24, 0));
+        assert_eq!(found.not_in_all.len(), 48);
+        assert!(found.not_in_all.iter().all(|key| key.ring == 16 || key.ring == 8));
+        let text = found.to_string();
+        assert!(text.contains("\nnot in every run, so not compared\n  "), "{text}");
+        assert!(text.contains("\nonly in the old runs\n  "), "{text}");
+    }
+
+    #[test]
+    fn a_side_without_runs_or_with_one_run_twice_is_a_usage_error() {
+        let (old, new) = in_turns([1.0; 4]);
+        let twice = [old[0].clone(), old[1].clone(), old[0].clone()];
+        for (old, new, part) in [
+            (&twice[..], &new[..], "old run 1 and old run 3 are the same run"),
+            (&old, &twice, "new run 1 and new run 3 are the same run"),
+            (&old, &[], "no new run"),
+            (&[], &new, "no old run"),
+        ] {
+            let error = compare_runs(old, new, &Options::default()).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

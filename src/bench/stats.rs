@@ -293,6 +293,8 @@ mod tests {
         assert!((0.94..=0.97).contains(&share), "{share}");
     }
 
+    type RatioOf = fn(&[&[f64]], &[&[f64]]) -> Option<Ratio>;
+
     #[test]
     fn what_moves_a_whole_run_is_in_the_interval_of_several_runs() {
         for (old, new) in [(2, 2), (3, 3), (1, 3), (4, 2)] {
@@ -304,7 +306,7 @@ mod tests {
                 };
                 (0..runs).map(|_| run()).collect()
             };
-            let mut share = |ratio: fn(&[&[f64]], &[&[f64]]) -> Option<Ratio>| {
+            let mut share = |ratio: RatioOf| {
                 share_held(|| {
                     let (old, new) = (side(old), side(new));
                     let [old, new] =

@@ -23,7 +23,8 @@ use super::{help, parse};
 const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
   wavefield bench --json new.json --report new.html       everything, and a page of charts
   wavefield bench --strategies timeline,inline --rings 3  these cells only
-  wavefield bench --compare old.json new.json --fail-above 1.1";
+  wavefield bench --compare old.json new.json --fail-above 1.1
+  wavefield bench --compare old1.json,old2.json new1.json,new2.json";
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = help::end(EXAMPLES))]
@@ -88,9 +89,10 @@ pub struct BenchArgs {
     /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
-    /// Measure nothing: compare two JSON files.
-    #[arg(long, num_args = 2, value_names = ["OLD.json", "NEW.json"], conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
-    compare: Option<Vec<PathBuf>>,
+    /// Measure nothing: compare JSON files. Several runs of a side are joined by commas: `old1.json,old2.json`; their names
+    /// have no comma.
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
     fail_above: Option<f64>,
@@ -259,8 +261,10 @@ fn show(report: &Report, args: &BenchArgs) -> Result<()> {
     failures.outcome()
 }
 
-fn compare(old: &std::path::Path, new: &std::path::Path, options: &Options) -> Result<()> {
-    let comparison = bench::compare(&bench::read_json(old)?, &bench::read_json(new)?, options)?;
+fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
+    let read =
+        |files: &[PathBuf]| files.iter().map(|file| bench::read_json(file)).collect::<Result<Vec<_>>>();
+    let comparison = bench::compare(&read(old)?, &read(new)?, options)?;
     say!("{comparison}");
     match comparison.failed() {
         true => Err(Error::Unsupported(

@@ -24,6 +24,18 @@ pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = 
     })
 }
 
+/// Files with commas between. A name that is no Unicode is one file.
+pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
+    PathBufValueParser::new().try_map(|path| {
+        let Some(text) = path.to_str() else { return Ok(vec![path]) };
+        let files: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
+        match files.iter().any(|file| file.as_os_str().is_empty()) {
+            true => Err("a file's name is missing beside a comma"),
+            false => Ok(files),
+        }
+    })
+}
+
 /// Digits and nothing else. What is beyond 64 bits is the largest that they hold, which is too large for everything here.
 fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
