@@ -32,6 +32,13 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     let output = run(&[SMALL.as_slice(), &outputs].concat());
     assert_exit(&output, 0);
 
+    // Before the first measurement, as soon as it is known what can run here.
+    let note = stderr(&output)
+        .lines()
+        .find(|line| line.contains("this takes"))
+        .expect("no note of how long")
+        .to_owned();
+
     // Reading it back checks it against the schema.
     let report = read_json(&json).unwrap();
     assert!(report.complete && report.machine.threads > 0 && report.command.starts_with("wavefield bench"));
@@ -55,6 +62,13 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     let rows = std::fs::read_to_string(&csv).unwrap().lines().count();
     assert_eq!(rows, report.cells.len() + 1);
     assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+
+    let on_software = report.machine.gpu.contains("llvmpipe");
+    let about = if on_software { "takes at least " } else { "takes about " };
+    let cells = format!("s: {} cells, 2 rounds, 40 ms and set-up", report.cells.len());
+    assert!(note.starts_with("note: ") && note.contains(about) && note.contains(&cells), "{note}");
+    // Without CUDA there is no hand-off to choose.
+    assert_eq!(stdout(&output).contains("\nUse `--"), report.machine.cuda.is_some(), "{}", stdout(&output));
 
     // A run compared with itself is the same; the machine is the same by nature.
     let output = run(&["bench", "--compare", text(&json), text(&json), "--fail-above", "1.1"]);
@@ -119,6 +133,21 @@ fn the_default_fields_suit_the_device() {
     let output = run(&[quick.as_slice(), &["--grids=32x32"]].concat());
     assert_exit(&output, 0);
     assert!(!stderr(&output).contains("draws in software"), "said of what was asked for");
+}
+
+#[test]
+fn a_saved_run_says_which_handoff_to_use() {
+    let measurements = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements");
+    if !measurements.exists() {
+        return common::skip("the published package has no measurements");
+    }
+    let output = run(&["bench", "--from", text(&measurements.join("h200-bench-spin.json"))]);
+    assert_exit(&output, 0);
+    let table = stdout(&output);
+    let (_, last) = table.rsplit_once("\n\n").unwrap();
+    assert!(last.starts_with("Use `--ring 8 --batch 8` here: "), "{table}");
+    assert!(last.contains("55.71 µs (5.1 % of the frame) at 256x256"), "{table}");
+    assert!(!stderr(&output).contains("this takes"), "{}", stderr(&output));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`choose`] takes a device, [`plan`] says which cells there are, [`run`] measures them into a [`record::Report`], and everything that comes out
 //! (table, JSON, CSV, page, comparison) is made from that record alone.
 
+mod advice;
 mod chart;
 mod compare;
 mod figures;

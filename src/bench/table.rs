@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use super::advice::advice;
 use super::figures::{
     align, by_grid, count, elements, figure, grid, machine, maybe, places, plain, short, unless_zero,
-    vertices,
+    vertices, wrapped,
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
@@ -12,7 +13,10 @@ use super::stats::NOISY_SPREAD;
 /// The most characters that a strategy's name takes.
 const NAME: usize = 24;
 
-/// A report as a table of at most 160 columns, one row for each cell, by grid.
+/// The most characters that a line takes.
+const WIDTH: usize = 160;
+
+/// A report as a table of at most 160 columns, one row for each cell, by grid. Its last sentence says which hand-off to use.
 pub struct Table<'a>(pub &'a Report);
 
 impl fmt::Display for Table<'_> {
@@ -33,6 +37,9 @@ impl fmt::Display for Table<'_> {
             for skipped in &report.skipped {
                 write!(f, "\n  {:<NAME$}  {}", short(&skipped.strategy, NAME), plain(&skipped.reason))?;
             }
+        }
+        if let Some(advice) = advice(report) {
+            write!(f, "\n\n{}", wrapped(&advice, WIDTH))?;
         }
         Ok(())
     }
@@ -194,6 +201,16 @@ mod tests {
         let text = Table(&report).to_string();
         assert!(text.contains("INCOMPLETE") && text.contains("No cell"), "{text}");
         assert!(!text.contains('\x1b') && !text.contains('\x07'));
+    }
+
+    #[test]
+    fn it_ends_with_what_to_use() {
+        let mut report = sample::report();
+        let text = Table(&report).to_string();
+        let (_, last) = text.rsplit_once("\n\n").unwrap();
+        assert!(last.starts_with("Use `") && last.ends_with('.'), "{text}");
+        report.cells.retain(|cell| cell.strategy == "fence");
+        assert!(!Table(&report).to_string().contains("Use `"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand};
+use indicatif::HumanDuration;
 use wavefield::app::{Config, RISK, Scene, Stop};
 use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
@@ -228,7 +229,15 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
     let bar = Progress::new("measuring");
     let mut failures = Failures::default();
-    let count = &mut |done: usize, total: usize| bar.at(done as u64, total as u64);
+    let on_software = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
+    let mut said = false;
+    // Before the first measurement, when it is known what this machine can run.
+    let count = &mut |done: usize, total: usize| {
+        if !std::mem::replace(&mut said, true) && total > 0 {
+            note!("{}", duration_note(&plan, total, on_software));
+        }
+        bar.at(done as u64, total as u64);
+    };
     let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
     drop(bar);
     let report = report?;
@@ -249,6 +258,18 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         failures.add(Error::Unsupported(words.into()));
     }
     ended(failures, report.complete, "round")
+}
+
+/// How long a run takes that has so many measurements.
+fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
+    // There a frame may take longer than a round.
+    let about = if on_software { "at least" } else { "about" };
+    let (rounds, round) = (plan.rounds as usize, plan.round.as_millis());
+    format!(
+        "note: this takes {about} {}: {} cells, {rounds} rounds, {round} ms and set-up for each cell in each round",
+        HumanDuration(plan.estimate(measurements)),
+        measurements / rounds.max(1),
+    )
 }
 
 /// Everything that is made from a record alone.
