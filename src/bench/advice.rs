@@ -186,6 +186,11 @@ mod tests {
             let text = said(&[slow, (strategy, ring, 1, [110.0, 110.0])]);
             assert!(text.starts_with(&format!("Use {typed} here: ")), "{text}");
         }
+        // Of equals the smallest ring, and then the smallest batch.
+        let text = said(
+            &[(16, 1), (3, 3), (3, 2), (8, 1)].map(|(ring, batch)| ("timeline", ring, batch, [110.0; 2])),
+        );
+        assert!(text.starts_with("Use `--ring 3 --batch 2` here"), "{text}");
         // Of equals with one ring and batch, the order of the table decides.
         let text = said(&[("binary", 1, 1, [110.0, 110.0]), ("timeline", 1, 1, [111.0, 111.0])]);
         assert!(text.starts_with("Use `--ring 1 --batch 1` here"), "{text}");

@@ -37,8 +37,8 @@ pub struct Plan {
 const AROUND: Duration = Duration::from_millis(200);
 
 impl Plan {
-    /// About how long a run takes that has so many measurements, one for each cell and round. Longer where frames are so slow
-    /// that the fewest that a round has ([`MIN_FRAMES`]) take longer than the round.
+    /// About how long a run takes that has so many measurements, one for each cell and round. It takes longer where a few
+    /// frames take longer than a round.
     pub fn estimate(&self, measurements: usize) -> Duration {
         (self.round + AROUND).saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
     }

@@ -21,11 +21,12 @@ use super::args::{Consent, read_kernel};
 use super::outcome::write;
 use super::{help, parse};
 
-const EXAMPLES: &str = "  wavefield bench --quick                                 under 30 seconds
+const EXAMPLES: &str =
+    "  wavefield bench --quick                                 under 30 seconds, and what to use
   wavefield bench --json new.json --report new.html       everything, and a page of charts
   wavefield bench --strategies timeline,inline --rings 3  these cells only
   wavefield bench --compare old.json new.json --fail-above 1.1
-  wavefield bench --compare old1.json,old2.json new1.json,new2.json";
+  wavefield bench --compare old1.json,old2.json new1.json,new2.json   several runs a side";
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = help::end(EXAMPLES))]
@@ -90,8 +91,8 @@ pub struct BenchArgs {
     /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
-    /// Measure nothing: compare JSON files. Several runs of a side are joined by commas: `old1.json,old2.json`; their names
-    /// have no comma.
+    /// Measure nothing: compare JSON files. Several runs a side have commas between them, so a file name with a comma cannot
+    /// be given.
     #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
@@ -264,12 +265,13 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
 fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
     // There a frame may take longer than a round.
     let about = if on_software { "at least" } else { "about" };
-    let (rounds, round) = (plan.rounds as usize, plan.round.as_millis());
-    format!(
-        "note: this takes {about} {}: {} cells, {rounds} rounds, {round} ms and set-up for each cell in each round",
-        HumanDuration(plan.estimate(measurements)),
-        measurements / rounds.max(1),
-    )
+    let cells = match measurements / plan.rounds.max(1) as usize {
+        1 => "1 cell".to_owned(),
+        cells => format!("{cells} cells, each"),
+    };
+    let times = if plan.rounds == 1 { "once".to_owned() } else { format!("{} times", plan.rounds) };
+    let (takes, round) = (HumanDuration(plan.estimate(measurements)), plan.round.as_millis());
+    format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
 }
 
 /// Everything that is made from a record alone.
