@@ -1,8 +1,10 @@
 // Draws the field as a lit surface, straight from the slot that the producer wrote.
 //
-// There is no vertex input: the vertex shader reads the slot as a storage buffer, because it wants a vertex's
-// neighbours too, for the normal. The field is drawn in tiles of TILE x TILE cells: one small index buffer serves every
-// tile (an instance each), and therefore every grid.
+// There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE cells: one
+// small index buffer serves every tile (an instance each), and therefore every grid.
+//
+// The vertex shader hands on four numbers and no more. With a fifth an H200 takes 1.9 ms instead of 1.3 for a million vertices
+// (docs/performance.md, "The draw"), while what the fragment shader reads from the slot costs it next to nothing.
 
 struct Globals {
     view_projection: mat4x4f,
@@ -21,15 +23,25 @@ const TILE: u32 = 32;
 
 struct Point {
     @builtin(position) clip: vec4f,
-    @location(0) position: vec3f,
-    @location(1) normal: vec3f,
-    @location(2) value: f32,
-    // Where in the grid, 0 to 1 each way.
-    @location(3) uv: vec2f,
+    // Where in the grid, in cells; and the normal's `tilt`.
+    @location(0) at_and_tilt: vec4f,
 }
 
-fn vertex_at(col: u32, row: u32) -> vec4f {
-    return vertices[row * globals.grid.x + col];
+fn vertex_at(at: vec2u) -> vec4f {
+    return vertices[at.y * globals.grid.x + at.x];
+}
+
+// A direction as two numbers: seen from straight below, where its line meets the ground (a stereographic projection). Directions
+// near to each other have tilts near to each other, but for those that point straight down.
+fn tilt(direction: vec3f) -> vec2f {
+    let below = length(direction) + direction.y;
+    return select(vec2f(0.0), direction.xz / below, below > 0.0);
+}
+
+// The direction, of length 1, that has this tilt.
+fn direction(tilt: vec2f) -> vec3f {
+    let square = dot(tilt, tilt);
+    return vec3f(2.0 * tilt.x, 1.0 - square, 2.0 * tilt.y) / (1.0 + square);
 }
 
 @vertex
@@ -39,20 +51,14 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
     // Beyond the last row or column the tile's corners fall together, and its triangles vanish.
     let at = min(origin + vec2u(corner % (TILE + 1), corner / (TILE + 1)), last);
 
-    let here = vertex_at(at.x, at.y);
     let before = max(at, vec2u(1)) - vec2u(1);
     let after = min(at + vec2u(1), last);
-    let across = vertex_at(after.x, at.y).xyz - vertex_at(before.x, at.y).xyz;
-    let along = vertex_at(at.x, after.y).xyz - vertex_at(at.x, before.y).xyz;
-    let up = cross(along, across);
-    let size = length(up);
+    let across = vertex_at(vec2u(after.x, at.y)).xyz - vertex_at(vec2u(before.x, at.y)).xyz;
+    let along = vertex_at(vec2u(at.x, after.y)).xyz - vertex_at(vec2u(at.x, before.y)).xyz;
 
     var point: Point;
-    point.position = here.xyz;
-    point.clip = globals.view_projection * vec4f(here.xyz, 1.0);
-    point.normal = select(vec3f(0.0, 1.0, 0.0), up / size, size > 0.0);
-    point.value = here.w;
-    point.uv = vec2f(at) / vec2f(last);
+    point.clip = globals.view_projection * vec4f(vertex_at(at).xyz, 1.0);
+    point.at_and_tilt = vec4f(vec2f(at), tilt(cross(along, across)));
     return point;
 }
 
@@ -73,16 +79,33 @@ const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 
 @fragment
 fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
+    // The cell, and where in it.
+    let at = point.at_and_tilt.xy;
+    let last = globals.grid.xy - vec2u(1);
+    // Beside a triangle's edge a pixel's centre can lie outside of the grid.
+    let cell = min(vec2u(max(at, vec2f(0.0))), last - vec2u(1));
+    let part = at - vec2f(cell);
+    let a = vertex_at(cell);
+    let b = vertex_at(cell + vec2u(1, 0));
+    let c = vertex_at(cell + vec2u(0, 1));
+    let d = vertex_at(cell + vec2u(1, 1));
+    let here = mix(mix(a, b, part.x), mix(c, d, part.x), part.y);
+    let position = here.xyz;
+    let value = here.w;
+
+    // Between normals that point nearly straight down a tilt can be anything: there the cell's own normal will do.
+    let smooth_normal = direction(point.at_and_tilt.zw);
+    let cell_normal = cross((c - a).xyz, (b - a).xyz);
+    let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);
     // Seen from below, the surface shows its other side.
-    let facing = select(-1.0, 1.0, front);
-    let normal = normalize(point.normal) * facing;
-    let to_eye = normalize(globals.eye.xyz - point.position);
-    let base = textureSampleLevel(palette, palette_sampler, vec2f(point.value, 0.5), 0.0).rgb;
+    let normal = up * select(-1.0, 1.0, front);
+    let to_eye = normalize(globals.eye.xyz - position);
+    let base = textureSampleLevel(palette, palette_sampler, vec2f(value, 0.5), 0.0).rgb;
 
     // Hemisphere light from sky and ground, and one key light.
     let ambient = mix(GROUND, SKY, 0.5 + 0.5 * normal.y) * 0.42;
     // Troughs see less of the sky: a cheap stand-in for ambient occlusion.
-    let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, point.value));
+    let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, value));
     let diffuse = max(dot(normal, KEY_LIGHT), 0.0) * KEY_COLOUR;
     let half_way = normalize(KEY_LIGHT + to_eye);
     let gloss = pow(max(dot(normal, half_way), 0.0), 48.0) * 0.30;
@@ -90,5 +113,5 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let rim = pow(1.0 - max(dot(normal, to_eye), 0.0), 4.0) * 0.22;
 
     let lit = base * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
-    return vec4f(lit * (1.0 - 0.16 * lines(point.uv)), 1.0);
+    return vec4f(lit * (1.0 - 0.16 * lines(at / vec2f(last))), 1.0);
 }

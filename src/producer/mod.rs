@@ -133,11 +133,13 @@ impl From<vk::Buffer> for Source {
 }
 
 /// How a frame's slot is read: by the draw, and, where frames are checked, by the compute shader of [`crate::verify`] too. The
-/// draw reads vertices as a storage buffer in the vertex shader, and samples an image in the fragment shader.
+/// draw reads vertices as a storage buffer in both its shaders, and samples an image in the fragment shader.
 pub fn reads(scene: Scene, checked: bool) -> Access {
+    let (vertex, fragment) =
+        (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
     let (stage, access) = match scene {
-        Scene::Field => (vk::PipelineStageFlags2::VERTEX_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ),
-        Scene::Texture => (vk::PipelineStageFlags2::FRAGMENT_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ),
+        Scene::Field => (vertex | fragment, vk::AccessFlags2::SHADER_STORAGE_READ),
+        Scene::Texture => (fragment, vk::AccessFlags2::SHADER_SAMPLED_READ),
     };
     let check = if checked { vk::PipelineStageFlags2::COMPUTE_SHADER } else { vk::PipelineStageFlags2::NONE };
     Access { stage: stage | check, access }

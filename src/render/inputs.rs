@@ -45,7 +45,7 @@ impl Inputs {
         let sampled =
             [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
         let frame = [(vk::DescriptorType::UNIFORM_BUFFER, vertex | fragment), sampled[0], sampled[1]];
-        let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex)];
+        let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex | fragment)];
         let source = match scene {
             Scene::Field => &vertices[..],
             Scene::Texture => &sampled[..],

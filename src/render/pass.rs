@@ -49,7 +49,19 @@ impl Samples {
 const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 
-pub(super) const DEPTH_FORMAT: vk::Format = vk::Format::D32_SFLOAT;
+/// 24 bits, where the device has that, else 32: every device has one of them ("Required Format Support"). Fewer bits are less to
+/// clear and to write (`docs/performance.md`, "The draw"), and with 24 the default camera still tells depths apart that differ by a
+/// hundred-thousandth of the field's width.
+pub(super) fn depth_format(device: &Device) -> vk::Format {
+    let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
+    let small = vk::Format::X8_D24_UNORM_PACK32;
+    // SAFETY: a live physical device of this instance.
+    let features = unsafe { instance.get_physical_device_format_properties(adapter, small) };
+    match features.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT) {
+        true => small,
+        false => vk::Format::D32_SFLOAT,
+    }
+}
 
 /// Multisampled colour, where there is more than one sample, and depth; one pair serves every frame, since frames on one queue
 /// draw one after the other.
@@ -87,7 +99,7 @@ impl Attachments {
         let multisampled = || image("multisampled colour", format, color, vk::ImageAspectFlags::COLOR);
         Ok(Self {
             color: (samples != Samples::One).then(multisampled).transpose()?,
-            depth: image("depth", DEPTH_FORMAT, depth, vk::ImageAspectFlags::DEPTH)?,
+            depth: image("depth", depth_format(device), depth, vk::ImageAspectFlags::DEPTH)?,
             device: device.clone(),
         })
     }

@@ -3,7 +3,7 @@
 use ash::vk;
 
 use super::Samples;
-use super::pass::DEPTH_FORMAT;
+use super::pass::depth_format;
 use crate::Result;
 use crate::vulkan::{Device, ShaderModule};
 
@@ -82,7 +82,7 @@ impl Pipeline {
         let formats = [desc.format];
         let mut rendering = vk::PipelineRenderingCreateInfo::default()
             .color_attachment_formats(&formats)
-            .depth_attachment_format(DEPTH_FORMAT);
+            .depth_attachment_format(depth_format(device));
         let info = [vk::GraphicsPipelineCreateInfo::default()
             .stages(&stages)
             .vertex_input_state(&vertex_input)
