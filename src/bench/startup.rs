@@ -17,7 +17,6 @@ use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpan, CpuSpans};
-use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
 
 /// The schema's name and version.
@@ -189,8 +188,8 @@ pub fn startup_child(config: &Config) -> Result<String> {
     let spans = CpuSpans::new(10_000);
     spans.install();
 
-    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
-    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
     let mut run = Headless::quietly(&choice, config)?;
     let drawn = tracing::trace_span!("first frame").in_scope(|| {
         run.frame(1.0 / 60.0)?;
