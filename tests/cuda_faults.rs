@@ -467,7 +467,7 @@ fn a_failure_of_vulkan_comes_before_one_of_cuda() {
     for (vulkan, cuda) in [
         ("vkCreateInstance:-3", "cuInit:999"),
         ("vkCreateInstance:-3", ""),
-        ("vkCreateDevice:-3", "cuDevicePrimaryCtxRetain:2"),
+        ("vkCreateDevice:-3", "cuDevicePrimaryCtxRetain:2:1:9"),
         ("vkCreateDevice:-3", ""),
     ] {
         let mut command = stand_in.command(&ALL);

@@ -14,8 +14,8 @@ use crate::cuda::{Cuda, CudaInfo, Driver};
 use crate::handoff::Handoff;
 use crate::vulkan::cuda_inside_vulkan;
 
-/// Work that a thread of its own has begun. Dropped, it waits for that thread: nobody is in a driver while the rest of a failed
-/// run is taken down.
+/// Work that a thread of its own has begun. Dropped, it waits for that thread: a run that failed leaves nobody at work in a
+/// driver.
 struct Early<T> {
     work: Arc<dyn Fn() -> T + Send + Sync>,
     thread: Option<JoinHandle<T>>,
@@ -80,7 +80,7 @@ impl EarlyContext {
         let inline = config.handoff == Handoff::Inline;
         Self(choice.cuda.clone().filter(|_| asked).map(|(driver, info)| {
             Early::begin("CUDA context", move || {
-                // A device that launches kernels has CUDA inside, so it is not made at the same time.
+                // Such a device has CUDA inside, so it is not made at the same time.
                 let _alone = inline.then(cuda_inside_vulkan);
                 let _span = trace_span!("CUDA context").entered();
                 Ok(Cuda::primary(driver, &info)?)
