@@ -9,7 +9,7 @@ use vulkan_cuda::Ring;
 use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::handoff::Handoff;
 use wavefield::verify::Footprint;
-use wavefield::vulkan::{Instance, InstanceDesc};
+use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 
 thread_local! {
@@ -54,8 +54,7 @@ fn allocations(scene: Scene, producer: ProducerKind, handoff: Handoff, ring: Rin
         size: ash::vk::Extent2D { width: 64, height: 48 },
         ..Config::default()
     };
-    let instance = Instance::new(&InstanceDesc::default()).unwrap();
-    let choice = DeviceTable::query(&instance, None).unwrap().choose(None, producer).unwrap();
+    let choice = DeviceTable::headless(Validation::default()).unwrap().choose(None, producer).unwrap();
     let mut run = Headless::quietly(&choice, &config).unwrap();
     // A checked run looks at the process itself once, when it has settled.
     let warm = if verify { Footprint::SETTLED + 20 } else { 20 };

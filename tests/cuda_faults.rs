@@ -428,3 +428,54 @@ fn a_texture_by_inline_falls_back_to_timeline() {
     assert!(text.contains("falls back to timeline") && text.contains("VK_NVX_image_view_handle"), "{text}");
     assert!(stdout(&done.output).contains("producer      cuda, 8x8 texels"), "{}", stdout(&done.output));
 }
+
+/// CUDA starts while Vulkan does: each call waits for the other, so none of the two may come first.
+#[test]
+fn cuda_and_vulkan_start_beside_each_other() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let small = |pair: &str, more: &[&str]| {
+        run(stand_in.command(&ALL).args(SMALL).args(more).env("STAND_IN_BESIDE", pair)).unwrap()
+    };
+    const CONTEXT: &str = "vkCreateDevice+cuDevicePrimaryCtxRetain";
+    for pair in ["vkCreateInstance+cuInit", CONTEXT] {
+        small(pair, &[]).check_clean(0).unwrap_or_else(|problem| panic!("{pair}: {problem}"));
+    }
+    // But not a context and a device that has CUDA inside.
+    let done = small(CONTEXT, &["--handoff=inline"]);
+    let offences = done.report.unwrap().offences;
+    assert!(matches!(offences.as_slice(), [one] if one.contains("was not called beside")), "{offences:?}");
+    assert_exit(&done.output, 0);
+}
+
+/// A context takes memory of the GPU, so whoever does not use it makes none.
+#[test]
+fn a_run_without_cuda_makes_no_context() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for producer in ["compute", "host"] {
+        let mut command = stand_in.command(&ALL);
+        command.args(["--headless", "--frames=2", "--grid=8x8", "--size=32x24", "--validation=off"]);
+        let done = run(command.args(["--producer", producer])).unwrap();
+        let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{producer}: {problem}"));
+        assert_eq!((report.count("cuInit"), report.count("cuDevicePrimaryCtxRetain")), (1, 0), "{producer}");
+    }
+}
+
+/// Both drivers fail at once: the error is Vulkan's, and CUDA's context is given back.
+#[test]
+fn a_failure_of_vulkan_comes_before_one_of_cuda() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for (vulkan, cuda) in [
+        ("vkCreateInstance:-3", "cuInit:999"),
+        ("vkCreateInstance:-3", ""),
+        ("vkCreateDevice:-3", "cuDevicePrimaryCtxRetain:2:1:9"),
+        ("vkCreateDevice:-3", ""),
+    ] {
+        let mut command = stand_in.command(&ALL);
+        command.args(SMALL).env("STAND_IN_FAIL", format!("{vulkan},{cuda}"));
+        let done = run(&mut command).unwrap();
+        done.check_clean(1).unwrap_or_else(|problem| panic!("{vulkan}, {cuda}: {problem}"));
+        let (text, call) = (done.text(), vulkan.split(':').next().unwrap());
+        assert!(text.contains(&format!("error: {call} failed")), "{text}");
+        assert_eq!(text.matches("error:").count(), 1, "{text}");
+    }
+}

@@ -12,7 +12,7 @@ use vulkan_cuda::{
     ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, MappedImage, Shape,
     SharedAllocation, ViewType,
 };
-use wavefield::app::{Choice, DeviceTable, ProducerKind, Stop};
+use wavefield::app::{Choice, DeviceTable, EarlyDriver, ProducerKind, Stop};
 use wavefield::cuda::Cuda;
 use wavefield::formats;
 use wavefield::report::Failures;
@@ -33,7 +33,7 @@ fn assert_silent(log: &ValidationLog) {
 
 /// The device that shares with CUDA; `None` (a skip) where there is none.
 fn with_cuda(instance: &Instance) -> Option<Choice> {
-    match DeviceTable::query(instance, None).unwrap().choose(None, ProducerKind::Cuda) {
+    match DeviceTable::query(instance, None, EarlyDriver::begin()).unwrap().choose(None, ProducerKind::Cuda) {
         Ok(choice) => Some(choice),
         Err(error) => {
             common::skip_without_gpu(&error.to_string());
@@ -44,7 +44,10 @@ fn with_cuda(instance: &Instance) -> Option<Choice> {
 
 /// Any device that exports memory; `None` (a skip) where there is none.
 fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
-    let choice = DeviceTable::query(instance, None).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    let choice = DeviceTable::query(instance, None, EarlyDriver::begin())
+        .unwrap()
+        .choose(None, ProducerKind::Auto)
+        .unwrap();
     if choice.adapter.info().sharing.exports.buffer.is_none() {
         common::skip("no Vulkan device here exports memory");
         return None;
@@ -247,7 +250,11 @@ fn the_list_is_printed_and_written_whole() {
 #[test]
 fn a_check_without_cuda_says_why_not() {
     let (instance, _) = instance();
-    if DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Cuda).is_ok() {
+    if DeviceTable::query(&instance, None, EarlyDriver::begin())
+        .unwrap()
+        .choose(None, ProducerKind::Cuda)
+        .is_ok()
+    {
         return common::skip("CUDA is here, so the check runs");
     }
     let output = common::run(&["devices", "--formats", "--check"]);

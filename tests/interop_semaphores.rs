@@ -16,7 +16,7 @@ use vulkan_cuda::{
     BinarySignal, ImportedSemaphore, Pair, SharedBinary, SharedBuffer, SharedTimeline, SignalToSubmit, Vk,
     WaitToSubmit,
 };
-use wavefield::app::{DeviceTable, ProducerKind};
+use wavefield::app::{DeviceTable, EarlyDriver, ProducerKind};
 use wavefield::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use wavefield::vulkan::{
     Buffer, BufferDesc, Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, buffer_barrier,
@@ -65,7 +65,8 @@ impl Gpu {
         let open = || -> Result<Self> {
             let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
             let instance = Instance::new(&desc)?;
-            let choice = DeviceTable::query(&instance, None)?.choose(None, ProducerKind::Cuda)?;
+            let choice = DeviceTable::query(&instance, None, EarlyDriver::begin())?
+                .choose(None, ProducerKind::Cuda)?;
             let Some((driver, info)) = &choice.cuda else {
                 return Err(Error::Unsupported("no CUDA device".into()));
             };

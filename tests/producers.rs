@@ -9,7 +9,7 @@ use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::texture;
-use wavefield::vulkan::{Instance, InstanceDesc, Validation};
+use wavefield::vulkan::Validation;
 use wavefield::wave::{self, Grid};
 
 /// Seconds of the field between two frames.
@@ -32,9 +32,8 @@ fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
 
 /// Runs the frames, then compares every slot with the frame that wrote it last. Returns the worst error.
 fn worst_error(config: &Config) -> Result<f64, Error> {
-    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
-    let log = instance.validation_log().clone();
-    let choice = DeviceTable::query(&instance, None)?.choose(None, config.producer)?;
+    let choice = DeviceTable::headless(config.validation)?.choose(None, config.producer)?;
+    let log = choice.adapter.instance().validation_log().clone();
     let mut run = Headless::new(&choice, config)?;
     for _ in 0..FRAMES {
         run.frame(STEP)?;
@@ -51,7 +50,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
             Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
         });
     }
-    drop((run, instance));
+    drop((run, choice));
     log.verdict()?;
     assert_eq!(log.warnings(), 0, "validation warnings");
     Ok(worst)

@@ -20,8 +20,7 @@ use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Broken, Checked, Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Instance, InstanceDesc, Pacer, Queue, Validation, buffer_barrier,
-    pipeline_barrier,
+    Buffer, BufferDesc, DeviceDesc, Pacer, Queue, Validation, buffer_barrier, pipeline_barrier,
 };
 use wavefield::wave::{Grid, Vertex};
 
@@ -217,10 +216,10 @@ struct Bench {
 
 impl Bench {
     fn new(vertices: u64) -> Self {
-        let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
-        let instance = Instance::new(&desc).unwrap();
-        let choice =
-            DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Compute).unwrap();
+        let choice = DeviceTable::headless(Validation::IfInstalled)
+            .unwrap()
+            .choose(None, ProducerKind::Compute)
+            .unwrap();
         let (device, queue) = choice.adapter.request_device(&DeviceDesc::default()).unwrap();
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER
             | vk::BufferUsageFlags::TRANSFER_DST
@@ -411,8 +410,8 @@ fn half_a_slot_overwritten_during_the_draw_is_torn() {
 /// More workgroups than one dimension holds. All zeros is stamp 0, which frame 4095 has.
 #[test]
 fn a_large_field_is_read_to_its_last_vertex() {
-    let instance = Instance::new(&InstanceDesc::default()).unwrap();
-    let choice = DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Compute).unwrap();
+    let choice =
+        DeviceTable::headless(Validation::default()).unwrap().choose(None, ProducerKind::Compute).unwrap();
     let (limit, _) = choice.adapter.info().largest_buffer;
     let count = (65_535 * 256 + 257).min(limit / 16);
     if count <= 65_535 * 256 {

@@ -14,8 +14,8 @@ use wavefield::texture::{self, Texel};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Pacer, Queue, Validation,
-    image_barrier, pipeline_barrier,
+    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, image_barrier,
+    pipeline_barrier,
 };
 use wavefield::wave::Grid;
 
@@ -31,10 +31,10 @@ struct Bench {
 
 impl Bench {
     fn new(size: Grid) -> Self {
-        let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
-        let instance = Instance::new(&desc).unwrap();
-        let choice =
-            DeviceTable::query(&instance, None).unwrap().choose(None, ProducerKind::Compute).unwrap();
+        let choice = DeviceTable::headless(Validation::IfInstalled)
+            .unwrap()
+            .choose(None, ProducerKind::Compute)
+            .unwrap();
         let (device, queue) = choice.adapter.request_device(&DeviceDesc::default()).unwrap();
         let image = ImageDesc {
             label: "slot",

@@ -8,12 +8,14 @@ use ash::vk;
 use super::engine::{Engine, Moment};
 use super::retire;
 use super::traced::Traced;
-use super::{Choice, Config, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png};
+use super::{
+    Choice, Config, DeviceTable, EarlyContext, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
+};
 use crate::handoff::Handoff;
 use crate::progress::Progress;
 use crate::render::{Camera, OffscreenTarget};
 use crate::report::Failures;
-use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, read_image};
+use crate::vulkan::{DeviceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
 /// Frames of a headless run that was not told how many: fewer where each takes long.
@@ -47,21 +49,21 @@ pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
         whole_file::check_writable(path)?;
     }
     let traced = Traced::begin(config)?;
-    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
-    let log = instance.validation_log().clone();
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
-    let summary = draw(instance, config, traced, stop, &mut failures)?;
+    let summary = draw(choice, config, traced, stop, &mut failures)?;
     Ok(Ended::new(summary, failures, &log))
 }
 
 fn draw(
-    instance: Instance,
+    choice: Choice,
     config: &Config,
     traced: Option<Traced>,
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Summary> {
-    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::new(&choice, config)?;
     run.engine.heed(stop);
     let summary = draw_traced(&mut run, config, traced, stop, failures);
@@ -158,6 +160,7 @@ impl Headless {
     }
 
     fn make(choice: &Choice, config: &Config, interop: bool, flights: usize) -> Result<Self> {
+        let context = EarlyContext::begin(choice, config);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: false,
             interop,
@@ -174,7 +177,7 @@ impl Headless {
             )));
         }
         let target = OffscreenTarget::new(&device, config.size)?;
-        let engine = Engine::new(queue, choice, config, OffscreenTarget::FORMAT, flights)?;
+        let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         Ok(Self { engine, target, camera: config.scene.camera() })
     }
 

@@ -1,6 +1,7 @@
 //! The application: choose a device, make an engine, run its frames in a window or without one.
 
 mod companion;
+mod early;
 mod engine;
 mod headless;
 mod picture_file;
@@ -31,6 +32,8 @@ use crate::wave::Grid;
 pub use crate::scene::Scene;
 pub use companion::Parameters;
 pub(crate) use companion::{Companion, CompanionDesc};
+pub(crate) use early::EarlyContext;
+pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
 pub use engine::{Engine, FrameTiming, Moment};

@@ -2,8 +2,8 @@
 
 use vulkan_cuda::Ring;
 
-use super::{Choice, Config, ProducerKind};
-use crate::cuda::{Cuda, KernelSource, Signature};
+use super::{Config, EarlyContext, ProducerKind};
+use crate::cuda::{KernelSource, Signature};
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
@@ -52,13 +52,12 @@ impl Config {
 /// What stands in the way of that producer.
 pub(crate) fn make_producer(
     queue: &mut Queue,
-    choice: &Choice,
+    context: EarlyContext,
     config: &Config,
 ) -> Result<Box<dyn Producer>> {
     let (device, desc) = (queue.device().clone(), config.producer_desc());
-    let producer = match (config.producer, &choice.cuda) {
-        (ProducerKind::Auto | ProducerKind::Cuda, Some((driver, info))) => {
-            let context = Cuda::primary(*driver, info)?;
+    let producer = match (config.producer, context.finish()?) {
+        (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
             let built_in = match config.scene {
                 Scene::Field => KernelSource::built_in(),
                 Scene::Texture => KernelSource::built_in_texture(),

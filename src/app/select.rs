@@ -5,10 +5,10 @@ use std::fmt;
 use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
-use super::ProducerKind;
+use super::{EarlyDriver, ProducerKind};
 use crate::cuda::{CudaInfo, Driver};
 use crate::machine::Machine;
-use crate::vulkan::{Adapter, Instance, Surface};
+use crate::vulkan::{Adapter, Instance, InstanceDesc, Surface, Validation};
 use crate::{Error, Result};
 
 /// Every device of both APIs: Vulkan's first, each with its CUDA twin, then the CUDA devices that have none.
@@ -62,22 +62,30 @@ impl Choice {
 }
 
 impl DeviceTable {
-    /// Asks both APIs. A missing CUDA driver is no error here: it becomes every row's reason.
-    pub fn query(instance: &Instance, surface: Option<&Surface>) -> Result<Self> {
+    /// The table for runs without a window. Makes Vulkan's instance for it, which its adapters keep.
+    ///
+    /// # Errors
+    /// What stands in the way of Vulkan. A missing CUDA driver is no error here: it becomes every row's reason.
+    pub fn headless(validation: Validation) -> Result<Self> {
+        let cuda = EarlyDriver::begin();
+        let instance = Instance::new(&InstanceDesc { validation, display: None })?;
+        Self::query(&instance, None, cuda)
+    }
+
+    /// Asks both APIs.
+    ///
+    /// # Errors
+    /// As [`DeviceTable::headless`].
+    pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: EarlyDriver) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
-        vulkan_cuda::on_cleanup_error(|error| crate::report::cleanup_error(&error.clone().into()));
-        let driver = tracing::trace_span!("CUDA driver").in_scope(|| Ok(Driver::load()?));
-        let cuda = match &driver {
-            // A driver that lists no device says so in every row, like a missing one.
-            Ok(driver) => driver.devices().map_err(Error::from),
-            Err(_) => Ok(Vec::new()),
-        };
-        let (driver, cuda) = match (driver, cuda) {
-            (Ok(_), Err(error)) => (Err(error), Vec::new()),
-            (driver, cuda) => (driver, cuda.unwrap_or_default()),
+        let adapters = instance.adapters()?;
+        // A driver that lists no device says so in every row, like a missing one.
+        let (driver, cuda) = match cuda.finish() {
+            Ok((driver, devices)) => (Ok(driver), devices),
+            Err(error) => (Err(error), Vec::new()),
         };
         let mut rows = Vec::new();
-        for adapter in instance.adapters()? {
+        for adapter in adapters {
             let info = adapter.info();
             let twin = match &driver {
                 Ok(_) => find_twin(&info.sharing, &cuda).map_err(|mismatch| mismatch.to_string()),

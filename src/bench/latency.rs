@@ -18,7 +18,7 @@ use crate::app::{Config, DeviceTable, ProducerKind, Stop};
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::left_running::leave_running;
 use crate::report::Failures;
-use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Queue, Timestamps, TransientPool};
+use crate::vulkan::{DeviceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
 
 /// The schema's name and version.
@@ -106,8 +106,8 @@ pub fn measure_latency(
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Latency> {
-    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
-    let choice = DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
+    let choice =
+        DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };

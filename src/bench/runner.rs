@@ -12,7 +12,6 @@ use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Cuda;
 use crate::report::Failures;
-use crate::vulkan::{Instance, InstanceDesc};
 use crate::wave::Grid;
 
 /// What to measure, and how long.
@@ -65,8 +64,7 @@ pub(super) struct Samples {
 /// # Errors
 /// No device that can draw, or none that is called so.
 pub fn choose(base: &Config) -> Result<Choice> {
-    let instance = Instance::new(&InstanceDesc { validation: base.validation, display: None })?;
-    DeviceTable::query(&instance, None)?.choose(base.device.as_deref(), ProducerKind::Auto)
+    DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Auto)
 }
 
 /// Runs the plan. `progress` is called before each measurement with how many are done and how many there are.

@@ -17,7 +17,6 @@ use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpan, CpuSpans};
-use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result};
 
 /// The schema's name and version.
@@ -52,7 +51,7 @@ pub struct Startup {
 pub struct Start {
     /// From the start of the process to the first finished frame.
     pub total_us: f64,
-    /// The stages in the order in which they began; what is left to the total lies between them.
+    /// The stages in the order in which they began. What those of the main thread leave to the total lies between them.
     pub stages: Vec<Stage>,
 }
 
@@ -63,6 +62,10 @@ pub struct Stage {
     pub name: String,
     /// How long it took, stages within it left out.
     pub us: f64,
+    /// Another thread did it meanwhile, so it is no part of the total: as much of it as the main thread had to wait for is a stage
+    /// of its own. Absent where it is false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
 }
 
 /// What a child says of itself, as one line of JSON on its standard output.
@@ -74,12 +77,14 @@ struct ChildReport {
 }
 
 /// The stages, by the names of the spans in the code.
-const STAGES: [&str; 9] = [
+const STAGES: [&str; 11] = [
+    "CUDA driver",
     "Vulkan instance",
     "devices",
-    "CUDA driver",
-    "Vulkan device",
+    "wait for CUDA driver",
     "CUDA context",
+    "Vulkan device",
+    "wait for CUDA context",
     "PTX",
     "memory",
     "pipelines",
@@ -189,8 +194,8 @@ pub fn startup_child(config: &Config) -> Result<String> {
     let spans = CpuSpans::new(10_000);
     spans.install();
 
-    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
-    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
     let mut run = Headless::quietly(&choice, config)?;
     let drawn = tracing::trace_span!("first frame").in_scope(|| {
         run.frame(1.0 / 60.0)?;
@@ -200,7 +205,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     let producer = run.engine().producer().profile().name.to_owned();
     retire(run);
     drawn?;
-    let mut stages = vec![Stage { name: BEFORE_MAIN.to_owned(), us: microseconds(before_main) }];
+    let mut stages = vec![Stage::main(BEFORE_MAIN, microseconds(before_main))];
     stages.extend(stages_of(&spans.take()));
     let start = Start { total_us: microseconds(total), stages };
     let report = ChildReport { start, machine: choice.machine(), producer };
@@ -216,26 +221,32 @@ fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
     let stages: Vec<_> = spans
         .iter()
         .filter(|span| STAGES.contains(&span.name))
-        .filter_map(|span| Some((span.name, span.begin, span.end?)))
+        .filter_map(|span| Some((span.name, span.aside, span.begin, span.end?)))
         .collect();
     let mut found: Vec<Stage> = Vec::new();
-    for (index, &(name, begin, end)) in stages.iter().enumerate() {
+    for (index, &(name, beside, begin, end)) in stages.iter().enumerate() {
         // Those directly within: each later span that begins in here and in none before it.
         let mut within = Duration::ZERO;
         let mut until = begin;
-        for &(_, inner_begin, inner_end) in &stages[index + 1..] {
-            if inner_begin >= until && inner_end <= end {
+        for &(_, inner_beside, inner_begin, inner_end) in &stages[index + 1..] {
+            if inner_beside == beside && inner_begin >= until && inner_end <= end {
                 within += inner_end - inner_begin;
                 until = inner_end;
             }
         }
         let us = microseconds((end - begin).saturating_sub(within));
-        match found.iter_mut().find(|stage| stage.name == name) {
+        match found.iter_mut().find(|stage| stage.name == name && stage.beside == beside) {
             Some(stage) => stage.us += us,
-            None => found.push(Stage { name: name.to_owned(), us }),
+            None => found.push(Stage { beside, ..Stage::main(name, us) }),
         }
     }
     found
+}
+
+impl Stage {
+    fn main(name: &str, us: f64) -> Self {
+        Self { name: name.to_owned(), us, beside: false }
+    }
 }
 
 impl Startup {
@@ -259,19 +270,23 @@ impl fmt::Display for Startup {
             writeln!(f, "INCOMPLETE: the run was stopped before its last start.\n")?;
         }
         let warm = format!("median of {}", self.warm.len());
-        writeln!(f, "{:18} {:>14} {warm:>14}", "ms", "no PTX cached")?;
+        writeln!(f, "{:22} {:>14} {warm:>14}", "ms", "no PTX cached")?;
         let mut row = |name: &str, cold: f64, warm: f64| {
             let warm = self.warm_us.map_or("-".into(), |_| format!("{:.1}", warm * 1e-3));
-            writeln!(f, "{name:18} {:14.1} {warm:>14}", cold * 1e-3)
+            writeln!(f, "{name:22} {:14.1} {warm:>14}", cold * 1e-3)
         };
-        for stage in &self.cold.stages {
+        let (beside, main): (Vec<_>, Vec<_>) = self.cold.stages.iter().partition(|stage| stage.beside);
+        for stage in &main {
             row(&stage.name, stage.us, self.warm_stage(&stage.name))?;
         }
         let warm_us = self.warm_us.unwrap_or_default();
-        let cold: f64 = self.cold.stages.iter().map(|stage| stage.us).sum();
-        let warm: f64 = self.cold.stages.iter().map(|stage| self.warm_stage(&stage.name)).sum();
+        let cold: f64 = main.iter().map(|stage| stage.us).sum();
+        let warm: f64 = main.iter().map(|stage| self.warm_stage(&stage.name)).sum();
         row("between them", (self.cold.total_us - cold).max(0.0), (warm_us.p50 - warm).max(0.0))?;
         row("all", self.cold.total_us, warm_us.p50)?;
+        for stage in &beside {
+            row(&format!("beside: {}", stage.name), stage.us, self.warm_stage(&stage.name))?;
+        }
         match self.warm.is_empty() {
             true => write!(f, "no later start was done"),
             false => write!(f, "slowest of the later starts: {:.1} ms", warm_us.max * 1e-3),
@@ -285,7 +300,8 @@ mod tests {
 
     /// A run that was stopped after its first start.
     fn stopped() -> Startup {
-        let stages = vec![Stage { name: BEFORE_MAIN.into(), us: 1000.0 }];
+        let stages =
+            vec![Stage::main(BEFORE_MAIN, 1000.0), Stage { beside: true, ..Stage::main("CUDA driver", 5e4) }];
         Startup {
             schema: STARTUP_SCHEMA.into(),
             complete: false,
@@ -309,9 +325,21 @@ mod tests {
     }
 
     #[test]
+    fn what_another_thread_did_is_no_part_of_the_total() {
+        let text = stopped().to_string();
+        let cold = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().rev().nth(1).unwrap().to_owned()
+        };
+        let rows = [BEFORE_MAIN, "between them", "all", "beside: CUDA driver"].map(cold);
+        assert_eq!(rows, ["1.0", "2.0", "3.0", "50.0"], "{text}");
+    }
+
+    #[test]
     fn older_files_are_of_complete_runs() {
         let mut older = serde_json::to_value(stopped()).unwrap();
         older.as_object_mut().unwrap().remove("complete").unwrap();
+        assert!(older["cold"]["stages"][0].get("beside").is_none());
         assert!(serde_json::from_value::<Startup>(older).unwrap().complete);
     }
 
@@ -319,17 +347,28 @@ mod tests {
     fn a_stage_is_without_what_lies_within_it() {
         let epoch = Instant::now();
         let at = |ms| epoch + Duration::from_millis(ms);
-        let span = |name, begin, end| CpuSpan { name, frame: None, begin: at(begin), end: Some(at(end)) };
+        let span = |name, begin, end| CpuSpan {
+            name,
+            frame: None,
+            aside: name == "CUDA driver",
+            begin: at(begin),
+            end: Some(at(end)),
+        };
         let spans = [
             span("devices", 0, 100),
-            span("CUDA driver", 10, 40),
+            // Within it by the clock only.
+            span("CUDA driver", 5, 39),
+            span("wait for CUDA driver", 10, 40),
             span("something else", 41, 99),
             span("memory", 120, 130),
             span("memory", 130, 135),
         ];
         let found = stages_of(&spans);
         let of = |name: &str| found.iter().find(|stage| stage.name == name).unwrap().us.round();
-        assert_eq!((of("devices"), of("CUDA driver"), of("memory")), (70_000.0, 30_000.0, 15_000.0));
-        assert_eq!(found.len(), 3);
+        assert_eq!((of("devices"), of("wait for CUDA driver"), of("memory")), (70_000.0, 30_000.0, 15_000.0));
+        assert_eq!(of("CUDA driver"), 34_000.0);
+        let beside: Vec<_> =
+            found.iter().filter(|stage| stage.beside).map(|stage| stage.name.as_str()).collect();
+        assert_eq!((beside, found.len()), (vec!["CUDA driver"], 4));
     }
 }

@@ -7,7 +7,7 @@ use wavefield::app::{DeviceTable, ProducerKind, Stop};
 use wavefield::formats::{self, Table};
 use wavefield::progress::Progress;
 use wavefield::report::{Failures, command_line};
-use wavefield::vulkan::{Instance, InstanceDesc, Validation};
+use wavefield::vulkan::Validation;
 use wavefield::{Error, Result, check_outputs, say};
 
 use super::args::DeviceArgs;
@@ -46,9 +46,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
         ));
     }
     let validation = if args.validation { Validation::Required } else { Validation::Off };
-    let instance = Instance::new(&InstanceDesc { validation, display: None })?;
-    let log = instance.validation_log().clone();
-    let table = DeviceTable::query(&instance, None)?;
+    let table = DeviceTable::headless(validation)?;
     let wish = args.device.device.as_deref();
     if !args.formats {
         // A pipe or file has the table, however wide it is.
@@ -57,6 +55,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
         return Ok(());
     }
     let choice = table.choose(wish, producer)?;
+    let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let report = if args.check {
         let bar = Progress::new("checking");
@@ -65,7 +64,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     } else {
         formats::list(&choice, command_line())
     };
-    drop((choice, table, instance));
+    drop((choice, table));
     say!("{}", Table(&report));
     write(&mut failures, &args.json, |path| formats::write_json(path, &report));
     failures.catch(log.verdict());

@@ -12,7 +12,7 @@ use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
 use super::pace::cpu_time;
 use super::stamps::Stamps;
-use crate::app::{Engine, Installed, make_producer};
+use crate::app::{EarlyContext, Engine, Installed, make_producer};
 use crate::cuda::KernelSource;
 use crate::producer::{ComputeProducer, Producer, Profile};
 use crate::{Error, Result, note};
@@ -144,7 +144,8 @@ impl Exchange {
 
     /// Makes the renderer's own producer anew, after [`Exchange::take_down`].
     pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup) -> Result<()> {
-        let built_in = match make_producer(engine.queue(), &setup.choice, &setup.config) {
+        let context = EarlyContext::begin(&setup.choice, &setup.config);
+        let built_in = match make_producer(engine.queue(), context, &setup.config) {
             Ok(producer) => producer,
             Err(again) => {
                 note!(

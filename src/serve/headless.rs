@@ -6,11 +6,10 @@ use super::door::Door;
 use super::host::Host;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
-    Companion, Config, DeviceTable, Ended, Engine, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
-    retire,
+    Choice, Companion, Config, DeviceTable, Ended, Engine, FrameTimes, Headless, Moment, Parameters, Stop,
+    Summary, retire,
 };
 use crate::report::Failures;
-use crate::vulkan::{Instance, InstanceDesc};
 use crate::{Error, Result, whole_file};
 
 /// Frames in flight that there are resources for, whoever draws.
@@ -31,10 +30,11 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
         whole_file::check_writable(path)?;
     }
     let door = listen(options, stop)?;
-    let instance = Instance::new(&InstanceDesc { validation: config.validation, display: None })?;
-    let log = instance.validation_log().clone();
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
-    let summary = serve(instance, door, config, options, stop, &mut failures)?;
+    let summary = serve(choice, door, config, options, stop, &mut failures)?;
     Ok(Ended::new(summary, failures, &log))
 }
 
@@ -51,14 +51,13 @@ impl AsMut<Engine> for Serving {
 }
 
 fn serve(
-    instance: Instance,
+    choice: Choice,
     door: Door,
     config: &Config,
     options: &Options,
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Summary> {
-    let choice = DeviceTable::query(&instance, None)?.choose(config.device.as_deref(), config.producer)?;
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
     run.engine().heed(stop);
     let host = Host::new(door, choice, config, options);

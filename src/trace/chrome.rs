@@ -1,6 +1,6 @@
 //! Writes Chrome's trace events (the "Trace Event Format"), which Perfetto and `chrome://tracing` show.
 //!
-//! Each [`Lane`] becomes a process with a thread for the CPU, CUDA, Vulkan, the presents, and one for the time in which the GPU did
+//! Each [`Lane`] becomes a process with a thread for the CPU, its other threads, CUDA, Vulkan, the presents, and one for the time in which the GPU did
 //! neither. Arrows ("flow events") say what let what begin: CPU → GPU for each submission, CUDA → Vulkan for `ready`,
 //! Vulkan → CUDA for `free`.
 
@@ -43,12 +43,14 @@ pub fn write_chrome_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<
 }
 
 const CPU: u32 = 1;
-const PRESENT: u32 = 2;
-const CUDA: u32 = 3;
-const VULKAN: u32 = 4;
-const NEITHER: u32 = 5;
-const THREADS: [(u32, &str); 5] = [
+const ASIDE: u32 = 2;
+const PRESENT: u32 = 3;
+const CUDA: u32 = 4;
+const VULKAN: u32 = 5;
+const NEITHER: u32 = 6;
+const THREADS: [(u32, &str); 6] = [
     (CPU, "CPU"),
+    (ASIDE, "CPU: other threads"),
     (PRESENT, "CPU: window system"),
     (CUDA, "GPU: CUDA stream"),
     (VULKAN, "GPU: Vulkan queue"),
@@ -100,7 +102,11 @@ impl Events {
         }
         for span in &lane.cpu {
             let Some(end) = span.end else { continue };
-            let thread = if is_window_system(span.name) { PRESENT } else { CPU };
+            let thread = match span.name {
+                _ if span.aside => ASIDE,
+                "acquire" | "present" => PRESENT,
+                _ => CPU,
+            };
             let (begin, end) = (self.since_epoch(span.begin), self.since_epoch(end));
             self.slice(process, thread, span.name, span.frame, begin, end);
         }
@@ -192,10 +198,6 @@ const NUDGE: f64 = 0.002;
 /// To the nanosecond: what is beyond is noise, and would only make the file longer.
 fn round(microseconds: f64) -> f64 {
     (microseconds * 1e3).round() / 1e3
-}
-
-fn is_window_system(name: &str) -> bool {
-    matches!(name, "acquire" | "present")
 }
 
 /// The times in which neither a kernel nor a draw was running, from the first frame to the last.

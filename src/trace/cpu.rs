@@ -4,6 +4,7 @@
 //! none installed a span costs a test of one integer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{ThreadId, current};
 use std::time::Instant;
 
 use tracing::field::{Field, Visit};
@@ -17,6 +18,8 @@ pub struct CpuSpan {
     pub name: &'static str,
     /// For which frame, if for one.
     pub frame: Option<u64>,
+    /// Whether another thread did it than the one that collects.
+    pub aside: bool,
     /// When it began.
     pub begin: Instant,
     /// When it ended; `None` while it has not.
@@ -28,13 +31,14 @@ pub struct CpuSpan {
 pub struct CpuSpans {
     spans: Arc<Mutex<Vec<CpuSpan>>>,
     most: usize,
+    home: ThreadId,
 }
 
 impl CpuSpans {
     /// Collects at most so many spans, and leaves out what comes later. Memory for all of them is taken at once, so that
     /// nothing is allocated while time is kept.
     pub fn new(most: usize) -> Self {
-        Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most }
+        Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
     /// Listens from now on to every thread's spans.
@@ -76,12 +80,13 @@ impl Subscriber for CpuSpans {
         }
         let mut frame = FrameOf(None);
         attributes.record(&mut frame);
+        let aside = current().id() != self.home;
         let mut spans = self.lock();
         if spans.len() == self.most {
             return Id::from_u64(NOT_KEPT);
         }
         let begin = Instant::now();
-        spans.push(CpuSpan { name: attributes.metadata().name(), frame: frame.0, begin, end: None });
+        spans.push(CpuSpan { name: attributes.metadata().name(), frame: frame.0, aside, begin, end: None });
         Id::from_u64(spans.len() as u64)
     }
 
@@ -118,5 +123,18 @@ mod tests {
         assert_eq!(names, [("outer", None), ("inner", Some(7)), ("third", None)]);
         assert!(found.iter().all(|span| span.end.is_some_and(|end| end >= span.begin)));
         assert!(found[0].end >= found[1].end && found[0].begin <= found[1].begin);
+    }
+
+    #[test]
+    fn spans_of_other_threads_are_told_apart() {
+        let spans = CpuSpans::new(2);
+        let note = || {
+            let listener = spans.clone();
+            tracing::subscriber::with_default(listener, || drop(tracing::trace_span!("work").entered()));
+        };
+        std::thread::scope(|scope| scope.spawn(note).join()).unwrap();
+        note();
+        let aside: Vec<_> = spans.take().into_iter().map(|span| span.aside).collect();
+        assert_eq!(aside, [true, false]);
     }
 }

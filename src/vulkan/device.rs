@@ -265,6 +265,7 @@ impl Device {
 }
 
 /// One thread at a time makes or destroys what has CUDA inside Vulkan: a device that launches CUDA kernels, and their modules.
+/// The CUDA context of such a run is made under it too.
 ///
 /// `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of NVIDIA's Vulkan driver and takes one of libcuda, and
 /// `vkCreateCuModuleNVX` takes them in the opposite order. Seen in a debugger on driver 580.159.04: two threads that make

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
-use wavefield::vulkan::{Instance, InstanceDesc};
+use wavefield::vulkan::Validation;
 
 /// Says that a test did not run, and why.
 pub fn skip(reason: &str) {
@@ -28,9 +28,8 @@ pub fn skip_without_gpu(reason: &str) {
 
 /// False where CUDA and Vulkan share no device here, which is a skip. Where they do, every error is a failure.
 pub fn has_gpu() -> bool {
-    let instance =
-        Instance::new(&InstanceDesc::default()).expect("a Vulkan driver, for a software device at least");
-    let table = DeviceTable::query(&instance, None).expect("Vulkan lists its devices");
+    let table = DeviceTable::headless(Validation::default())
+        .expect("a Vulkan driver, for a software device at least");
     table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
 }
 

@@ -16,7 +16,7 @@ use tracing::trace_span;
 
 use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
-use super::{Choice, Config, ProducerKind, Scene, Stop};
+use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
 use crate::observer::{At, Finished, Observer};
 use crate::producer::{Frame, Producer, Source, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices};
@@ -92,6 +92,7 @@ impl Engine {
     /// in flight at least, for producers that come later.
     pub(crate) fn new(
         mut queue: Queue,
+        context: EarlyContext,
         choice: &Choice,
         config: &Config,
         format: vk::Format,
@@ -110,7 +111,7 @@ impl Engine {
             stop: Stop::default(),
         };
         queue.set_patience(patience.limit(None));
-        let producer = make_producer(&mut queue, choice, config)?;
+        let producer = make_producer(&mut queue, context, config)?;
         let in_flight = producer.profile().max_in_flight;
         let mut pacer = Pacer::new(&queue, in_flight.max(flights), config.spin)?;
         pacer.set_limit(in_flight);

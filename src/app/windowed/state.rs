@@ -17,7 +17,9 @@ use super::controls::Controls;
 use super::title::Title;
 use crate::app::engine::PresentSync;
 use crate::app::headless::announce;
-use crate::app::{Companion, CompanionDesc, Config, DeviceTable, Engine, FrameTimes};
+use crate::app::{
+    Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
+};
 use crate::handoff::Handoff;
 use crate::render::Picture;
 use crate::vulkan::{
@@ -70,6 +72,7 @@ impl State {
         companion: Option<CompanionDesc<'_>>,
     ) -> Result<Self> {
         check_size(config.size)?;
+        let cuda = EarlyDriver::begin();
         let display = event_loop.display_handle().map_err(|error| Error::Window {
             what: "asking the display for its handle",
             reason: error.to_string(),
@@ -84,9 +87,10 @@ impl State {
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
         let surface = instance.create_surface(window.clone())?;
-        let choice = DeviceTable::query(&instance, Some(&surface))?
+        let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
+        let context = EarlyContext::begin(&choice, config);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
             interop: choice.cuda.is_some() || (companion.is_some() && choice.can_export()),
@@ -95,7 +99,7 @@ impl State {
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let flights = companion.as_ref().map_or(1, |companion| companion.flights);
-        let engine = Engine::new(queue, &choice, config, swapchain.format(), flights)?;
+        let engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
         Ok(Self {
             title: Title::new(&engine, config),
             companion: companion.map(|companion| (companion.make)(choice)).transpose()?,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 /// One entry of `STAND_IN_FAIL`.
 struct Order {
@@ -51,6 +52,23 @@ fn journal() -> MutexGuard<'static, Journal> {
     JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How long one half waits for the other.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something was called.
+static CALLED: Condvar = Condvar::new();
+
+/// The call that this one is to wait for.
+fn beside(name: &str) -> Option<&'static str> {
+    static PAIR: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_BESIDE").unwrap_or_default());
+    let (one, other) = PAIR.split_once('+')?;
+    match name {
+        name if name == one => Some(other),
+        name if name == other => Some(one),
+        _ => None,
+    }
+}
+
 /// Notes a call; the code that it is to answer, if it is to fail.
 pub(crate) fn call(name: &'static str) -> Option<i32> {
     static AT_EXIT: Once = Once::new();
@@ -63,7 +81,17 @@ pub(crate) fn call(name: &'static str) -> Option<i32> {
     let mut journal = journal();
     let count = journal.calls.entry(name).or_default();
     *count += 1;
-    let order = ORDERS.iter().find(|order| order.call == name && (order.first..=order.last).contains(count));
+    let count = *count;
+    CALLED.notify_all();
+    if let Some(other) = beside(name).filter(|_| count == 1) {
+        let alone = |journal: &mut Journal| !journal.calls.contains_key(other);
+        let waited = CALLED.wait_timeout_while(journal, PATIENCE, alone);
+        let (mut journal, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            journal.offences.push(format!("{other} was not called beside {name}"));
+        }
+    }
+    let order = ORDERS.iter().find(|order| order.call == name && (order.first..=order.last).contains(&count));
     order.map(|order| order.code)
 }
 

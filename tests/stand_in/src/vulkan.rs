@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
 
@@ -99,18 +99,32 @@ static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
 /// The descriptors of imported memory, the driver's until it is freed, and its bytes.
 static IMPORTED: Map<(c_int, u64)> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
-static UUID: Mutex<[u8; 16]> = Mutex::new([0; 16]);
+/// The first Vulkan device's, all zeros where there is none; `None` until an instance was made or refused.
+static UUID: Mutex<Option<[u8; 16]>> = Mutex::new(None);
+static UUID_KNOWN: Condvar = Condvar::new();
 
-/// The identity of the first Vulkan device; where there is none, the one that was asked for.
+/// The identity of the first Vulkan device, or the one that was asked for.
 pub(crate) fn first_uuid() -> [u8; 16] {
-    let seen = *UUID.lock().unwrap_or_else(PoisonError::into_inner);
-    if seen != [0; 16] {
-        return seen;
+    if let Ok(text) = std::env::var("STAND_IN_UUID") {
+        let digits = text.replace('-', "");
+        let byte = |index| u8::from_str_radix(digits.get(2 * index..2 * index + 2)?, 16).ok();
+        return std::array::from_fn(|index| byte(index).unwrap_or(0));
     }
-    let digits: String = std::env::var("STAND_IN_UUID").unwrap_or_default().replace('-', "");
-    std::array::from_fn(|index| {
-        digits.get(2 * index..2 * index + 2).and_then(|byte| u8::from_str_radix(byte, 16).ok()).unwrap_or(0)
-    })
+    let layers = std::env::var("VK_INSTANCE_LAYERS").unwrap_or_default();
+    let mut uuid = UUID.lock().unwrap_or_else(PoisonError::into_inner);
+    // CUDA may be asked before Vulkan is.
+    if layers.contains("WAVEFIELD_stand_in") {
+        let known = UUID_KNOWN.wait_timeout_while(uuid, script::PATIENCE, |uuid| uuid.is_none());
+        uuid = known.unwrap_or_else(PoisonError::into_inner).0;
+    }
+    uuid.unwrap_or_default()
+}
+
+/// An instance was made, or refused.
+fn tell_uuid(first: Option<[u8; 16]>) {
+    let mut known = UUID.lock().unwrap_or_else(PoisonError::into_inner);
+    *known = first.or(*known).or(Some([0; 16]));
+    UUID_KNOWN.notify_all();
 }
 
 /// A dispatchable handle begins with the address of the loader's table: the same for an instance and its physical
@@ -395,6 +409,7 @@ own! {
         info: *const vk::InstanceCreateInfo<'_>, allocator: *const vk::AllocationCallbacks<'_>, out: *mut vk::Instance
     ) -> vk::Result {
         if let Some(answer) = script::call("vkCreateInstance") {
+            tell_uuid(None);
             return vk::Result::from_raw(answer);
         }
         let Some(link) = next_link::<InstanceLink>((*info).p_next, vk::StructureType::LOADER_INSTANCE_CREATE_INFO)
@@ -406,8 +421,10 @@ own! {
         let result = create(info, allocator, out);
         if result == vk::Result::SUCCESS {
             let made = InstanceFns::new(*out, find);
-            learn_uuid(&made);
+            tell_uuid(read_uuid(&made));
             lock(&INSTANCES).insert(key(*out), made);
+        } else {
+            tell_uuid(None);
         }
         result
     }
@@ -1000,19 +1017,19 @@ unsafe fn next_link<Link: Copy>(chain: *const c_void, kind: vk::StructureType) -
 }
 
 /// Asks the driver for its first device, whose UUID the CUDA half then has.
-unsafe fn learn_uuid(below: &InstanceFns) {
-    let Some(properties) = below.find(c"vkGetPhysicalDeviceProperties2") else { return };
+unsafe fn read_uuid(below: &InstanceFns) -> Option<[u8; 16]> {
+    let properties = below.find(c"vkGetPhysicalDeviceProperties2")?;
     let properties: vk::PFN_vkGetPhysicalDeviceProperties2 = transmute_copy(&properties);
     let enumerate: vk::PFN_vkEnumeratePhysicalDevices = below.get(c"vkEnumeratePhysicalDevices");
     let (mut count, mut device) = (1, vk::PhysicalDevice::null());
     let _ = enumerate(below.raw, &mut count, &mut device);
     if device.is_null() {
-        return;
+        return None;
     }
     let mut id = vk::PhysicalDeviceIDProperties::default();
     let mut all = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
     properties(device, &mut all);
-    *UUID.lock().unwrap_or_else(PoisonError::into_inner) = id.device_uuid;
+    Some(id.device_uuid)
 }
 
 /// `VkNegotiateLayerInterface`.

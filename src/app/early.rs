@@ -1,0 +1,154 @@
+//! CUDA's start, beside Vulkan's.
+//!
+//! Both drivers take long to start, and neither needs the other for it. So a thread loads CUDA's driver while this one makes
+//! Vulkan's instance, and later a thread makes CUDA's context while this one makes Vulkan's device.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use tracing::trace_span;
+
+use super::{Choice, Config, ProducerKind};
+use crate::Result;
+use crate::cuda::{Cuda, CudaInfo, Driver};
+use crate::handoff::Handoff;
+use crate::vulkan::cuda_inside_vulkan;
+
+/// Work that a thread of its own has begun. Dropped, it waits for that thread: a run that failed leaves nobody at work in a
+/// driver.
+struct Early<T> {
+    work: Arc<dyn Fn() -> T + Send + Sync>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Early<T> {
+    fn begin(name: &str, work: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        let work = Arc::new(work);
+        let aside = work.clone();
+        let thread = Builder::new().name(name.into()).spawn(move || aside());
+        Self { work, thread: thread.ok() }
+    }
+}
+
+impl<T> Early<T> {
+    /// What came of it. Where the thread could not be started, or panicked, the work is done here.
+    fn finish(mut self) -> T {
+        let done = self.thread.take().and_then(|thread| thread.join().ok());
+        done.unwrap_or_else(|| (self.work)())
+    }
+}
+
+impl<T> Drop for Early<T> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// CUDA's driver and its devices. Begin before Vulkan's instance.
+pub struct EarlyDriver(Early<Result<(Driver, Vec<CudaInfo>)>>);
+
+impl EarlyDriver {
+    /// Begins to load the driver.
+    pub fn begin() -> Self {
+        vulkan_cuda::on_cleanup_error(|error| crate::report::cleanup_error(&error.clone().into()));
+        Self(Early::begin("CUDA driver", || {
+            let _span = trace_span!("CUDA driver").entered();
+            let driver = Driver::load()?;
+            Ok((driver, driver.devices()?))
+        }))
+    }
+
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// No driver, or what it answers.
+    pub(super) fn finish(self) -> Result<(Driver, Vec<CudaInfo>)> {
+        let _span = trace_span!("wait for CUDA driver").entered();
+        self.0.finish()
+    }
+}
+
+/// The CUDA context of a run, if it uses one. Begin before Vulkan's device.
+pub(crate) struct EarlyContext(Option<Early<Result<Cuda>>>);
+
+impl EarlyContext {
+    /// Begins to make the context, if `config` asks for a producer that works in one.
+    pub(crate) fn begin(choice: &Choice, config: &Config) -> Self {
+        let asked = matches!(config.producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let inline = config.handoff == Handoff::Inline;
+        Self(choice.cuda.clone().filter(|_| asked).map(|(driver, info)| {
+            Early::begin("CUDA context", move || {
+                // Such a device has CUDA inside, so it is not made at the same time.
+                let _alone = inline.then(cuda_inside_vulkan);
+                let _span = trace_span!("CUDA context").entered();
+                Ok(Cuda::primary(driver, &info)?)
+            })
+        }))
+    }
+
+    /// Waits for it, and makes it current on this thread; `None` if no context was asked for.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub(super) fn finish(self) -> Result<Option<Cuda>> {
+        let Some(context) = self.0 else { return Ok(None) };
+        let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;
+        // It was made current on the thread that made it.
+        context.bind()?;
+        Ok(Some(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread::{ThreadId, current};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn this_thread() -> ThreadId {
+        current().id()
+    }
+
+    #[test]
+    fn the_work_is_done_beside_its_owner() {
+        let (send, receive) = channel();
+        let early = Early::begin("test", move || send.send(this_thread()));
+        // It is done although nobody asks for it yet.
+        assert_ne!(receive.recv_timeout(Duration::from_secs(60)), Ok(this_thread()));
+        assert_eq!(early.finish(), Ok(()));
+    }
+
+    #[test]
+    fn without_a_thread_the_work_is_done_here() {
+        let early = Early { work: Arc::new(this_thread), thread: None };
+        assert_eq!(early.finish(), this_thread());
+    }
+
+    #[test]
+    fn after_a_panic_of_the_thread_the_work_is_done_here() {
+        let home = this_thread();
+        let early = Early::begin("test", move || {
+            assert_eq!(this_thread(), home, "this panic is part of the test");
+            7
+        });
+        assert_eq!(early.finish(), 7);
+    }
+
+    #[test]
+    fn dropped_it_waits_for_the_thread_and_does_nothing_twice() {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        static TIMES: AtomicU32 = AtomicU32::new(0);
+        drop(Early::begin("test", || {
+            TIMES.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(20));
+            DONE.store(true, Ordering::SeqCst);
+        }));
+        assert!(DONE.load(Ordering::SeqCst));
+        assert_eq!(TIMES.load(Ordering::SeqCst), 1);
+    }
+}
