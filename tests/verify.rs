@@ -243,8 +243,7 @@ impl Bench {
     fn record(&mut self, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) {
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        self.pacer.reset(&flight).unwrap();
-        let (commands, begin) = (flight.commands, vk::CommandBufferBeginInfo::default());
+        let (commands, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
@@ -260,7 +259,7 @@ impl Bench {
     fn submit(&mut self, frame: u64) -> Looks {
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
         self.checker.expect(flight.index, frame).unwrap();
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
         let signals = [self.pacer.signal()];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);

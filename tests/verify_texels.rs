@@ -110,9 +110,8 @@ impl Bench {
         }
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        self.pacer.reset(&flight).unwrap();
         self.checker.expect(flight.index, frame).unwrap();
-        let (raw, begin) = (flight.commands, vk::CommandBufferBeginInfo::default());
+        let (raw, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
         let source = Source::Texture(self.slot());
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {

@@ -1,4 +1,4 @@
-//! How far the CPU may run ahead: a few command buffers, and one timeline that says which are free again.
+//! How far the CPU may run ahead: a few frames' command buffers, and one timeline that says which are free again.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,13 @@ use crate::Result;
 pub struct Flight {
     /// Its index, below [`Pacer::depth`].
     pub index: usize,
-    /// Its command buffer, which the GPU is done with.
-    pub commands: vk::CommandBuffer,
+    /// For what comes before the draw. The GPU is done with both command buffers; each keeps its commands, to be submitted again,
+    /// until it is recorded anew.
+    pub before: vk::CommandBuffer,
+    /// For the draw.
+    pub draw: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
     pub acquired: vk::Semaphore,
-}
-
-struct Slot {
-    pool: vk::CommandPool,
-    commands: vk::CommandBuffer,
-    acquired: vk::Semaphore,
 }
 
 /// Bounds the frames in flight.
@@ -30,11 +27,12 @@ struct Slot {
 /// where a host wait on a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
-    slots: Vec<Slot>,
+    pool: vk::CommandPool,
+    flights: Vec<Flight>,
     done: vk::Semaphore,
     submitted: u64,
     spin: bool,
-    /// Frames that may be in flight: at most as many as there are slots.
+    /// Frames that may be in flight: at most as many as there are flights.
     limit: u64,
     blocking_waits: u64,
     /// The longest that was waited for one frame, once there is a finished one.
@@ -42,7 +40,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `depth` frames may be in flight; at least 1. Waiting, the CPU sleeps, or with `spin` asks again and again: that costs a
+    /// `depth` frames may be in flight, 1 at least. Waiting, the CPU sleeps, or with `spin` asks again and again: that costs a
     /// core, and the work that follows finds its caches warm.
     pub fn new(queue: &Queue, depth: usize, spin: bool) -> Result<Self> {
         let device = queue.device().clone();
@@ -54,7 +52,8 @@ impl Pacer {
         // From here on Drop cleans up what was made.
         let mut pacer = Self {
             device,
-            slots: Vec::new(),
+            pool: vk::CommandPool::null(),
+            flights: Vec::new(),
             done,
             submitted: 0,
             spin,
@@ -62,47 +61,43 @@ impl Pacer {
             blocking_waits: 0,
             slowest: None,
         };
-        for _ in 0..depth.max(1) {
-            pacer.add_slot(queue.family())?;
-        }
+        pacer.add_flights(queue.family(), depth.max(1))?;
         Ok(pacer)
     }
 
-    fn add_slot(&mut self, family: u32) -> Result<()> {
+    fn add_flights(&mut self, family: u32, count: usize) -> Result<()> {
         let device = &self.device;
         let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::TRANSIENT)
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
             .queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
-        let pool = unsafe { device.raw().create_command_pool(&info, None) }
+        self.pool = unsafe { device.raw().create_command_pool(&info, None) }
             .map_err(device.failed("vkCreateCommandPool"))?;
-        // Kept at once, so that Drop finds the pool if one of the next calls fails; null handles are skipped there.
-        self.slots.push(Slot { pool, commands: vk::CommandBuffer::null(), acquired: vk::Semaphore::null() });
         let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(pool)
+            .command_pool(self.pool)
             .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(1);
+            .command_buffer_count(2 * count as u32);
         // SAFETY: the pool was made above.
         let commands = unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))?;
-        // SAFETY: a live device.
-        let acquired = unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
-            .map_err(device.failed("vkCreateSemaphore"))?;
-        if let Some(slot) = self.slots.last_mut() {
-            slot.commands = commands[0];
-            slot.acquired = acquired;
+        for (index, pair) in commands.chunks_exact(2).enumerate() {
+            // SAFETY: a live device.
+            let acquired =
+                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
+                    .map_err(device.failed("vkCreateSemaphore"))?;
+            self.flights.push(Flight { index, before: pair[0], draw: pair[1], acquired });
         }
         Ok(())
     }
 
     /// Frames that have resources of their own.
     pub fn depth(&self) -> usize {
-        self.slots.len()
+        self.flights.len()
     }
 
     /// Allows only `frames` in flight from now on, 1 at least and no more than [`Pacer::depth`].
     pub fn set_limit(&mut self, frames: usize) {
-        self.limit = frames.clamp(1, self.slots.len()) as u64;
+        self.limit = frames.clamp(1, self.flights.len()) as u64;
     }
 
     /// Frames submitted so far.
@@ -129,18 +124,7 @@ impl Pacer {
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
-        let index = (self.submitted % self.slots.len() as u64) as usize;
-        let slot = &self.slots[index];
-        Ok(Flight { index, commands: slot.commands, acquired: slot.acquired })
-    }
-
-    /// Makes a flight's command buffer ready to be recorded anew. Without it the flight's last commands are still there and
-    /// may be submitted again.
-    pub fn reset(&self, flight: &Flight) -> Result<()> {
-        let pool = self.slots[flight.index].pool;
-        // SAFETY: the GPU is done with the frame that used this pool: `begin` has waited for that.
-        unsafe { self.device.raw().reset_command_pool(pool, vk::CommandPoolResetFlags::empty()) }
-            .map_err(self.device.failed("vkResetCommandPool"))
+        Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
     /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
@@ -224,10 +208,10 @@ impl Drop for Pacer {
         }
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
         unsafe {
-            for slot in &self.slots {
-                self.device.raw().destroy_semaphore(slot.acquired, None);
-                self.device.raw().destroy_command_pool(slot.pool, None);
+            for flight in &self.flights {
+                self.device.raw().destroy_semaphore(flight.acquired, None);
             }
+            self.device.raw().destroy_command_pool(self.pool, None);
             self.device.raw().destroy_semaphore(self.done, None);
         }
     }
