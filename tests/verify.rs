@@ -20,7 +20,7 @@ use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Broken, Checked, Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Instance, InstanceDesc, Pacer, Queue, Validation, buffer_barrier,
+    Buffer, BufferDesc, DeviceDesc, Instance, InstanceDesc, Pacer, Queue, Validation, Wait, buffer_barrier,
     pipeline_barrier,
 };
 use wavefield::wave::{Grid, Vertex};
@@ -232,7 +232,7 @@ impl Bench {
         .unwrap();
         let row = Grid { cols: vertices as u32, rows: 1 };
         let checker = Checker::new(&device, Scene::Field, row, 1).unwrap();
-        Self { pacer: Pacer::new(&queue, 1, false).unwrap(), queue, checker, slot }
+        Self { pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(), queue, checker, slot }
     }
 
     fn write(&mut self, vertices: &[Vertex]) {

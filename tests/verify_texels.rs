@@ -14,7 +14,7 @@ use wavefield::texture::{self, Texel};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Pacer, Queue, Validation,
+    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Pacer, Queue, Validation, Wait,
     image_barrier, pipeline_barrier,
 };
 use wavefield::wave::Grid;
@@ -52,7 +52,7 @@ impl Bench {
             location: MemoryLocation::CpuToGpu,
         };
         Self {
-            pacer: Pacer::new(&queue, 1, false).unwrap(),
+            pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(),
             checker: Checker::new(&device, Scene::Texture, size, 1).unwrap(),
             image: Image::new(&device, &image).unwrap(),
             staging: [Buffer::new(&device, &staging).unwrap(), Buffer::new(&device, &staging).unwrap()],

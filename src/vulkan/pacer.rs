@@ -4,8 +4,42 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::{Device, Queue};
-use crate::Result;
+use super::rhythm::{Rhythm, Step};
+use super::{AdapterInfo, Device, Queue};
+use crate::{Result, threads};
+
+/// How the CPU waits until the GPU is done with a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wait {
+    /// Sleep until shortly before the frame should be done, then poll: at most a twelfth of a core. On a software device this is
+    /// sleep.
+    #[default]
+    Hybrid,
+    /// Sleep: costs the least, and the CPU is slower to go on, because its caches are cold.
+    Sleep,
+    /// Ask again and again: costs a core.
+    Poll,
+}
+
+impl Wait {
+    /// This one, or what stands in for it on a device.
+    pub fn on(self, info: &AdapterInfo) -> Self {
+        match self {
+            // Polling would take the CPU from the frame that is waited for.
+            Self::Hybrid if info.kind == vk::PhysicalDeviceType::CPU => Self::Sleep,
+            wait => wait,
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hybrid => "hybrid",
+            Self::Sleep => "sleep",
+            Self::Poll => "poll",
+        }
+    }
+}
 
 /// What one frame in flight owns until the GPU is done with it.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +65,8 @@ pub struct Pacer {
     flights: Vec<Flight>,
     done: vk::Semaphore,
     submitted: u64,
-    spin: bool,
+    wait: Wait,
+    rhythm: Rhythm,
     /// Frames that may be in flight: at most as many as there are flights.
     limit: u64,
     blocking_waits: u64,
@@ -40,10 +75,12 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `depth` frames may be in flight, 1 at least. Waiting, the CPU sleeps, or with `spin` asks again and again: that costs a
-    /// core, and the work that follows finds its caches warm.
-    pub fn new(queue: &Queue, depth: usize, spin: bool) -> Result<Self> {
+    /// `depth` frames may be in flight, 1 at least. The thread that makes it should be the one that waits.
+    pub fn new(queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
         let device = queue.device().clone();
+        if wait == Wait::Hybrid {
+            threads::sleep_exactly();
+        }
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
@@ -56,7 +93,8 @@ impl Pacer {
             flights: Vec::new(),
             done,
             submitted: 0,
-            spin,
+            wait,
+            rhythm: Rhythm::default(),
             limit: depth.max(1) as u64,
             blocking_waits: 0,
             slowest: None,
@@ -117,7 +155,7 @@ impl Pacer {
 
     /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
     ///
-    /// While it waits, it calls `alive` ten times a second with the time since a frame was last finished (or the wait
+    /// While it waits, it calls `alive` ten times a second, or more often, with the time since a frame was last finished (or the wait
     /// began); an error of `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
         // Frame number `submitted - limit` signals that number plus 1. The one that used this flight before is not later.
@@ -159,6 +197,7 @@ impl Pacer {
             self.slowest.get_or_insert_default();
         }
         if finished >= value {
+            self.rhythm.unseen();
             return Ok(());
         }
         self.blocking_waits += 1;
@@ -176,17 +215,43 @@ impl Pacer {
     }
 
     /// Whether `value` is there before it is time to look up.
-    fn arrives(&self, value: u64) -> Result<bool> {
-        if self.spin {
-            let began = Instant::now();
-            while began.elapsed() < LOOK_UP {
+    fn arrives(&mut self, value: u64) -> Result<bool> {
+        let step = match self.wait {
+            Wait::Hybrid => self.rhythm.step(Instant::now()),
+            Wait::Sleep => Step::Sleep,
+            Wait::Poll => Step::Poll(LOOK_UP),
+        };
+        let arrived = match step {
+            Step::Nap(time) => {
+                // Not in the driver, whose limits are not known to be exact to the microsecond.
+                std::thread::sleep(time.min(LOOK_UP));
                 if self.finished()? >= value {
+                    self.rhythm.overslept(Instant::now());
                     return Ok(true);
                 }
-                std::hint::spin_loop();
+                false
             }
-            return Ok(false);
+            Step::Poll(time) => self.poll(value, time)?,
+            Step::Sleep => self.sleep(value)?,
+        };
+        if arrived {
+            self.rhythm.arrived(Instant::now());
         }
+        Ok(arrived)
+    }
+
+    fn poll(&self, value: u64, time: Duration) -> Result<bool> {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            if self.finished()? >= value {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    fn sleep(&self, value: u64) -> Result<bool> {
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
@@ -214,5 +279,29 @@ impl Drop for Pacer {
             self.device.raw().destroy_command_pool(self.pool, None);
             self.device.raw().destroy_semaphore(self.done, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for wait in Wait::value_variants() {
+            assert_eq!(wait.to_possible_value().unwrap().get_name(), wait.name());
+        }
+    }
+
+    #[test]
+    fn a_software_device_is_not_polled_unless_asked_for() {
+        let on = |kind| {
+            let info = AdapterInfo { kind, ..AdapterInfo::unreal(1) };
+            [Wait::Hybrid, Wait::Sleep, Wait::Poll].map(|wait| wait.on(&info))
+        };
+        assert_eq!(on(vk::PhysicalDeviceType::CPU), [Wait::Sleep, Wait::Sleep, Wait::Poll]);
+        assert_eq!(on(vk::PhysicalDeviceType::DISCRETE_GPU), [Wait::Hybrid, Wait::Sleep, Wait::Poll]);
     }
 }

@@ -100,7 +100,8 @@ impl Engine {
         queue.set_patience(patience.limit(None));
         let producer = make_producer(&mut queue, choice, config)?;
         let in_flight = producer.profile().max_in_flight;
-        let mut pacer = Pacer::new(&queue, in_flight.max(flights), config.spin)?;
+        let wait = config.wait.on(queue.device().info());
+        let mut pacer = Pacer::new(&queue, in_flight.max(flights), wait)?;
         pacer.set_limit(in_flight);
         let flights = pacer.depth();
         let desc = || CheckDesc {
