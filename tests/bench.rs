@@ -6,6 +6,7 @@ use std::path::Path;
 
 use common::{assert_exit, run, stderr, stdout};
 use wavefield::bench::read_json;
+use wavefield::bench::record::Cell;
 
 /// Small enough for a software device.
 const SMALL: [&str; 8] = [
@@ -47,6 +48,13 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     for cell in &report.cells {
         assert!(cell.frames > 0 && cell.frame_us.mean > 0.0 && cell.round_means_us.len() == 2, "{cell:?}");
         assert!(cell.frame_us.p50 <= cell.frame_us.p99 && cell.frame_us.p99 <= cell.frame_us.max, "{cell:?}");
+    }
+    assert_eq!(report.settings.wait, "hybrid");
+    if cfg!(target_os = "linux") {
+        // Its own threads, and of a software device those that draw.
+        let cores = |cell: &Cell| cell.cores.is_some_and(|cores| cores > 0.0);
+        let measured = report.cells.iter().filter(|cell| cell.strategy != "produce-only");
+        assert!(measured.clone().all(cores), "{:?}", report.cells);
     }
     if report.machine.cuda.is_none() {
         let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.strategy.as_str()).collect();

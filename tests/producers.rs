@@ -185,3 +185,30 @@ fn another_kernel_is_not_mistaken_for_the_wave() {
         assert!(worst.is_finite() && worst > 0.1, "{worst:e}");
     }
 }
+
+/// Only the producer's commands change from frame to frame. The draw's are recorded once for each frame in flight, whoever fills
+/// the slots, and wherever.
+#[test]
+fn a_draw_is_recorded_once_for_each_frame_in_flight() {
+    let by_cuda = Handoff::ALL.map(|handoff| (ProducerKind::Cuda, handoff));
+    let without = [ProducerKind::Compute, ProducerKind::Host, ProducerKind::Still];
+    let without = without.map(|producer| (producer, Handoff::default()));
+    let cuda = if common::has_gpu() { &by_cuda[..] } else { &[] };
+    for (scene, &(producer, handoff)) in [Scene::Field, Scene::Texture]
+        .iter()
+        .flat_map(|scene| without.iter().chain(cuda).map(move |by| (scene, by)))
+    {
+        let mut config = config(producer, Grid { cols: 32, rows: 32 }, 3);
+        (config.scene, config.handoff) = (*scene, handoff);
+        let choice = DeviceTable::headless(config.validation).unwrap().choose(None, producer).unwrap();
+        let mut run = Headless::new(&choice, &config).unwrap();
+        for _ in 0..FRAMES {
+            run.frame(STEP).unwrap();
+        }
+        run.engine().finish().unwrap();
+        let in_flight = run.engine().producer().profile().max_in_flight as u64;
+        let name = format!("{scene:?} {producer:?} {}", handoff.name());
+        assert!(in_flight < FRAMES, "{name}: {in_flight} in flight");
+        assert_eq!(run.engine().draws_recorded(), in_flight, "{name}");
+    }
+}

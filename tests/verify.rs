@@ -20,7 +20,7 @@ use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Broken, Checked, Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Pacer, Queue, Validation, buffer_barrier, pipeline_barrier,
+    Buffer, BufferDesc, DeviceDesc, Pacer, Queue, Validation, Wait, buffer_barrier, pipeline_barrier,
 };
 use wavefield::wave::{Grid, Vertex};
 
@@ -231,7 +231,7 @@ impl Bench {
         .unwrap();
         let row = Grid { cols: vertices as u32, rows: 1 };
         let checker = Checker::new(&device, Scene::Field, row, 1).unwrap();
-        Self { pacer: Pacer::new(&queue, 1, false).unwrap(), queue, checker, slot }
+        Self { pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(), queue, checker, slot }
     }
 
     fn write(&mut self, vertices: &[Vertex]) {
@@ -242,8 +242,7 @@ impl Bench {
     fn record(&mut self, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) {
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        self.pacer.reset(&flight).unwrap();
-        let (commands, begin) = (flight.commands, vk::CommandBufferBeginInfo::default());
+        let (commands, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
@@ -259,7 +258,7 @@ impl Bench {
     fn submit(&mut self, frame: u64) -> Looks {
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
         self.checker.expect(flight.index, frame).unwrap();
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
         let signals = [self.pacer.signal()];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);

@@ -14,7 +14,7 @@ use wavefield::texture::{self, Texel};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, image_barrier,
+    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, Wait, image_barrier,
     pipeline_barrier,
 };
 use wavefield::wave::Grid;
@@ -52,7 +52,7 @@ impl Bench {
             location: MemoryLocation::CpuToGpu,
         };
         Self {
-            pacer: Pacer::new(&queue, 1, false).unwrap(),
+            pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(),
             checker: Checker::new(&device, Scene::Texture, size, 1).unwrap(),
             image: Image::new(&device, &image).unwrap(),
             staging: [Buffer::new(&device, &staging).unwrap(), Buffer::new(&device, &staging).unwrap()],
@@ -110,9 +110,8 @@ impl Bench {
         }
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        self.pacer.reset(&flight).unwrap();
         self.checker.expect(flight.index, frame).unwrap();
-        let (raw, begin) = (flight.commands, vk::CommandBufferBeginInfo::default());
+        let (raw, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
         let source = Source::Texture(self.slot());
         // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
         unsafe {

@@ -26,7 +26,7 @@ use crate::cuda::KernelSource;
 use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples};
 use crate::verify::Broken;
-use crate::vulkan::{PresentMode, Validation};
+use crate::vulkan::{PresentMode, Validation, Wait};
 use crate::wave::Grid;
 
 pub use crate::scene::Scene;
@@ -104,8 +104,8 @@ pub struct Config {
     pub color_map: ColorMap,
     /// Seconds of the field for each second of the clock; 0 stands still.
     pub speed: f64,
-    /// Wait for the GPU by asking again and again, not by sleeping.
-    pub spin: bool,
+    /// How the CPU waits for the GPU.
+    pub wait: Wait,
     /// Give up when no frame was finished for so long.
     pub timeout: Duration,
     /// Whether to load the validation layer.
@@ -139,7 +139,7 @@ impl Default for Config {
             present: PresentMode::Fifo,
             color_map: ColorMap::default(),
             speed: 1.0,
-            spin: false,
+            wait: Wait::default(),
             timeout: Duration::from_secs(10),
             validation: Validation::Off,
             verify: false,

@@ -80,12 +80,16 @@ pub(crate) fn make_producer(
             ));
         }
         (ProducerKind::Still, _) => {
-            Box::new(StillProducer::new(compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc })?))
+            let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc })?;
+            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
         }
-        (ProducerKind::StillShared, _) => Box::new(StillProducer::new(match desc.scene {
-            Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
-            Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
-        })),
+        (ProducerKind::StillShared, _) => {
+            let filled_by: Box<dyn Producer> = match desc.scene {
+                Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
+                Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
+            };
+            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
+        }
     };
     match config.broken {
         Some(broken) => Ok(Box::new(BrokenProducer::new(producer, broken)?)),

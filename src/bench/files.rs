@@ -92,7 +92,7 @@ fn is_cut(bytes: &[u8]) -> bool {
 }
 
 /// The columns of the CSV file, in order. `docs/bench-schema.md` describes them.
-const COLUMNS: [&str; 46] = [
+const COLUMNS: [&str; 48] = [
     "schema",
     "complete",
     "command",
@@ -110,6 +110,7 @@ const COLUMNS: [&str; 46] = [
     "width",
     "height",
     "samples",
+    "wait",
     "rounds",
     "warmup_frames",
     "round_ms",
@@ -133,6 +134,7 @@ const COLUMNS: [&str; 46] = [
     "cpu_p95_us",
     "cpu_p99_us",
     "cpu_max_us",
+    "cores",
     "blocking_waits",
     "bytes",
     "latency_frames",
@@ -180,6 +182,7 @@ fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
         settings.size[0].to_string(),
         settings.size[1].to_string(),
         settings.samples.to_string(),
+        settings.wait.clone(),
         settings.rounds.to_string(),
         settings.warmup_frames.to_string(),
         settings.round_ms.to_string(),
@@ -203,6 +206,7 @@ fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
         number(cell.cpu_us.p95),
         number(cell.cpu_us.p99),
         number(cell.cpu_us.max),
+        maybe(cell.cores),
         number(cell.blocking_waits),
         cell.bytes.to_string(),
         number(cell.latency_frames),
@@ -238,6 +242,27 @@ mod tests {
         let none = Report { cells: Vec::new(), ..report };
         write_json(&path, &none).unwrap();
         assert_eq!(read_json(&path).unwrap(), none);
+    }
+
+    /// What was added since is made up for.
+    #[test]
+    fn older_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        let mut report = sample::small();
+        let mut older = serde_json::to_value(&report).unwrap();
+        let without = |object: &mut serde_json::Value, names: &[&str]| {
+            for name in names {
+                assert!(object.as_object_mut().unwrap().remove(*name).is_some(), "{name}");
+            }
+        };
+        without(&mut older["settings"], &["scene", "samples", "wait"]);
+        for cell in older["cells"].as_array_mut().unwrap() {
+            without(cell, &["cores"]);
+        }
+        report.cells.iter_mut().for_each(|cell| cell.cores = None);
+        std::fs::write(&path, older.to_string()).unwrap();
+        assert!(read_json(&path).unwrap() == report);
     }
 
     #[test]

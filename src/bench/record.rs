@@ -39,6 +39,10 @@ fn four() -> u32 {
     4
 }
 
+fn sleep() -> String {
+    "sleep".into()
+}
+
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -50,6 +54,10 @@ pub struct Settings {
     /// Samples a pixel; files of before it could be chosen have 4.
     #[serde(default = "four")]
     pub samples: u32,
+    /// How the CPU waited for the GPU: `hybrid`, `sleep` or `poll`. Older files omit it: `sleep`, or `poll` where their command has
+    /// `--spin`.
+    #[serde(default = "sleep")]
+    pub wait: String,
     /// Rounds: in each, every cell runs once, so that drift hits all alike.
     pub rounds: u32,
     /// Frames of each cell that come before the measured ones in every round.
@@ -83,6 +91,10 @@ pub struct Cell {
     pub draw_us: Option<f64>,
     /// CPU time to produce, record and submit a frame, waits left out.
     pub cpu_us: Distribution,
+    /// Cores that the process kept busy while it was measured, by all of its threads: CPU time / time. Absent where it is not
+    /// known, and in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
     /// How often the CPU had to wait, per frame.
     pub blocking_waits: f64,
     /// Bytes that the producer writes, per frame.

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Cuda;
 use crate::report::Failures;
+use crate::threads::cpu_time;
 use crate::wave::Grid;
 
 /// What to measure, and how long.
@@ -56,6 +57,9 @@ pub(super) struct Samples {
     pub(super) latency_us: Vec<f64>,
     pub(super) memset_us: Vec<f64>,
     pub(super) waits: u64,
+    /// CPU time of the whole process, and the time in which it was used.
+    cpu: Duration,
+    time: Duration,
     pub(super) round_means_us: Vec<f64>,
 }
 
@@ -127,6 +131,7 @@ pub fn run(
             scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
+            wait: base.wait.name().to_owned(),
             rounds: plan.rounds,
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,
@@ -221,7 +226,7 @@ fn frames(plan: &Plan, run: &mut Headless, samples: &mut Samples, stop: &Stop) -
     }
     let first = run.engine().next_frame();
     let waits = run.engine().blocking_waits();
-    let began = Instant::now();
+    let (began, cpu) = (Instant::now(), cpu_time());
     let mut last: Option<FrameTiming> = None;
     let mut measured = 0;
     while (began.elapsed() < plan.round || measured < MIN_FRAMES) && !stop.requested() {
@@ -231,6 +236,10 @@ fn frames(plan: &Plan, run: &mut Headless, samples: &mut Samples, stop: &Stop) -
             samples.add(&last, &timing);
             measured += 1;
         }
+    }
+    if let (Some(before), Some(after)) = (cpu, cpu_time()) {
+        samples.cpu += after.saturating_sub(before);
+        samples.time += began.elapsed();
     }
     samples.waits += run.engine().blocking_waits() - waits;
     run.engine().finish()
@@ -289,6 +298,7 @@ fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
         memset_us: mean(&samples.memset_us),
         draw_us,
         cpu_us: Distribution::of(&mut samples.cpu_us),
+        cores: (!samples.time.is_zero()).then(|| samples.cpu.div_duration_f64(samples.time)),
         blocking_waits: samples.waits as f64 / frames.max(1) as f64,
         bytes: if produces { scene.frame_bytes(plan.grid) } else { 0 },
         latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),

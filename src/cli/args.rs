@@ -10,7 +10,7 @@ use wavefield::app::{Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::render::{ColorMap, Samples};
-use wavefield::vulkan::{PresentMode, Validation};
+use wavefield::vulkan::{PresentMode, Validation, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
 
@@ -69,9 +69,9 @@ pub struct RunArgs {
     /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
-    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long, help_heading = help::HOW)]
-    spin: bool,
+    /// How the CPU waits for the GPU.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
+    wait: Wait,
     /// The picture's size, or the window's at first.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
@@ -213,7 +213,7 @@ impl RunArgs {
             present: self.present.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,
-            spin: self.spin,
+            wait: self.wait,
             timeout: self.timeout,
             validation: match self.validation {
                 Some(OnOff::On) => Validation::Required,

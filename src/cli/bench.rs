@@ -13,7 +13,7 @@ use wavefield::cuda::Priority;
 use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
-use wavefield::vulkan::AdapterInfo;
+use wavefield::vulkan::{AdapterInfo, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
 
@@ -66,9 +66,9 @@ pub struct BenchArgs {
     /// Milliseconds for each cell in each round [default: 300; quick: 80].
     #[arg(long, value_name = "MS", value_parser = parse::Whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
-    /// Wait for the GPU by asking again and again: costs a core, and the CPU is quicker to go on.
-    #[arg(long, help_heading = help::HOW)]
-    spin: bool,
+    /// How the CPU waits for the GPU.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
+    wait: Wait,
     /// The picture's size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
@@ -89,11 +89,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Several runs a side have commas between them, so a file name with a comma cannot
     /// be given.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "spin", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
@@ -220,7 +220,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         scene: args.scene,
         kernel,
         samples: args.samples,
-        spin: args.spin,
+        wait: args.wait,
         ..Config::default()
     };
     if args.plan(&[config.grid]).cells.is_empty() {

@@ -61,9 +61,7 @@ impl HostCopyHandoff {
             Slot::Image(image) => Source::Texture(own_slot(image)),
         };
         // There is one staging buffer: the wait for the frame before says that Vulkan has read it.
-        let (max_in_flight, commands_repeat) = (1, true);
-        let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
-        let profile = Profile { max_in_flight, commands_repeat, ..usual };
+        let profile = Profile { max_in_flight: 1, ..Profile::of_queue("cuda, host-copy", vec![drawn]) };
         Ok(Self {
             fill: Fill::new(context, &source.name)?,
             work,

@@ -15,7 +15,7 @@ use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, 
 use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-/// Launches the kernel from the draw's own command buffer.
+/// Launches the kernel from a command buffer ahead of the draw's.
 pub struct InlineHandoff {
     module: Module,
     /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].

@@ -10,7 +10,7 @@
 //! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
 //! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
 //! | `host-copy` | `host_copy` | the CPU | device → host → device: life without interop |
-//! | `inline` | `inline`, `texture_inline` | one command buffer: *Vulkan* launches the CUDA kernel | nothing |
+//! | `inline` | `inline`, `texture_inline` | one queue: *Vulkan* launches the CUDA kernel | nothing |
 //!
 //! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
 //! [`Handoff::make`] makes them.

@@ -69,7 +69,6 @@ impl SharedHandoff {
             owner: Owner::External,
             // Else the CPU's wait for the frame before is the wait for Vulkan.
             max_in_flight: if on_gpu { usual.max_in_flight } else { 1 },
-            commands_repeat: true,
             ring: on_gpu.then_some(ring),
             ..usual
         };

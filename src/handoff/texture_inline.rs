@@ -23,7 +23,7 @@ use crate::vulkan::{
 use crate::wave::Grid;
 use crate::{Error, Result, texture};
 
-/// Paints slots with CUDA kernels in the draw's own command buffer.
+/// Paints slots with CUDA kernels in a command buffer ahead of the draw's.
 pub struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,

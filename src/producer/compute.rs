@@ -1,4 +1,4 @@
-//! A Vulkan compute shader fills the slot, in the same command buffer as the draw: no second API, no semaphore.
+//! A Vulkan compute shader fills the slot, in the same queue as the draw: no second API, no semaphore.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;

@@ -5,7 +5,8 @@
 //! or memory that the CPU can write. It also owns the hand-off, so the renderer never learns which one it has. For each frame
 //!
 //! 1. [`Producer::produce`] enqueues the work or does it, and says what to draw and what the submission waits for and signals;
-//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw;
+//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw, if those of an
+//!    earlier frame will not do (see [`Profile::in_queue`]);
 //! 3. [`Producer::submitted`] hears that the submission was made.
 
 mod compute;
@@ -156,10 +157,9 @@ pub struct Profile {
     pub owner: Owner,
     /// How many frames the CPU may have in flight with it.
     pub max_in_flight: usize,
-    /// Whether it records the same for every frame in the same slot. A frame's commands are then recorded once, and submitted
-    /// again whenever their slot's turn comes.
-    pub commands_repeat: bool,
-    /// Whether its work is part of the draw's command buffer, recorded by [`Producer::record_before_draw`].
+    /// Whether its work is in Vulkan's queue: then [`Producer::record_before_draw`] records it anew for every frame. All else that
+    /// producers record is the same for every frame in the same slot; it is recorded once, and submitted again whenever the
+    /// slot's turn comes.
     pub in_queue: bool,
     /// The ring whose slots are handed back and forth on the GPU, where there is one.
     pub ring: Option<Ring>,
@@ -170,8 +170,7 @@ impl Profile {
     pub(crate) fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
-        let (owner, commands_repeat, in_queue, ring) = (Owner::Queue, false, false, None);
-        Self { name, slots, owner, max_in_flight, commands_repeat, in_queue, ring }
+        Self { name, slots, owner: Owner::Queue, max_in_flight, in_queue: false, ring: None }
     }
 
     /// The slot of a frame.
@@ -203,7 +202,7 @@ pub trait Producer {
     /// What is the same for all frames.
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot, or enqueues that. Nothing, where all of the work is in the draw's command buffer.
+    /// Fills the frame's slot, or enqueues that. Nothing, where all of the work is in Vulkan's queue.
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }

@@ -1,34 +1,33 @@
 //! Fills its slot once and never again: the draw alone, for comparison.
 
-use ash::vk;
 use vulkan_cuda::Ring;
 
-use super::{Frame, Producer, Profile, Source};
+use super::{Frame, Producer, Profile, reads};
+use crate::Result;
+use crate::scene::Scene;
+use crate::vulkan::{Queue, one_shot};
 
-/// One slot that another producer, whose work is in the draw's command buffer, fills in the first frame.
+/// One slot that another producer, whose work is in Vulkan's queue, has filled.
 pub struct StillProducer {
-    filled_by: Box<dyn Producer>,
+    _filled_by: Box<dyn Producer>,
     profile: Profile,
 }
 
 impl StillProducer {
-    /// Shows frame 0 of `filled_by` for good.
-    pub fn new(filled_by: Box<dyn Producer>) -> Self {
+    /// Shows frame 0 of `filled_by` for good. Waits for the queue.
+    pub fn new(queue: &mut Queue, scene: Scene, filled_by: Box<dyn Producer>) -> Result<Self> {
         let slots = filled_by.profile().slots.clone();
+        let first = Frame { index: 0, time: 0.0, step: 0.0, reads: reads(scene, false) };
+        one_shot(queue, |commands| filled_by.record_before_draw(commands, &first, slots[0]))?;
         // As many as the default ring allows: nothing is ever overwritten.
         let max_in_flight = Ring::default().depth();
-        Self { filled_by, profile: Profile { max_in_flight, ..Profile::of_queue("still", slots) } }
+        let profile = Profile { max_in_flight, ..Profile::of_queue("still", slots) };
+        Ok(Self { _filled_by: filled_by, profile })
     }
 }
 
 impl Producer for StillProducer {
     fn profile(&self) -> &Profile {
         &self.profile
-    }
-
-    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
-        if frame.index == 0 {
-            self.filled_by.record_before_draw(commands, frame, source);
-        }
     }
 }

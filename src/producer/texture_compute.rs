@@ -1,4 +1,4 @@
-//! A Vulkan compute shader paints the texture and its mip chain, in the same command buffer as the draw.
+//! A Vulkan compute shader paints the texture and its mip chain, in the same queue as the draw.
 
 use std::sync::Arc;
 

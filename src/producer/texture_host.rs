@@ -46,8 +46,7 @@ impl TextureHostProducer {
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
         // No more than the ring has slots: then the frame that last used this staging buffer is done before `produce` begins.
-        let (max_in_flight, commands_repeat) = (depth, true);
-        let profile = Profile { max_in_flight, commands_repeat, ..Profile::of_queue("host", slots) };
+        let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         Ok(Self { staging, _images: images, profile, size, stamped: request.stamped, device: device.clone() })
     }
 }

@@ -121,7 +121,6 @@ impl ForeignProducer {
             owner: inner.memory.owner(),
             // No more than the ring has slots: see `HostMemory::copy`.
             max_in_flight: slots.len(),
-            commands_repeat: true,
             ..Profile::of_queue(name, slots)
         };
         let (device, family) = (queue.device().clone(), queue.family());

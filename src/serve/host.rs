@@ -37,8 +37,7 @@ impl Host {
     /// Begins to listen to whoever connects.
     pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Self {
         note!("note: listening on {}", door.path().display());
-        // Linux lets a sleep of 50 µs take twice that, unless told otherwise; nothing is lost without.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
+        crate::threads::sleep_exactly();
         let setup = Setup { choice, config: config.clone(), options: options.clone() };
         Self {
             door: Some(door),

@@ -137,9 +137,7 @@ impl Watch {
 
 /// The CPU time of this process so far.
 pub(super) fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+    crate::threads::cpu_time().unwrap_or_default()
 }
 
 #[cfg(test)]

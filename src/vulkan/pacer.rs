@@ -1,27 +1,58 @@
-//! How far the CPU may run ahead: a few command buffers, and one timeline that says which are free again.
+//! How far the CPU may run ahead: a few frames' command buffers, and one timeline that says which are free again.
 
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::{Device, Queue};
-use crate::Result;
+use super::rhythm::{Rhythm, Step};
+use super::{AdapterInfo, Device, Queue};
+use crate::{Result, threads};
+
+/// How the CPU waits until the GPU is done with a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wait {
+    /// Sleep until shortly before the frame should be done, then poll: at most a twelfth of a core. On a software device this is
+    /// sleep.
+    #[default]
+    Hybrid,
+    /// Sleep: costs the least, and the CPU is slower to go on, because its caches are cold.
+    Sleep,
+    /// Ask again and again: costs a core.
+    Poll,
+}
+
+impl Wait {
+    /// This one, or what stands in for it on a device.
+    pub fn on(self, info: &AdapterInfo) -> Self {
+        match self {
+            // Polling would take the CPU from the frame that is waited for.
+            Self::Hybrid if info.kind == vk::PhysicalDeviceType::CPU => Self::Sleep,
+            wait => wait,
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hybrid => "hybrid",
+            Self::Sleep => "sleep",
+            Self::Poll => "poll",
+        }
+    }
+}
 
 /// What one frame in flight owns until the GPU is done with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
     /// Its index, below [`Pacer::depth`].
     pub index: usize,
-    /// Its command buffer, which the GPU is done with.
-    pub commands: vk::CommandBuffer,
+    /// For what comes before the draw. The GPU is done with both command buffers; each keeps its commands, to be submitted again,
+    /// until it is recorded anew.
+    pub before: vk::CommandBuffer,
+    /// For the draw.
+    pub draw: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
     pub acquired: vk::Semaphore,
-}
-
-struct Slot {
-    pool: vk::CommandPool,
-    commands: vk::CommandBuffer,
-    acquired: vk::Semaphore,
 }
 
 /// Bounds the frames in flight.
@@ -30,11 +61,13 @@ struct Slot {
 /// where a host wait on a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
-    slots: Vec<Slot>,
+    pool: vk::CommandPool,
+    flights: Vec<Flight>,
     done: vk::Semaphore,
     submitted: u64,
-    spin: bool,
-    /// Frames that may be in flight: at most as many as there are slots.
+    wait: Wait,
+    rhythm: Rhythm,
+    /// Frames that may be in flight: at most as many as there are flights.
     limit: u64,
     blocking_waits: u64,
     /// The longest that was waited for one frame, once there is a finished one.
@@ -42,10 +75,12 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `depth` frames may be in flight; at least 1. Waiting, the CPU sleeps, or with `spin` asks again and again: that costs a
-    /// core, and the work that follows finds its caches warm.
-    pub fn new(queue: &Queue, depth: usize, spin: bool) -> Result<Self> {
+    /// `depth` frames may be in flight, 1 at least. The thread that makes it should be the one that waits.
+    pub fn new(queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
         let device = queue.device().clone();
+        if wait == Wait::Hybrid {
+            threads::sleep_exactly();
+        }
         let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
@@ -54,55 +89,53 @@ impl Pacer {
         // From here on Drop cleans up what was made.
         let mut pacer = Self {
             device,
-            slots: Vec::new(),
+            pool: vk::CommandPool::null(),
+            flights: Vec::new(),
             done,
             submitted: 0,
-            spin,
+            wait,
+            rhythm: Rhythm::default(),
             limit: depth.max(1) as u64,
             blocking_waits: 0,
             slowest: None,
         };
-        for _ in 0..depth.max(1) {
-            pacer.add_slot(queue.family())?;
-        }
+        pacer.add_flights(queue.family(), depth.max(1))?;
         Ok(pacer)
     }
 
-    fn add_slot(&mut self, family: u32) -> Result<()> {
+    fn add_flights(&mut self, family: u32, count: usize) -> Result<()> {
         let device = &self.device;
         let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::TRANSIENT)
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
             .queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
-        let pool = unsafe { device.raw().create_command_pool(&info, None) }
+        self.pool = unsafe { device.raw().create_command_pool(&info, None) }
             .map_err(device.failed("vkCreateCommandPool"))?;
-        // Kept at once, so that Drop finds the pool if one of the next calls fails; null handles are skipped there.
-        self.slots.push(Slot { pool, commands: vk::CommandBuffer::null(), acquired: vk::Semaphore::null() });
         let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(pool)
+            .command_pool(self.pool)
             .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(1);
+            .command_buffer_count(2 * count as u32);
         // SAFETY: the pool was made above.
         let commands = unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))?;
-        // SAFETY: a live device.
-        let acquired = unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
-            .map_err(device.failed("vkCreateSemaphore"))?;
-        if let Some(slot) = self.slots.last_mut() {
-            slot.commands = commands[0];
-            slot.acquired = acquired;
+        for (index, pair) in commands.chunks_exact(2).enumerate() {
+            // SAFETY: a live device.
+            let acquired =
+                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
+                    .map_err(device.failed("vkCreateSemaphore"))?;
+            self.flights.push(Flight { index, before: pair[0], draw: pair[1], acquired });
         }
         Ok(())
     }
 
     /// Frames that have resources of their own.
     pub fn depth(&self) -> usize {
-        self.slots.len()
+        self.flights.len()
     }
 
     /// Allows only `frames` in flight from now on, 1 at least and no more than [`Pacer::depth`].
     pub fn set_limit(&mut self, frames: usize) {
-        self.limit = frames.clamp(1, self.slots.len()) as u64;
+        self.limit = frames.clamp(1, self.flights.len()) as u64;
     }
 
     /// Frames submitted so far.
@@ -122,25 +155,14 @@ impl Pacer {
 
     /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
     ///
-    /// While it waits, it calls `alive` ten times a second with the time since a frame was last finished (or the wait
+    /// While it waits, it calls `alive` ten times a second, or more often, with the time since a frame was last finished (or the wait
     /// began); an error of `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
         // Frame number `submitted - limit` signals that number plus 1. The one that used this flight before is not later.
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
-        let index = (self.submitted % self.slots.len() as u64) as usize;
-        let slot = &self.slots[index];
-        Ok(Flight { index, commands: slot.commands, acquired: slot.acquired })
-    }
-
-    /// Makes a flight's command buffer ready to be recorded anew. Without it the flight's last commands are still there and
-    /// may be submitted again.
-    pub fn reset(&self, flight: &Flight) -> Result<()> {
-        let pool = self.slots[flight.index].pool;
-        // SAFETY: the GPU is done with the frame that used this pool: `begin` has waited for that.
-        unsafe { self.device.raw().reset_command_pool(pool, vk::CommandPoolResetFlags::empty()) }
-            .map_err(self.device.failed("vkResetCommandPool"))
+        Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
     /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
@@ -175,6 +197,7 @@ impl Pacer {
             self.slowest.get_or_insert_default();
         }
         if finished >= value {
+            self.rhythm.unseen();
             return Ok(());
         }
         self.blocking_waits += 1;
@@ -192,17 +215,43 @@ impl Pacer {
     }
 
     /// Whether `value` is there before it is time to look up.
-    fn arrives(&self, value: u64) -> Result<bool> {
-        if self.spin {
-            let began = Instant::now();
-            while began.elapsed() < LOOK_UP {
+    fn arrives(&mut self, value: u64) -> Result<bool> {
+        let step = match self.wait {
+            Wait::Hybrid => self.rhythm.step(Instant::now()),
+            Wait::Sleep => Step::Sleep,
+            Wait::Poll => Step::Poll(LOOK_UP),
+        };
+        let arrived = match step {
+            Step::Nap(time) => {
+                // Not in the driver, whose limits are not known to be exact to the microsecond.
+                std::thread::sleep(time.min(LOOK_UP));
                 if self.finished()? >= value {
+                    self.rhythm.overslept(Instant::now());
                     return Ok(true);
                 }
-                std::hint::spin_loop();
+                false
             }
-            return Ok(false);
+            Step::Poll(time) => self.poll(value, time)?,
+            Step::Sleep => self.sleep(value)?,
+        };
+        if arrived {
+            self.rhythm.arrived(Instant::now());
         }
+        Ok(arrived)
+    }
+
+    fn poll(&self, value: u64, time: Duration) -> Result<bool> {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            if self.finished()? >= value {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    fn sleep(&self, value: u64) -> Result<bool> {
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
@@ -224,11 +273,35 @@ impl Drop for Pacer {
         }
         // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
         unsafe {
-            for slot in &self.slots {
-                self.device.raw().destroy_semaphore(slot.acquired, None);
-                self.device.raw().destroy_command_pool(slot.pool, None);
+            for flight in &self.flights {
+                self.device.raw().destroy_semaphore(flight.acquired, None);
             }
+            self.device.raw().destroy_command_pool(self.pool, None);
             self.device.raw().destroy_semaphore(self.done, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        for wait in Wait::value_variants() {
+            assert_eq!(wait.to_possible_value().unwrap().get_name(), wait.name());
+        }
+    }
+
+    #[test]
+    fn a_software_device_is_not_polled_unless_asked_for() {
+        let on = |kind| {
+            let info = AdapterInfo { kind, ..AdapterInfo::unreal(1) };
+            [Wait::Hybrid, Wait::Sleep, Wait::Poll].map(|wait| wait.on(&info))
+        };
+        assert_eq!(on(vk::PhysicalDeviceType::CPU), [Wait::Sleep, Wait::Sleep, Wait::Poll]);
+        assert_eq!(on(vk::PhysicalDeviceType::DISCRETE_GPU), [Wait::Hybrid, Wait::Sleep, Wait::Poll]);
     }
 }

@@ -4,6 +4,7 @@ mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
 mod observers;
+mod recording;
 mod rest;
 mod submission;
 mod timing;
@@ -17,9 +18,9 @@ use tracing::trace_span;
 use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
-use crate::observer::{At, Finished, Observer};
-use crate::producer::{Frame, Producer, Source, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Slices};
+use crate::observer::Finished;
+use crate::producer::{Frame, Producer, reads};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
@@ -28,9 +29,10 @@ use crate::{Error, Result};
 #[cfg(target_os = "linux")]
 pub(crate) use exchange::Installed;
 use observers::Observers;
+use recording::Recordings;
 pub use submission::PresentSync;
 pub use timing::FrameTiming;
-use timing::{BEGIN, Begun, DRAW, END, Timed, Times};
+use timing::{Begun, Timed, Times};
 
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
@@ -42,8 +44,7 @@ pub struct Engine {
     pacer: Pacer,
     times: Times,
     queue: Queue,
-    /// What is in each flight's command buffer, where it may be submitted again.
-    recorded: Vec<Option<Recorded>>,
+    recordings: Recordings,
     finished: Option<FrameTiming>,
     /// The number of the frame that was, or would have been, this producer's frame 0.
     first: u64,
@@ -63,19 +64,6 @@ enum Health {
     Failed,
     /// The watchdog has given up: nothing is worth waiting for any more.
     Stuck,
-}
-
-/// What a flight's commands were recorded for.
-///
-/// Recording takes half of a frame's CPU time, and where the producer does its work on another queue the commands of two
-/// frames differ in nothing else than this. The camera is in a uniform buffer, the values to wait for are in the submission.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Recorded {
-    source: Source,
-    image: vk::Image,
-    view: vk::ImageView,
-    extent: vk::Extent2D,
-    slices: usize,
 }
 
 /// When a frame is, in the field's time.
@@ -113,7 +101,8 @@ impl Engine {
         queue.set_patience(patience.limit(None));
         let producer = make_producer(&mut queue, context, config)?;
         let in_flight = producer.profile().max_in_flight;
-        let mut pacer = Pacer::new(&queue, in_flight.max(flights), config.spin)?;
+        let wait = config.wait.on(queue.device().info());
+        let mut pacer = Pacer::new(&queue, in_flight.max(flights), wait)?;
         pacer.set_limit(in_flight);
         let flights = pacer.depth();
         let desc = || CheckDesc {
@@ -145,7 +134,7 @@ impl Engine {
             pacer,
             times,
             queue,
-            recorded: vec![None; flights],
+            recordings: Recordings::new(flights),
             finished: None,
             first: 0,
             handoff_waits: 0,
@@ -263,58 +252,6 @@ impl Engine {
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
         Ok(())
-    }
-
-    /// Records the frame's commands, unless those that the flight has from an earlier frame will do.
-    fn record(&mut self, flight: &Flight, frame: &Frame, source: Source, picture: &Picture) -> Result<()> {
-        let Picture { image, view, extent, .. } = *picture;
-        let slices = self.observers.each().map(Observer::slices).max().unwrap_or(0);
-        let this = Recorded { source, image, view, extent, slices };
-        if self.recorded[flight.index] == Some(this) {
-            return Ok(());
-        }
-        self.recorded[flight.index] = None;
-        self.pacer.reset(flight)?;
-        let repeats = self.producer.profile().commands_repeat;
-        let Self { observers, times, producer, .. } = self;
-        let device = self.queue.device();
-        let commands = flight.commands;
-        let begin = vk::CommandBufferBeginInfo::default().flags(match repeats {
-            true => vk::CommandBufferUsageFlags::empty(),
-            false => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
-        });
-        // SAFETY: the pacer says that the flight's command buffer is free, and reset it.
-        unsafe { device.raw().begin_command_buffer(commands, &begin) }
-            .map_err(device.failed("vkBeginCommandBuffer"))?;
-        let observe = |at| {
-            for observer in observers.each() {
-                // SAFETY: recording, in the draw's render pass for a slice of it and outside of one else; the pacer says that
-                // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
-                unsafe { observer.record(commands, flight.index, source, at) };
-            }
-        };
-        times.reset(commands, flight.index);
-        times.mark(commands, flight.index, BEGIN);
-        producer.record_before_draw(commands, frame, source);
-        observe(At::BeforeDraw);
-        times.mark(commands, flight.index, DRAW);
-        let after = |slice| observe(At::Slice(slice));
-        let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
-        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
-        // picture is the caller's to draw on.
-        unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
-        times.mark(commands, flight.index, END);
-        observe(At::AfterDraw);
-        producer.record_after_draw(commands, frame, source);
-        // SAFETY: recording.
-        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
-        self.recorded[flight.index] = repeats.then_some(this);
-        Ok(())
-    }
-
-    /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
-    pub(crate) fn forget_recorded(&mut self) {
-        self.recorded.fill(None);
     }
 
     /// The times of the frame whose resources the frame at hand has taken over.

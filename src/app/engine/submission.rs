@@ -35,7 +35,9 @@ impl Engine {
         sync.wait.into_iter().for_each(|wait| waits.push(wait));
         sync.signal.into_iter().for_each(|signal| signals.push(signal));
         signals.push(self.pacer.signal());
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.commands)];
+        let commands = [flight.before, flight.draw];
+        let commands =
+            commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
         let batch = vk::SubmitInfo2::default()
             .wait_semaphore_infos(waits.as_slice())
             .command_buffer_infos(&commands)

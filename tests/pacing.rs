@@ -1,0 +1,76 @@
+//! Waiting for frames whose ends the test itself decides on.
+
+use std::sync::mpsc::channel;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use wavefield::app::{DeviceTable, ProducerKind};
+use wavefield::vulkan::{DeviceDesc, Pacer, Queue, Validation, Wait};
+
+const FRAMES: u64 = 60;
+const INTERVAL: Duration = Duration::from_millis(8);
+
+fn queue() -> Queue {
+    // The validation layer 1.3.239 loses count of a timeline that the host signals, and then waits for 10 s.
+    let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Compute).unwrap();
+    choice.adapter.request_device(&DeviceDesc::default()).unwrap().1
+}
+
+/// How late each frame's end was noticed.
+fn lateness(wait: Wait) -> Vec<Duration> {
+    let mut queue = queue();
+    let mut pacer = Pacer::new(&queue, 1, wait).unwrap();
+    let device = queue.device().raw().clone();
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+    let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+    // SAFETY: a live device with timeline semaphores enabled.
+    let gate = unsafe { device.create_semaphore(&info, None) }.unwrap();
+    let (tell, hear) = channel();
+    let late = scope(|threads| {
+        threads.spawn(|| {
+            let begun = Instant::now();
+            for frame in 1..=FRAMES {
+                sleep((begun + INTERVAL * frame as u32).saturating_duration_since(Instant::now()));
+                tell.send(Instant::now()).unwrap();
+                let info = vk::SemaphoreSignalInfo::default().semaphore(gate).value(frame);
+                // SAFETY: a live timeline semaphore of this device, whose value grows.
+                unsafe { device.signal_semaphore(&info) }.unwrap();
+            }
+        });
+        let frame = |frame| {
+            let waits = [vk::SemaphoreSubmitInfo::default()
+                .semaphore(gate)
+                .value(frame)
+                .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+            let signals = [pacer.signal()];
+            let batch =
+                vk::SubmitInfo2::default().wait_semaphore_infos(&waits).signal_semaphore_infos(&signals);
+            // SAFETY: a batch without commands; both semaphores live until it is waited for, which comes next.
+            unsafe { queue.submit(&batch) }.unwrap();
+            pacer.end();
+            pacer.begin(|_| Ok(())).unwrap();
+            let noticed = Instant::now();
+            assert_eq!(pacer.finished().unwrap(), frame, "{wait:?}");
+            noticed - hear.recv().unwrap()
+        };
+        (1..=FRAMES).map(frame).collect()
+    });
+    assert!(pacer.blocking_waits() > FRAMES / 2, "{wait:?}: {} waits", pacer.blocking_waits());
+    // SAFETY: every frame that waits for it is done.
+    unsafe { device.destroy_semaphore(gate, None) };
+    late
+}
+
+/// However it waits, the CPU goes on once the frame is done, and not before.
+#[test]
+fn every_way_to_wait_notices_a_frame_s_end() {
+    for wait in [Wait::Hybrid, Wait::Sleep, Wait::Poll] {
+        let mut late = lateness(wait);
+        late.sort_unstable();
+        let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
+        println!("{}: {median:?} late at the median, {worst:?} at worst", wait.name());
+        // Half a frame would be a nap too long. (A machine that is busy makes single frames late.)
+        assert!(median < INTERVAL / 2, "{wait:?}: {late:?}");
+    }
+}
