@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use vulkan_cuda::Ring;
-use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
+use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::handoff::Handoff;
 use wavefield::verify::Footprint;
 use wavefield::vulkan::Validation;
@@ -42,14 +42,24 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The ring and the batch of a run that is told nothing.
+const AUTO: (Option<Ring>, Batching) = (None, Batching::Auto { latency: Batching::LATENCY });
+
 /// Allocations of this thread in 200 frames, after some that may allocate what they like.
-fn allocations(scene: Scene, producer: ProducerKind, handoff: Handoff, ring: Ring, verify: bool) -> u64 {
+fn allocations(
+    scene: Scene,
+    producer: ProducerKind,
+    handoff: Handoff,
+    (ring, batch): (Option<Ring>, Batching),
+    verify: bool,
+) -> u64 {
     let config = Config {
         scene,
         verify,
         producer,
         handoff,
         ring,
+        batch,
         grid: Grid { cols: 40, rows: 30 },
         size: ash::vk::Extent2D { width: 64, height: 48 },
         ..Config::default()
@@ -83,7 +93,7 @@ fn the_allocator_counts() {
 fn a_frame_by_the_compute_shader_allocates_nothing() {
     for scene in [Scene::Field, Scene::Texture] {
         for verify in [false, true] {
-            let count = allocations(scene, ProducerKind::Compute, Handoff::Timeline, Ring::default(), verify);
+            let count = allocations(scene, ProducerKind::Compute, Handoff::Timeline, AUTO, verify);
             assert_eq!(count, 0, "{}, checked: {verify}", scene.name());
         }
     }
@@ -98,12 +108,12 @@ fn a_frame_by_cuda_allocates_nothing() {
         [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy];
     let both = [Scene::Field, Scene::Texture];
     for (scene, handoff) in both.into_iter().flat_map(|scene| handoffs.map(|handoff| (scene, handoff))) {
-        for (depth, batch) in [(1, 1), (3, 1), (8, 8)] {
-            let ring = Ring::new(depth).and_then(|ring| ring.with_batch(batch)).unwrap();
+        let fixed = [(1, 1), (3, 1), (8, 8)].map(|(ring, batch)| (Ring::new(ring), Batching::Fixed(batch)));
+        for ring in fixed.into_iter().chain([AUTO]) {
             for verify in [false, true] {
                 let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
                 let (scene, handoff) = (scene.name(), handoff.name());
-                assert_eq!(count, 0, "{scene}, {handoff}, ring {depth}, batch {batch}, checked: {verify}");
+                assert_eq!(count, 0, "{scene}, {handoff}, {ring:?}, checked: {verify}");
             }
         }
     }

@@ -5,7 +5,7 @@ mod common;
 use ash::vk;
 use vulkan_cuda::Ring;
 use wavefield::Error;
-use wavefield::app::{Config, DeviceTable, Headless, ProducerKind, Scene};
+use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::texture;
@@ -23,7 +23,7 @@ fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
     Config {
         producer,
         grid,
-        ring: Ring::new(depth).unwrap(),
+        ring: Ring::new(depth),
         size: vk::Extent2D { width: 64, height: 48 },
         validation: Validation::IfInstalled,
         ..Config::default()
@@ -66,7 +66,7 @@ fn check(producer: ProducerKind, handoff: Handoff) {
     }
     for (cols, rows, depth, batch) in CASES {
         let mut config = config(producer, Grid { cols, rows }, depth);
-        config.ring = config.ring.with_batch(batch).unwrap();
+        config.batch = Batching::Fixed(batch);
         config.handoff = handoff;
         let name =
             format!("{producer:?} {} {cols}x{rows}, ring of {depth}, batch of {batch}", handoff.name());
@@ -115,7 +115,7 @@ fn check_textures(producer: ProducerKind, handoff: Handoff) {
     for (cols, rows, depth, batch) in TEXTURES {
         let mut config = config(producer, Grid { cols, rows }, depth);
         config.scene = Scene::Texture;
-        config.ring = config.ring.with_batch(batch).unwrap();
+        config.batch = Batching::Fixed(batch);
         config.handoff = handoff;
         let name = format!("{producer:?} {} texture {cols}x{rows}, ring of {depth}", handoff.name());
         match worst_error(&config) {

@@ -19,7 +19,7 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
         producer,
         handoff,
         grid: Grid { cols: 64, rows: 64 },
-        ring: Ring::new(3).unwrap(),
+        ring: Ring::new(3),
         size: vk::Extent2D { width: 64, height: 48 },
         frames: Some(5),
         validation: Validation::IfInstalled,

@@ -11,11 +11,14 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::Owner;
 use wavefield::Error;
-use wavefield::app::{Config, DeviceTable, ProducerKind, Scene, Stop, run_headless};
+use wavefield::app::{
+    Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
+};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 
 use wavefield::producer::Source;
+use wavefield::report::Failures;
 use wavefield::stamp::{self, Seen};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Broken, Checked, Checker, Pass};
@@ -31,7 +34,8 @@ fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config 
     Config {
         producer,
         grid: Grid { cols: grid.0, rows: grid.1 },
-        ring: Ring::new(ring.0).unwrap().with_batch(ring.1).unwrap(),
+        ring: Ring::new(ring.0),
+        batch: Batching::Fixed(ring.1),
         size: vk::Extent2D { width: 64, height: 48 },
         frames: Some(23),
         validation: Validation::IfInstalled,
@@ -131,6 +135,41 @@ fn what_cuda_fills_arrives_whole_by_every_handoff() {
             let config = Config { handoff, ..config(ProducerKind::Cuda, grid, ring) };
             let name = format!("{}, {grid:?}, ring and batch {ring:?}", handoff.name());
             assert_clean(&config, &name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
+
+/// The batch changes in the run, at any frame, and no frame is lost, drawn twice or overwritten.
+#[test]
+fn batches_of_changing_length_arrive_whole() {
+    if !common::has_gpu() {
+        return;
+    }
+    for scene in [Scene::Field, Scene::Texture] {
+        for depth in [2, 3, 8, 16] {
+            let shape = ((48, 40), (depth, 1));
+            let config = Config { scene, frames: Some(400), ..config(ProducerKind::Cuda, shape.0, shape.1) };
+            let choice =
+                DeviceTable::headless(config.validation).unwrap().choose(None, config.producer).unwrap();
+            let mut run = Headless::quietly(&choice, &config).unwrap();
+            for frame in 0..400u32 {
+                // Longer than the ring too, and none.
+                run.engine()
+                    .set_batch((frame.wrapping_mul(2_654_435_761) >> 27) as usize % (depth as usize + 2));
+                run.frame(0.02).unwrap();
+            }
+            let mut failures = Failures::default();
+            let summary = run.engine().summary(FrameTimes::default(), 0, &mut failures);
+            failures.outcome().unwrap();
+            let Checked { tally, slots, .. } = summary.checked.expect("the run was checked");
+            let (name, total) = (format!("{scene:?}, ring {depth}"), tally.total());
+            assert_eq!(
+                (tally.frames, tally.wrong_frames, tally.torn_frames),
+                (400, 0, 0),
+                "{name}: {tally:?}"
+            );
+            assert_eq!((total.stale, total.overwritten, total.missing), (0, 0, 0), "{name}: {tally:?}");
+            assert!(slots.right(config.scene) && slots.slots == depth as u64, "{name}: {slots:?}");
         }
     }
 }

@@ -92,13 +92,16 @@ fn draw_traced(
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(default_frames(run, config.verify));
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
+    // Of few bits, so that no product with a frame's number is rounded: frame N is then the same to the last bit whether it is
+    // filled by itself or with those before it.
+    let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {
         progress.at(times.count(), frames);
         if stop.requested() {
             break;
         }
-        run.frame(config.speed * STEP)?;
+        run.frame(step)?;
         // The first few are enqueued behind each other at once: nothing was finished yet that could be timed.
         if run.engine.finished().is_some() {
             times.add(lap(&mut last));

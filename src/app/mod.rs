@@ -36,7 +36,7 @@ pub(crate) use early::EarlyContext;
 pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
-pub use engine::{Engine, FrameTiming, Moment};
+pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub(crate) use retire::retire;
@@ -86,8 +86,10 @@ pub struct Config {
     pub risk_the_gpu: bool,
     /// Vertices across and along, or texels of the texture.
     pub grid: Grid,
-    /// Slots between the producer and the draw.
-    pub ring: Ring,
+    /// Slots between the producer and the draw. `None`: as many as the batches need, else three.
+    pub ring: Option<Ring>,
+    /// How many slots CUDA fills for each wait.
+    pub batch: Batching,
     /// The picture's, or the window's first, size in pixels.
     pub size: vk::Extent2D,
     /// Samples a pixel.
@@ -130,7 +132,8 @@ impl Default for Config {
             handoff: Handoff::default(),
             risk_the_gpu: false,
             grid: Grid { cols: 1024, rows: 1024 },
-            ring: Ring::default(),
+            ring: None,
+            batch: Batching::default(),
             size: vk::Extent2D { width: 1280, height: 720 },
             samples: Samples::default(),
             frames: None,

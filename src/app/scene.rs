@@ -2,8 +2,9 @@
 
 use vulkan_cuda::Ring;
 
-use super::{Config, EarlyContext, ProducerKind};
+use super::{Batching, Config, EarlyContext, ProducerKind};
 use crate::cuda::{KernelSource, Signature};
+use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
@@ -38,13 +39,36 @@ impl Config {
         ProducerDesc {
             scene: self.scene,
             grid: self.grid,
-            ring: self.ring,
+            ring: self.ring.unwrap_or_default(),
+            in_flight: None,
             stamped: self.verify,
             timeout: self.timeout,
             plan: plan(self.broken),
         }
     }
+
+    /// The ring of the hand-off `timeline`, and how many frames may be in flight with it if that is not one for each slot.
+    ///
+    /// A ring that nobody asked for has room for batches, and no more frames in flight than any other: so it adds no latency
+    /// but that of the batch itself.
+    pub(crate) fn timeline_ring(&self) -> (Ring, Option<usize>) {
+        let usual = Ring::default().depth();
+        let (depth, in_flight) = match (self.ring, self.batch) {
+            (Some(ring), _) => return (ring, None),
+            (None, Batching::Fixed(frames)) => (usual.max(frames as usize), None),
+            (None, Batching::Auto { .. }) => {
+                let fitting = (ROOM / self.scene.frame_bytes(self.grid)) as usize;
+                (fitting.clamp(usual, LONGEST), Some(usual))
+            }
+        };
+        (Ring::new(depth as u32).unwrap_or_default(), in_flight)
+    }
 }
+
+/// Bytes that a ring may take that nobody asked for.
+const ROOM: u64 = 128 << 20;
+/// Slots that it has at most: with more, the hand-off's part of a frame is no longer worth the latency.
+const LONGEST: usize = 16;
 
 /// Who fills the field or paints the texture, as `config` asks. Waits for the queue.
 ///
@@ -67,7 +91,11 @@ pub(crate) fn make_producer(
             if let Some(note) = note {
                 crate::note!("note: {note}");
             }
-            handoff.make(queue, &context, kernel, &desc)?
+            let (ring, in_flight) = match handoff {
+                Handoff::Timeline => config.timeline_ring(),
+                _ => (desc.ring, None),
+            };
+            handoff.make(queue, &context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

@@ -72,6 +72,10 @@ pub struct Summary {
     pub handoff_waits: u64,
     /// Slots in the ring.
     pub ring: usize,
+    /// Slots that CUDA fills for each wait; at the end, where that changed.
+    pub batch: usize,
+    /// How often the batch changed, if it was chosen in the run: [`super::Batching::Auto`].
+    pub batch_changes: Option<u64>,
     /// What was shown.
     pub scene: super::Scene,
     /// Vertices, or texels, across and along.
@@ -131,12 +135,17 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "producer      {}, {}x{} {}, ring of {}",
+            "producer      {}, {}x{} {}, ring of {}{}",
             self.producer,
             self.grid.cols,
             self.grid.rows,
             self.scene.elements(),
-            self.ring
+            self.ring,
+            match (self.batch, self.batch_changes) {
+                (1, None) => String::new(),
+                (batch, None) => format!(", batches of {batch}"),
+                (batch, Some(changes)) => format!(", batches of {batch} at the end ({changes} changes)"),
+            }
         )?;
         writeln!(f, "device        {}", self.device)?;
         writeln!(f, "hand-off      {} waits of the CPU", self.handoff_waits)?;

@@ -44,9 +44,8 @@ impl Traced {
     /// Writes the file, whatever has failed before.
     pub(super) fn end(self, engine: &mut Engine, failures: &mut Failures) {
         let (Grid { cols, rows }, producer) = (self.grid, engine.producer().profile());
-        let batch = producer.batch();
         // By what ran, which may be another producer or hand-off than what was asked for.
-        let name = format!("{cols}x{rows}, {}, ring {}, batch {batch}", producer.name, producer.slots.len());
+        let name = format!("{cols}x{rows}, {}, ring {}", producer.name, producer.slots.len());
         let Some(track) = engine.end_trace(name, failures) else { return };
         let lane = Lane { cpu: self.cpu.take(), track };
         if failures.catch(write_trace(&self.path, &command_line(), &[lane])).is_some() {

@@ -43,8 +43,11 @@ pub struct Verification {
     pub grid: [u32; 2],
     /// Slots.
     pub ring: u32,
-    /// Frames that are filled for each wait, as asked.
+    /// Frames that are filled for each wait; at the end, where that changed.
     pub batch: u32,
+    /// How often that changed, where the run chose it (`--batch auto`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_changes: Option<u64>,
     /// Whether it drew in a window.
     pub window: bool,
     /// Frames drawn.
@@ -111,7 +114,8 @@ impl Verification {
             scene: summary.scene.name().to_owned(),
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
-            batch: config.ring.batch() as u32,
+            batch: summary.batch as u32,
+            batch_changes: summary.batch_changes,
             window,
             frames: summary.frames,
             frames_per_second: summary.times.per_second(),
@@ -354,6 +358,7 @@ mod tests {
             grid: [10, 10],
             ring: 1,
             batch: 1,
+            batch_changes: None,
             window: false,
             frames: 1,
             frames_per_second: 1.0,

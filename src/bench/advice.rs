@@ -55,7 +55,10 @@ impl<'a> Field<'a> {
         let fastest = handoffs.iter().map(|(_, cell)| cell.frame_us.mean).min_by(f64::total_cmp)?;
         handoffs.retain(|(_, cell)| cell.frame_us.mean <= fastest * (1.0 + SAME_WITHIN));
         let order = |strategy| Strategy::ALL.iter().position(|&other| other == strategy);
-        handoffs.sort_by_key(|&(strategy, cell)| (cell.ring, cell.batch, order(strategy)));
+        // What a run does by itself is the simplest, whatever ring it has.
+        let chosen_for = |strategy| strategy == Strategy::Auto;
+        handoffs
+            .sort_by_key(|&(strategy, cell)| (!chosen_for(strategy), cell.ring, cell.batch, order(strategy)));
         Some(Self { measured, good: handoffs.into_iter().map(|(_, cell)| cell).collect(), inline })
     }
 
@@ -87,6 +90,7 @@ fn handoff(name: &str) -> Option<Strategy> {
 fn typed(cell: &Cell) -> String {
     let Cell { ring, batch, strategy, .. } = cell;
     match handoff(strategy) {
+        Some(Strategy::Auto) => "--batch auto".into(),
         Some(Strategy::Timeline) => format!("--ring {ring} --batch {batch}"),
         Some(other) if other.has_ring() => format!("--handoff {strategy} --ring {ring}"),
         _ => format!("--handoff {strategy}"),

@@ -20,7 +20,7 @@ use super::strategy::Strategy;
 use crate::{Result, whole_file};
 
 /// How many colours the style sheet has.
-const COLOURS: usize = 10;
+const COLOURS: usize = 11;
 
 /// Writes the report as a page, whole or not at all.
 ///

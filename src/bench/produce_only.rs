@@ -29,7 +29,8 @@ pub(super) fn measure(
         Scene::Texture => KernelSource::built_in_texture(),
     };
     let kernel = config.kernel.as_ref().unwrap_or(&built_in);
-    let memory = Memory { slots: config.ring.depth(), own: false };
+    let ring = config.ring.unwrap_or_default();
+    let memory = Memory { slots: ring.depth(), own: false };
     let work = work(&device, context, kernel, &config.producer_desc(), memory)?;
     let fill = Fill::new(context, &kernel.name)?;
     let measured = measure_with(plan, config, samples, &fill, &*work, stop);
@@ -48,6 +49,7 @@ fn measure_with(
     work: &dyn Work,
     stop: &Stop,
 ) -> Result<()> {
+    let ring = config.ring.unwrap_or_default();
     let mut index = 0;
     let mut began = None;
     loop {
@@ -55,7 +57,7 @@ fn measure_with(
         for index in chunk.clone() {
             let reads = reads(config.scene, false);
             let frame = Frame { index, time: index as f64 / 60.0, step: 0.0, reads };
-            let slot = Place::Slot(config.ring.turn(index).slot);
+            let slot = Place::Slot(ring.turn(index).slot);
             let enqueued = Instant::now();
             // SAFETY: nobody but this stream touches the slot.
             unsafe { work.enqueue(fill, &frame, slot) }.map_err(|error| fill.blame(error))?;
@@ -83,7 +85,7 @@ fn measure_with(
     // The yardstick, on the same memory and right behind: what `cuMemsetD32Async` takes.
     for repeat in 0..2 {
         for index in 0..CHUNK {
-            let Some(address) = work.address(config.ring.turn(index).slot) else { return Ok(()) };
+            let Some(address) = work.address(ring.turn(index).slot) else { return Ok(()) };
             // SAFETY: as above; the slot has the grid's bytes.
             fill.timed(index, |stream| unsafe { memset(stream, address, config.grid.bytes()) })?;
         }

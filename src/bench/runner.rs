@@ -290,7 +290,7 @@ fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
     Cell {
         strategy: plan.strategy.name().to_owned(),
         ring: plan.ring.depth() as u32,
-        batch: plan.ring.batch() as u32,
+        batch: plan.batch,
         grid: [plan.grid.cols, plan.grid.rows],
         frames: frames as u64,
         frame_us,

@@ -3,13 +3,15 @@
 use ash::vk;
 use vulkan_cuda::Ring;
 
-use crate::app::{Config, ProducerKind};
+use crate::app::{Batching, Config, ProducerKind, Scene};
 use crate::handoff::Handoff;
 use crate::wave::Grid;
 
 /// One way of getting a frame from the producer to the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Strategy {
+    /// What a run does that is told nothing: `timeline` with the ring and the batch of its own choice.
+    Auto,
     /// A ring of shared buffers and two timelines; the GPU waits.
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer.
@@ -34,7 +36,8 @@ pub enum Strategy {
 
 impl Strategy {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
+        Self::Auto,
         Self::Timeline,
         Self::Inline,
         Self::Binary,
@@ -50,6 +53,7 @@ impl Strategy {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Compute => "compute",
             Self::RenderOnly => "render-only",
             Self::RenderShared => "render-shared",
@@ -66,9 +70,12 @@ impl Strategy {
             Self::CpuSync => Handoff::CpuSync,
             Self::DeviceCopy => Handoff::DeviceCopy,
             Self::HostCopy => Handoff::HostCopy,
-            Self::Timeline | Self::Compute | Self::RenderOnly | Self::RenderShared | Self::ProduceOnly => {
-                Handoff::Timeline
-            }
+            Self::Auto
+            | Self::Timeline
+            | Self::Compute
+            | Self::RenderOnly
+            | Self::RenderShared
+            | Self::ProduceOnly => Handoff::Timeline,
         }
     }
 
@@ -115,8 +122,10 @@ impl Strategy {
 pub struct CellPlan {
     /// The strategy.
     pub strategy: Strategy,
-    /// The ring, with its batch.
+    /// The ring; of [`Strategy::Auto`] the one that it would choose.
     pub ring: Ring,
+    /// The batch; of [`Strategy::Auto`] the longest.
+    pub batch: u32,
     /// The field.
     pub grid: Grid,
 }
@@ -124,8 +133,8 @@ pub struct CellPlan {
 impl CellPlan {
     /// What it is, for people.
     pub fn name(&self) -> String {
-        let (Grid { cols, rows }, ring) = (self.grid, self.ring);
-        format!("{}, ring {}, batch {}, {cols}x{rows}", self.strategy.name(), ring.depth(), ring.batch())
+        let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
+        format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
     }
 
     /// The run that measures it.
@@ -135,7 +144,11 @@ impl CellPlan {
             // Only CUDA can run it.
             kernel: base.kernel.clone().filter(|_| self.strategy.uses_cuda()),
             handoff: self.strategy.handoff(),
-            ring: self.ring,
+            ring: Some(self.ring).filter(|_| self.strategy != Strategy::Auto),
+            batch: match self.strategy {
+                Strategy::Auto => Batching::default(),
+                _ => Batching::Fixed(self.batch),
+            },
             grid: self.grid,
             size,
             output: None,
@@ -145,19 +158,30 @@ impl CellPlan {
 }
 
 /// Which cells a run has: every ring and batch for `timeline`, every ring for `device-copy`, one cell for the others.
-pub fn plan(strategies: &[Strategy], grids: &[Grid], rings: &[u32], batches: &[u32]) -> Vec<CellPlan> {
+pub fn plan(
+    scene: Scene,
+    strategies: &[Strategy],
+    grids: &[Grid],
+    rings: &[u32],
+    batches: &[u32],
+) -> Vec<CellPlan> {
     let mut cells = Vec::new();
     for &grid in grids {
         for &strategy in strategies {
+            if strategy == Strategy::Auto {
+                let (ring, _) = Config { scene, grid, ..Config::default() }.timeline_ring();
+                cells.push(CellPlan { strategy, ring, batch: ring.depth() as u32, grid });
+                continue;
+            }
             if !strategy.has_ring() {
                 let ring = if strategy.handoff().has_one_slot() { Ring::ONE } else { Ring::default() };
-                cells.push(CellPlan { strategy, ring, grid });
+                cells.push(CellPlan { strategy, ring, batch: 1, grid });
                 continue;
             }
             let batches = if strategy.has_batch() { batches } else { &[1] };
-            for &depth in rings {
-                let fitting = batches.iter().filter_map(|&batch| Ring::new(depth)?.with_batch(batch));
-                cells.extend(fitting.map(|ring| CellPlan { strategy, ring, grid }));
+            for ring in rings.iter().filter_map(|&depth| Ring::new(depth)) {
+                let fitting = batches.iter().filter(|&&batch| batch as usize <= ring.depth());
+                cells.extend(fitting.map(|&batch| CellPlan { strategy, ring, batch, grid }));
             }
         }
     }
@@ -172,7 +196,7 @@ mod tests {
 
     #[test]
     fn rings_and_batches_multiply_only_where_they_mean_something() {
-        let cells = plan(&Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
+        let cells = plan(Scene::Field, &Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
         let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
         // Rings of 1 and 3 do not hold a batch of 4.
         assert_eq!(count(Strategy::Timeline), 4);

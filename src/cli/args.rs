@@ -6,7 +6,7 @@ use std::time::Duration;
 use ash::vk;
 use clap::{Args, ValueEnum};
 use vulkan_cuda::Ring;
-use wavefield::app::{Config, ProducerKind, RISK, Scene};
+use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::render::{ColorMap, Samples};
@@ -53,12 +53,17 @@ pub struct RunArgs {
     #[command(flatten)]
     consent: Consent,
     /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency. The hand-offs binary, cpu-sync and
-    /// host-copy have one [default: 3].
+    /// host-copy have one [default: 3, and with batches as many as they need].
     #[arg(long, value_name = "1..=32", value_parser = parse::ring, allow_hyphen_values = true, help_heading = help::HOW)]
     ring: Option<Ring>,
-    /// Slots that CUDA fills for each wait, when the hand-off is timeline: helps where a frame's work is long [default: 1].
-    #[arg(long, value_name = "1..=RING", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
-    batch: Option<u32>,
+    /// Slots that CUDA fills for each wait, when the hand-off is timeline: more make the hand-off cheaper and add latency. auto
+    /// takes the fewest with which the hand-off is at most a twentieth of a frame, and changes that in the run [default: auto;
+    /// serve: 1].
+    #[arg(long, value_name = "auto|1..=RING", value_parser = parse::batching, allow_hyphen_values = true, help_heading = help::HOW)]
+    batch: Option<Option<u32>>,
+    /// With --batch auto: milliseconds by which what changes the field may show later [default: 33].
+    #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
+    batch_latency: Option<Duration>,
     /// Draw without a window.
     #[arg(long, help_heading = help::HOW)]
     pub headless: bool,
@@ -152,6 +157,7 @@ impl RunArgs {
                 (self.kernel.is_some(), "--kernel"),
                 (self.handoff.is_some(), "--handoff"),
                 (self.batch.is_some(), "--batch"),
+                (self.batch_latency.is_some(), "--batch-latency"),
             ];
             if let Some((_, option)) = for_cuda.iter().find(|(given, _)| *given) {
                 let producer = producer.get_name();
@@ -160,13 +166,26 @@ impl RunArgs {
                 )));
             }
         }
-        match (self.handoff, self.batch) {
-            (Some(handoff), Some(_)) if handoff != Handoff::Timeline => Err(Error::Usage(format!(
-                "--batch is for --handoff timeline: --handoff {} fills one slot at a time",
-                handoff.name()
+        let given = if self.batch.is_some() { "--batch" } else { "--batch-latency" };
+        match (self.handoff, self.batch, self.batch_latency) {
+            (_, Some(Some(batch)), Some(_)) => Err(Error::Usage(format!(
+                "--batch-latency is for --batch auto, and --batch {batch} is fixed"
             ))),
+            (Some(handoff), batch, latency)
+                if handoff != Handoff::Timeline && (batch.is_some() || latency.is_some()) =>
+            {
+                Err(Error::Usage(format!(
+                    "{given} is for --handoff timeline: --handoff {} fills one slot at a time",
+                    handoff.name()
+                )))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether --batch was given, or what belongs to it.
+    pub fn has_batch(&self) -> bool {
+        self.batch.is_some() || self.batch_latency.is_some()
     }
 
     /// The same for runs whose ring is this producer's alone.
@@ -190,19 +209,26 @@ impl RunArgs {
     pub fn config(self, headless: bool) -> Result<Config> {
         self.check(headless)?;
         self.consent.check(self.kernel.as_deref(), self.handoff == Some(Handoff::Inline))?;
-        let (ring, batch) = (self.ring.unwrap_or_default(), self.batch.unwrap_or(1));
+        let batch = match self.batch.flatten() {
+            Some(frames) => Batching::Fixed(frames),
+            None => Batching::Auto { latency: self.batch_latency.unwrap_or(Batching::LATENCY) },
+        };
+        if let (Batching::Fixed(frames), Some(ring)) = (batch, self.ring)
+            && frames as usize > ring.depth()
+        {
+            return Err(Error::Usage(format!(
+                "--batch {frames} does not fit a ring of {}: it is from 1 to the ring's depth",
+                ring.depth()
+            )));
+        }
         Ok(Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
             kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
             grid: self.grid,
-            ring: ring.with_batch(batch).ok_or_else(|| {
-                Error::Usage(format!(
-                    "--batch {batch} does not fit a ring of {}: it is from 1 to the ring's depth",
-                    ring.depth()
-                ))
-            })?,
+            ring: self.ring,
+            batch,
             handoff: self.handoff.unwrap_or_default(),
             risk_the_gpu: self.consent.risk_the_gpu,
             size: self.size,

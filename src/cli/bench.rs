@@ -359,7 +359,7 @@ impl BenchArgs {
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {
-            cells: bench::plan(&strategies, grids, &rings, &batches),
+            cells: bench::plan(self.scene, &strategies, grids, &rings, &batches),
             rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }) as u32,
             warmup_frames: if self.quick { 8 } else { 32 },
             round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),

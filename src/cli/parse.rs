@@ -109,6 +109,24 @@ pub fn ring(text: &str) -> Result<Ring, String> {
     depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
 }
 
+/// `None` is `auto`.
+pub fn batching(text: &str) -> Result<Option<u32>, String> {
+    match text {
+        "auto" => Ok(None),
+        text => batch(text).map(Some).map_err(|error| format!("{error}, nor `auto`")),
+    }
+}
+
+/// As much as a minute.
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(milliseconds) if (0.0..=60_000.0).contains(&milliseconds) => {
+            Ok(Duration::from_secs_f64(milliseconds * 1e-3))
+        }
+        _ => Err(format!("`{text}` is not a number of milliseconds from 0 to 60000")),
+    }
+}
+
 pub fn batch(text: &str) -> Result<u32, String> {
     ring(text).map(|ring| ring.depth() as u32)
 }

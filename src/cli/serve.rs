@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
-use wavefield::app::Stop;
+use wavefield::app::{Batching, Stop};
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, check_outputs, note, say};
 
@@ -66,8 +66,13 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         try_with: Some("/proc/self/exe".into()),
     };
     let headless = args.run.headless;
+    let has_batch = args.run.has_batch();
     let mut config = args.run.config(headless)?;
     config.verify = args.verify;
+    if !has_batch {
+        // Clients come and go, and ask for parameters: what they see is not to be filled ahead unless they say so.
+        config.batch = Batching::Fixed(1);
+    }
     if config.trace.is_some() {
         return Err(Error::Usage(
             "--trace follows one producer, and here they change: trace a plain run".into(),

@@ -1,5 +1,7 @@
 //! Slots that CUDA and Vulkan share: an [`Order`] applied to a [`Work`].
 
+use std::time::Duration;
+
 use ash::vk;
 use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Owner, first_release};
@@ -11,7 +13,9 @@ use super::timeline::Timelines;
 use super::work::{Memory, Place, Work, work};
 use super::{Handoff, TIMELINE};
 use crate::cuda::{Cuda, KernelSource};
-use crate::producer::{Fill, Frame, Plan, Produced, Producer, ProducerDesc, Profile, Source, Transfer};
+use crate::producer::{
+    Batch, Fill, Frame, Plan, Produced, Producer, ProducerDesc, Profile, Source, Transfer,
+};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::{Error, Result};
 
@@ -26,6 +30,10 @@ pub struct SharedHandoff {
     copies: bool,
     ring: Ring,
     plan: Plan,
+    /// Frames that the next batch has.
+    next_batch: usize,
+    /// The batch that was filled last.
+    filled: Batch,
     profile: Profile,
     device: Device,
     family: u32,
@@ -46,12 +54,8 @@ impl SharedHandoff {
         let device = queue.device().clone();
         let pair = device.pair(context)?;
         let (name, ring, order): (_, _, Box<dyn Order>) = match handoff {
-            Handoff::Timeline => (TIMELINE, desc.ring, Box::new(Timelines::new(&pair, desc.ring)?)),
-            Handoff::DeviceCopy => {
-                // Filled one at a time: only the copy waits for the slot, and it has nothing to gain from a batch.
-                let ring = desc.ring.with_batch(1).unwrap_or(desc.ring);
-                ("cuda, device-copy", ring, Box::new(Timelines::new(&pair, ring)?))
-            }
+            Handoff::Timeline => (TIMELINE, desc.ring, Box::new(Timelines::new(&pair)?)),
+            Handoff::DeviceCopy => ("cuda, device-copy", desc.ring, Box::new(Timelines::new(&pair)?)),
             Handoff::Binary => ("cuda, binary", Ring::ONE, Box::new(BinaryPair::new(&pair)?)),
             Handoff::CpuSync => ("cuda, cpu-sync", Ring::ONE, Box::new(CpuSync { timeout: desc.timeout })),
             Handoff::Inline | Handoff::HostCopy => {
@@ -68,23 +72,35 @@ impl SharedHandoff {
         let profile = Profile {
             owner: Owner::External,
             // Else the CPU's wait for the frame before is the wait for Vulkan.
-            max_in_flight: if on_gpu { usual.max_in_flight } else { 1 },
+            max_in_flight: if on_gpu { desc.in_flight.unwrap_or(usual.max_in_flight) } else { 1 },
             ring: on_gpu.then_some(ring),
+            // With `device-copy` only the copy waits for the slot, and it has nothing to gain from a batch.
+            longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
-        Ok(Self { fill, order, work, copies, ring, plan: desc.plan, profile, device, family })
+        let (plan, filled) = (desc.plan, Batch { first: 0, frames: 0 });
+        Ok(Self { fill, order, work, copies, ring, plan, next_batch: 1, filled, profile, device, family })
     }
 
-    /// CUDA's half of a frame. Returns before any of it has run, but for `cpu-sync`.
+    /// CUDA's half of a frame, unless it was filled ahead. Returns before any of it has run, but for `cpu-sync`.
     fn enqueue(&mut self, frame: &Frame) -> Result<Produced> {
+        let blocked = if frame.index < self.filled.end() { None } else { self.fill_batch(frame)? };
+        let turn = (self.plan)(self.ring.turn(frame.index));
+        let sync = self.order.submission(turn, frame.reads.stage)?;
+        let source = self.profile.slots[turn.slot];
+        Ok(Produced { source, number: frame.index, batch: self.filled, sync, blocked })
+    }
+
+    /// Fills a batch of which `first` is the first frame; those that come later are filled ahead of their time. Gives how long
+    /// the CPU waited, if it did.
+    fn fill_batch(&mut self, first: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, .. } = self;
         let mut blocked = None;
-        // One frame, or with `--batch` the next few: those that come later are filled ahead of their time.
-        for index in self.ring.batch_from(frame.index) {
-            let turn = (self.plan)(self.ring, index);
-            let ahead = (index - frame.index) as f64;
-            let frame = Frame { index, time: frame.time + ahead * frame.step, ..*frame };
+        for (turn, index) in self.ring.batch(first.index, self.next_batch).zip(first.index..) {
+            let turn = (self.plan)(turn);
+            let ahead = (index - first.index) as f64;
+            let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             if self.copies {
                 // SAFETY: nobody else touches memory of CUDA's own.
                 unsafe { work.enqueue(fill, &frame, Place::Own) }?;
@@ -101,9 +117,8 @@ impl SharedHandoff {
                 blocked = Some(blocked.unwrap_or_default() + waited);
             }
         }
-        let turn = (self.plan)(self.ring, frame.index);
-        let sync = order.submission(turn, frame.reads.stage)?;
-        Ok(Produced { source: self.profile.slots[turn.slot], number: frame.index, sync, blocked })
+        self.filled = Batch { first: first.index, frames: self.next_batch as u64 };
+        Ok(blocked)
     }
 }
 
@@ -114,6 +129,10 @@ impl Producer for SharedHandoff {
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         self.enqueue(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn set_batch(&mut self, frames: usize) {
+        self.next_batch = frames.clamp(1, self.profile.longest_batch);
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ash::vk;
-use vulkan_cuda::{Pair, Ring, SharedTimeline, Turn};
+use vulkan_cuda::ring::MAX_DEPTH;
+use vulkan_cuda::{Pair, SharedTimeline, Turn};
 
 use super::order::Order;
 use crate::Result;
@@ -15,17 +16,26 @@ pub(super) struct Timelines {
     ready: SharedTimeline,
     /// Set by Vulkan: the slot was read.
     free: SharedTimeline,
-    ring: Ring,
+    /// The value of `free` that CUDA waits for before it fills a frame, for the last [`REMEMBERED`] frames.
+    waits: [u64; REMEMBERED],
 }
 
+/// As many frames as can be enqueued and not signalled: a ring's in flight, and a batch.
+const REMEMBERED: usize = 2 * MAX_DEPTH as usize;
+
 impl Timelines {
-    pub(super) fn new(pair: &Pair, ring: Ring) -> Result<Self> {
-        Ok(Self { ready: SharedTimeline::new(pair)?, free: SharedTimeline::new(pair)?, ring })
+    pub(super) fn new(pair: &Pair) -> Result<Self> {
+        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
+        Ok(Self { ready, free, waits: [0; REMEMBERED] })
     }
 }
 
 impl Order for Timelines {
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
+        let frame = turn.signal_ready - 1;
+        // What the frame before waits for, this one waits for too: the stream is in order.
+        let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
+        self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
         // Not in a slot's first frame, and in a batch only once for all of it.
         let Some(value) = turn.wait_free else { return Ok(()) };
         // SAFETY: the stream comes to rest before the timelines go.
@@ -52,7 +62,7 @@ impl Order for Timelines {
         let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
         // The last value that the stream was asked to signal.
         let promised = self.ready.promised();
-        let late = late_side(self.ring, ready, promised, free);
+        let late = late_side(ready, promised, free, self.waits[remembered(ready)]);
         Some(format!(
             "{late} did not signal: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"
         ))
@@ -65,11 +75,14 @@ impl Order for Timelines {
     }
 }
 
-/// Who keeps the other waiting. CUDA's next frame is number `ready`; it may itself wait for a slot.
-fn late_side(ring: Ring, ready: u64, promised: u64, free: u64) -> &'static str {
-    let first_of_batch = ready - ready % ring.batch() as u64;
-    let waits = ring.turn(first_of_batch).wait_free.is_some_and(|value| free < value);
-    if ready < promised && !waits { "CUDA" } else { "Vulkan" }
+/// Where in [`Timelines::waits`] a frame is.
+fn remembered(frame: u64) -> usize {
+    (frame % REMEMBERED as u64) as usize
+}
+
+/// Who keeps the other waiting. CUDA's next frame is number `ready`; before it is filled, CUDA waits until `free` is `wait`.
+fn late_side(ready: u64, promised: u64, free: u64, wait: u64) -> &'static str {
+    if ready < promised && free >= wait { "CUDA" } else { "Vulkan" }
 }
 
 #[cfg(test)]
@@ -78,15 +91,13 @@ mod tests {
 
     #[test]
     fn the_late_side_is_the_one_that_the_other_waits_for() {
-        let ring = Ring::new(3).unwrap();
         // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.
-        assert_eq!(late_side(ring, 0, 3, 0), "CUDA");
-        assert_eq!(late_side(ring, 3, 3, 0), "Vulkan");
-        assert_eq!(late_side(ring, 3, 4, 0), "Vulkan");
-        assert_eq!(late_side(ring, 3, 4, 1), "CUDA");
-        // A batch waits for its last slot.
-        let batched = ring.with_batch(3).unwrap();
-        assert_eq!(late_side(batched, 3, 6, 2), "Vulkan");
-        assert_eq!(late_side(batched, 4, 6, 3), "CUDA");
+        assert_eq!(late_side(0, 3, 0, 0), "CUDA");
+        assert_eq!(late_side(3, 3, 0, 0), "Vulkan");
+        assert_eq!(late_side(3, 4, 0, 1), "Vulkan");
+        assert_eq!(late_side(3, 4, 1, 1), "CUDA");
+        // A batch waits for its last slot, all of its frames alike.
+        assert_eq!(late_side(3, 6, 2, 3), "Vulkan");
+        assert_eq!(late_side(4, 6, 3, 3), "CUDA");
     }
 }

@@ -48,16 +48,18 @@ pub struct ProducerDesc {
     pub grid: Grid,
     /// How many slots it should have. Some need only one, whatever this says.
     pub ring: Ring,
+    /// How many frames the CPU may have in flight, where that is fewer than the ring has slots: the others are for batches.
+    pub in_flight: Option<usize>,
     /// Whether every vertex or texel carries its frame's number: see [`crate::stamp`].
     pub stamped: bool,
     /// How long the CPU waits for CUDA, where it does.
     pub timeout: Duration,
-    /// [`Ring::turn`], unless `wavefield verify --break` asks for another.
+    /// The turn itself, unless `wavefield verify --break` asks for another.
     pub plan: Plan,
 }
 
-/// What each frame waits for and signals, where timelines order the two sides.
-pub type Plan = fn(Ring, u64) -> Turn;
+/// What a frame waits for and signals, of what its [`Turn`] says, where timelines order the two sides.
+pub type Plan = fn(Turn) -> Turn;
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]
@@ -80,10 +82,33 @@ pub struct Produced {
     /// The number that its vertices carry where frames are stamped: the frame's own, unless whoever writes them counts by
     /// itself, and may be shown twice.
     pub number: u64,
+    /// The frames that were filled together with it.
+    pub batch: Batch,
     /// What the submission waits for and signals on the producer's behalf.
     pub sync: FrameSync,
     /// How long the CPU waited, if it did.
     pub blocked: Option<Duration>,
+}
+
+/// Frames that were filled in one go, when the first of them was asked for: the others ahead of their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The number of the first.
+    pub first: u64,
+    /// How many.
+    pub frames: u64,
+}
+
+impl Batch {
+    /// A frame that is filled by itself.
+    pub fn of_one(frame: u64) -> Self {
+        Self { first: frame, frames: 1 }
+    }
+
+    /// The number of the first frame behind it.
+    pub fn end(self) -> u64 {
+        self.first + self.frames
+    }
 }
 
 /// What a frame's submission waits for and signals on the producer's behalf.
@@ -163,6 +188,8 @@ pub struct Profile {
     pub in_queue: bool,
     /// The ring whose slots are handed back and forth on the GPU, where there is one.
     pub ring: Option<Ring>,
+    /// How many frames it can fill in one go: see [`Producer::set_batch`].
+    pub longest_batch: usize,
 }
 
 impl Profile {
@@ -170,7 +197,8 @@ impl Profile {
     pub(crate) fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
-        Self { name, slots, owner: Owner::Queue, max_in_flight, in_queue: false, ring: None }
+        let owner = Owner::Queue;
+        Self { name, slots, owner, max_in_flight, in_queue: false, ring: None, longest_batch: 1 }
     }
 
     /// The slot of a frame.
@@ -183,15 +211,10 @@ impl Profile {
         Produced {
             source: self.slots[self.slot_of(frame.index)],
             number: frame.index,
+            batch: Batch::of_one(frame.index),
             sync: FrameSync::default(),
             blocked: None,
         }
-    }
-
-    /// How many frames are filled for each one that is asked for: frame n is then filled with the first of its batch, whose
-    /// number is the multiple of this below.
-    pub fn batch(&self) -> u64 {
-        self.ring.map_or(1, Ring::batch) as u64
     }
 }
 
@@ -206,6 +229,9 @@ pub trait Producer {
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }
+
+    /// From the next batch on, fills so many frames in one go, at least 1 and at most [`Profile::longest_batch`].
+    fn set_batch(&mut self, _frames: usize) {}
 
     /// Records what makes `source`, which [`Producer::produce`] answered for this frame, readable for [`Frame::reads`]. Outside a
     /// render pass.

@@ -10,7 +10,7 @@ use vulkan_cuda::ownership::Owner;
 use super::memory::ClientMemory;
 use super::session::Session;
 use super::socket::Connection;
-use crate::producer::{Frame, FrameSync, Produced, Producer, Profile, Source, Transfer, Vertices};
+use crate::producer::{Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Transfer, Vertices};
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
@@ -140,6 +140,7 @@ impl Producer for ForeignProducer {
             source: Source::Vertices(current.vertices),
             // The client counts its own frames, and one is drawn until there is the next.
             number: current.frame,
+            batch: Batch::of_one(frame.index),
             sync: shared.sync(current, frame),
             blocked: None,
         })

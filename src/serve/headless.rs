@@ -58,7 +58,7 @@ fn serve(
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Summary> {
-    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.depth()))?;
+    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
     run.engine().heed(stop);
     let host = Host::new(door, choice, config, options);
     let mut serving = Serving { run, host };

@@ -89,7 +89,7 @@ impl Report {
             "schema": "wavefield-serve/1",
             "device": engine.device().info().name,
             "grid": [grid.cols, grid.rows],
-            "ring": ring.depth(),
+            "ring": ring.unwrap_or_default().depth(),
             "handoff": handoff.name(),
             "trust": setup.options.trust,
             "verify": engine.found(),

@@ -55,7 +55,7 @@ pub(super) fn welcome(
 }
 
 fn ring_for(config: &Config, wanted: Option<u32>) -> Ring {
-    let own = config.ring.depth() as u32;
+    let own = config.ring.unwrap_or_default().depth() as u32;
     let most = (MAX_RING_BYTES / config.grid.bytes().max(1)).clamp(2, 32) as u32;
     let depth = wanted.unwrap_or(own).clamp(2, most.max(own).max(2));
     Ring::new(depth).unwrap_or_default()

@@ -23,7 +23,7 @@ pub fn serve_windowed(
     let door = listen(options, stop)?;
     let client = CompanionDesc {
         make: Box::new(|choice| Ok(Box::new(Host::new(door, choice, config, options)))),
-        flights: FLIGHTS.max(config.ring.depth()),
+        flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     };
     run_with(event_loop, config, stop, Some(client))
 }

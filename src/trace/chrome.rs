@@ -151,7 +151,7 @@ impl Events {
         }
         // An arrow ends where its effect begins: a draw's timestamp may be older than what it waited for.
         self.arrow("ready", (process, CUDA, done - NUDGE), (process, VULKAN, draw.max(done)));
-        if let Some(freed) = track.freed_before(spans.frame) {
+        if let Some(freed) = track.freed_before(spans) {
             let from = self.gpu(track, freed.vulkan[2]);
             self.arrow("free", (process, VULKAN, from - NUDGE), (process, CUDA, kernel));
         }
@@ -225,9 +225,10 @@ fn neither(frames: &[FrameSpans]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::producer::Batch;
 
     fn frame(frame: u64, cuda: (f64, f64), vulkan: [f64; 3]) -> FrameSpans {
-        FrameSpans { frame, vulkan, slices: None, cuda: Some(cuda) }
+        FrameSpans { frame, batch: Batch::of_one(frame), vulkan, slices: None, cuda: Some(cuda) }
     }
 
     #[test]

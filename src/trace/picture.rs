@@ -206,6 +206,7 @@ fn axis(longest: f64, scale: f64, top: f64) -> Markup {
 mod tests {
     use super::super::SLICES;
     use super::*;
+    use crate::producer::Batch;
 
     /// A draw from 0 whose parts take 10 µs each, but for `waiting`, which takes 340.
     fn frame(frame: u64, waiting: Option<usize>) -> FrameSpans {
@@ -215,7 +216,13 @@ mod tests {
             at += length(part);
             at
         });
-        FrameSpans { frame, vulkan: [0.0, 0.0, at + length(SLICES)], slices: Some(slices), cuda: None }
+        FrameSpans {
+            frame,
+            batch: Batch::of_one(frame),
+            vulkan: [0.0, 0.0, at + length(SLICES)],
+            slices: Some(slices),
+            cuda: None,
+        }
     }
 
     #[test]

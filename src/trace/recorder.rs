@@ -6,7 +6,7 @@ use vulkan_cuda::Ring;
 use super::clock::{CudaClock, GpuClock};
 use crate::Result;
 use crate::observer::{At, Finished, Observer};
-use crate::producer::{Fill, Profile, Source};
+use crate::producer::{Batch, Fill, Frame, Produced, Profile, Source};
 use crate::vulkan::{Device, Queue, Timestamps};
 use crate::wave::Grid;
 
@@ -19,6 +19,8 @@ pub const SLICES: usize = 16;
 pub struct FrameSpans {
     /// The frame's number.
     pub frame: u64,
+    /// The frames that were filled together with it.
+    pub batch: Batch,
     /// Vulkan's marks: the begin of the command buffer, the begin of the draw, its end.
     pub vulkan: [f64; 3],
     /// The end of each piece of the draw.
@@ -34,6 +36,8 @@ pub struct Recorder {
     cuda: Option<CudaClock>,
     frames: Vec<FrameSpans>,
     most: usize,
+    /// Of each flight's frame.
+    batches: Vec<Batch>,
 }
 
 impl Recorder {
@@ -46,6 +50,7 @@ impl Recorder {
             cuda: fill.map(tie).transpose()?,
             frames: Vec::with_capacity(most),
             most,
+            batches: vec![Batch::of_one(0); flights],
         })
     }
 
@@ -84,6 +89,10 @@ impl Observer for Recorder {
         }
     }
 
+    fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
+        self.batches[flight] = produced.batch;
+    }
+
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
         let Finished { frame, flight, marks, fill } = *done;
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
@@ -98,7 +107,7 @@ impl Observer for Recorder {
             Some(slices) => slices.read(flight)?,
             None => None,
         };
-        self.frames.push(FrameSpans { frame, vulkan, slices, cuda });
+        self.frames.push(FrameSpans { frame, batch: self.batches[flight], vulkan, slices, cuda });
         Ok(())
     }
 }
@@ -148,20 +157,20 @@ impl Track {
         for spans in &self.frames {
             let Some((begin, end)) = spans.cuda else { continue };
             worst = worst.max(end - spans.vulkan[2]);
-            if let Some(freed) = self.freed_before(spans.frame) {
+            if let Some(freed) = self.freed_before(spans) {
                 worst = worst.max(freed.vulkan[2] - begin);
             }
         }
         worst
     }
 
-    /// The frame whose draw CUDA waited for before it filled `frame`'s slot.
-    pub fn freed_before(&self, frame: u64) -> Option<&FrameSpans> {
-        let ring = self.ring?;
+    /// The frame whose draw CUDA waited for before it filled that frame's slot.
+    pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
+        let Batch { first, frames } = spans.batch;
         // A batch waits once, in its first frame.
-        let first = frame - frame % ring.batch() as u64;
+        let first = self.ring?.batch(first, frames as usize).next()?;
         // `free` counts frames that were read: value v says that frame v - 1 was.
-        let freed = ring.turn(first).wait_free?.checked_sub(1)?;
+        let freed = first.wait_free?.checked_sub(1)?;
         self.frames.iter().find(|spans| spans.frame == freed)
     }
 }

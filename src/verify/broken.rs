@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ash::vk;
-use vulkan_cuda::{Ring, Turn};
+use vulkan_cuda::Turn;
 
 use crate::handoff::TIMELINE;
 use crate::producer::{Fill, Frame, Plan, Produced, Producer, Profile, Source};
@@ -47,11 +47,11 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The plan of a run that leaves out `broken`: without it, [`Ring::turn`].
+/// The plan of a run that leaves out `broken`: without it, the turn itself.
 pub(crate) fn plan(broken: Option<Broken>) -> Plan {
     match broken {
-        Some(Broken::Free) => |ring: Ring, frame| Turn { wait_free: None, ..ring.turn(frame) },
-        _ => Ring::turn,
+        Some(Broken::Free) => |turn| Turn { wait_free: None, ..turn },
+        _ => |turn| turn,
     }
 }
 
@@ -75,8 +75,8 @@ impl BrokenProducer {
             )));
         }
         if broken == Broken::Free {
-            // The pacer's bound is K frames too: the CPU's wait would stand in for the one that is left out.
-            profile.max_in_flight *= 2;
+            // Within the ring's depth the CPU's wait for a frame in flight would stand in for the one that is left out.
+            profile.max_in_flight = 2 * profile.slots.len();
         }
         Ok(Self { whole, broken, profile })
     }
@@ -93,6 +93,10 @@ impl Producer for BrokenProducer {
             produced.sync.wait = None;
         }
         Ok(produced)
+    }
+
+    fn set_batch(&mut self, frames: usize) {
+        self.whole.set_batch(frames);
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
@@ -134,6 +138,7 @@ mod tests {
     use std::rc::Rc;
 
     use ash::vk::Handle;
+    use vulkan_cuda::Ring;
     use vulkan_cuda::ownership::Access;
 
     use super::*;
@@ -145,9 +150,9 @@ mod tests {
         let ring = Ring::new(3).unwrap();
         for frame in 0..9 {
             for broken in [None, Some(Broken::Ready), Some(Broken::Barrier)] {
-                assert_eq!(plan(broken)(ring, frame), ring.turn(frame));
+                assert_eq!(plan(broken)(ring.turn(frame)), ring.turn(frame));
             }
-            let turn = plan(Some(Broken::Free))(ring, frame);
+            let turn = plan(Some(Broken::Free))(ring.turn(frame));
             assert_eq!(turn, Turn { wait_free: None, ..ring.turn(frame) });
         }
     }

@@ -21,8 +21,11 @@ pub struct Check {
     checker: Checker,
     /// The frame of each flight that was submitted and not read yet, by the number that it should carry.
     pending: Vec<Option<u64>>,
-    /// The last frames as they were asked of the producer, by their number modulo [`REMEMBERED`].
-    asked: [Option<Frame>; REMEMBERED],
+    /// The numbers of the last frames that were filled, each with the time that it was filled for, by the number modulo
+    /// [`REMEMBERED`].
+    times: [(u64, f64); REMEMBERED],
+    /// How many frames were filled: the last of a batch, though they may not have been drawn.
+    filled: u64,
     tally: Tally,
     /// The producer was exchanged: what lies in its slots at the end is not what the last frames of all have left.
     exchanged: bool,
@@ -82,7 +85,8 @@ impl Check {
         let made = Self {
             checker: Checker::new(&device, desc.scene, desc.grid, desc.flights)?,
             pending: vec![None; desc.flights],
-            asked: [None; REMEMBERED],
+            times: [(u64::MAX, 0.0); REMEMBERED],
+            filled: 0,
             tally: Tally::default(),
             exchanged: false,
             settled: None,
@@ -122,15 +126,13 @@ impl Check {
         // Before anything is allocated for the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
-        // A batch was filled whole, though its last frames may not have been drawn.
-        let filled = drawn.next_multiple_of(producer.batch());
         let depth = producer.slots.len() as u64;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
             let found = read_slot(queue, producer.slots[slot as usize], producer.owner, self.grid)?;
-            match last_user(filled, depth, slot) {
+            match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let time = self.time_of(frame, producer.batch()).filter(|_| self.has_reference);
+                    let time = self.time_of(frame).filter(|_| self.has_reference);
                     slots.add_filled(self.grid, &found, frame, time);
                 }
                 None => slots.add_blank(&found),
@@ -151,11 +153,10 @@ impl Check {
         }
     }
 
-    /// The time for which a frame was filled: that of the first of its batch, and a step for each frame since.
-    fn time_of(&self, frame: u64, batch: u64) -> Option<f64> {
-        let first = frame - frame % batch;
-        let asked = self.asked[(first % REMEMBERED as u64) as usize].filter(|asked| asked.index == first)?;
-        Some(asked.time + (frame - first) as f64 * asked.step)
+    /// The time for which a frame was filled.
+    fn time_of(&self, frame: u64) -> Option<f64> {
+        let (number, time) = self.times[(frame % REMEMBERED as u64) as usize];
+        (number == frame).then_some(time)
     }
 }
 
@@ -176,7 +177,14 @@ impl Observer for Check {
 
     fn submitted(&mut self, flight: usize, frame: &Frame, produced: &Produced, picture: vk::Extent2D) {
         self.pending[flight] = Some(produced.number);
-        self.asked[(frame.index % REMEMBERED as u64) as usize] = Some(*frame);
+        if produced.batch.first == frame.index {
+            for ahead in 0..produced.batch.frames {
+                let number = frame.index + ahead;
+                self.times[(number % REMEMBERED as u64) as usize] =
+                    (number, frame.time + ahead as f64 * frame.step);
+            }
+            self.filled = produced.batch.end();
+        }
         self.picture = [picture.width, picture.height];
         if frame.index + 1 == Footprint::SETTLED {
             self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));

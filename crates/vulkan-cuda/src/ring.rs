@@ -10,7 +10,6 @@
 //! does not come on top of the ring's latency: a batch lies in the ring, so no frame is more than K frames old.
 
 use std::num::NonZeroU32;
-use std::ops::Range;
 
 /// The deepest ring that [`Ring::new`] makes.
 pub const MAX_DEPTH: u32 = 32;
@@ -31,7 +30,6 @@ pub const MAX_DEPTH: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     depth: NonZeroU32,
-    batch: NonZeroU32,
 }
 
 /// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps. If a frame is skipped, either the next one
@@ -54,19 +52,12 @@ pub struct Turn {
 
 impl Ring {
     /// One slot: the two sides take turns.
-    pub const ONE: Self = Self { depth: NonZeroU32::MIN, batch: NonZeroU32::MIN };
+    pub const ONE: Self = Self { depth: NonZeroU32::MIN };
 
-    /// A ring of `depth` slots, filled one at a time; `None` outside 1..=[`MAX_DEPTH`].
+    /// A ring of `depth` slots; `None` outside 1..=[`MAX_DEPTH`].
     pub fn new(depth: u32) -> Option<Self> {
         let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;
-        Some(Self { depth, batch: NonZeroU32::MIN })
-    }
-
-    /// The same ring, filled `batch` slots at a time; `None` outside 1..=depth. This is for a ring that you run yourself: with a
-    /// [`SharedRing`](crate::SharedRing), call its [`reserve`](crate::SharedRing::reserve).
-    pub fn with_batch(self, batch: u32) -> Option<Self> {
-        let batch = NonZeroU32::new(batch).filter(|&batch| batch <= self.depth)?;
-        Some(Self { batch, ..self })
+        Some(Self { depth })
     }
 
     /// How many slots it has.
@@ -74,39 +65,39 @@ impl Ring {
         self.depth.get() as usize
     }
 
-    /// How many slots CUDA fills for each wait.
-    pub fn batch(self) -> usize {
-        self.batch.get() as usize
-    }
-
-    /// The frames that CUDA fills together with `frame`; empty unless `frame` is the first of them.
-    pub fn batch_from(self, frame: u64) -> Range<u64> {
-        let batch = u64::from(self.batch.get());
-        if frame.is_multiple_of(batch) { frame..frame + batch } else { frame..frame }
-    }
-
-    /// The plan of frame `frame`.
+    /// The plan of a frame that CUDA fills by itself.
     ///
     /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
-    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1. The first frame of a batch waits for the
-    /// slots of all its frames. The last of them has the greatest value to wait for, so that one is enough.
+    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1.
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
-        let last_of_batch = self.batch_from(frame).last();
         Turn {
             slot: (frame % depth) as usize,
-            wait_free: last_of_batch.and_then(|last| last.checked_sub(depth)).map(|last_user| last_user + 1),
+            wait_free: frame.checked_sub(depth).map(|last_user| last_user + 1),
             signal_ready: frame + 1,
             wait_ready: frame + 1,
             signal_free: frame + 1,
         }
+    }
+
+    /// The plans of a batch: of `frames` frames from `first` on, which CUDA fills in one go. The next batch may be longer or
+    /// shorter. It has one frame at least, and no more than the ring has slots, since it would wait for itself.
+    ///
+    /// The first of them waits for the slots of all. The last has the greatest value to wait for, so that one is enough.
+    ///
+    /// This is for a ring that you run yourself: with a [`SharedRing`](crate::SharedRing), call its
+    /// [`reserve`](crate::SharedRing::reserve).
+    pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
+        let end = first + frames.clamp(1, self.depth()) as u64;
+        let wait = self.turn(end - 1).wait_free;
+        (first..end).map(move |frame| Turn { wait_free: wait.filter(|_| frame == first), ..self.turn(frame) })
     }
 }
 
 impl Default for Ring {
     /// Three slots: one being written, one being read, one in between.
     fn default() -> Self {
-        Self { depth: NonZeroU32::MIN.saturating_add(2), batch: NonZeroU32::MIN }
+        Self { depth: NonZeroU32::MIN.saturating_add(2) }
     }
 }
 
@@ -150,27 +141,35 @@ mod tests {
         Vulkan(u64),
     }
 
-    /// What the CPU enqueues, in order, each with the frame whose begin it follows.
-    fn halves(batch: u64) -> Vec<(u64, Half)> {
-        (0..FRAMES)
-            .flat_map(|frame| {
-                let filled =
-                    if frame % batch == 0 { frame..(frame + batch).min(FRAMES) } else { frame..frame };
-                let cuda = filled.map(move |filled| (frame, Half::Cuda(filled)));
-                cuda.chain([(frame, Half::Vulkan(frame))])
-            })
-            .collect()
-    }
-
-    /// A ring to explore: its plan, and how many frames the CPU may have in flight.
-    struct Case<'a> {
-        depth: u32,
+    /// A ring to explore.
+    struct Case {
+        ring: Ring,
+        /// How many frames the CPU may have in flight.
         flights: u64,
+        /// What the CPU enqueues, in order, each with the frame whose begin it follows.
         halves: Vec<(u64, Half)>,
-        plan: &'a dyn Fn(u64) -> Turn,
+        /// The plan of each frame.
+        turns: Vec<Turn>,
     }
 
-    impl Case<'_> {
+    impl Case {
+        /// Batches of these lengths until all [`FRAMES`] are filled.
+        fn new(ring: Ring, batches: &[usize], flights: u64) -> Self {
+            let (mut halves, mut turns) = (Vec::new(), Vec::new());
+            for &batch in batches {
+                let first = turns.len() as u64;
+                turns.extend(ring.batch(first, batch));
+                let frames = first..turns.len() as u64;
+                halves.extend(frames.clone().map(|filled| (first, Half::Cuda(filled))));
+                halves.extend(frames.map(|frame| (frame, Half::Vulkan(frame))));
+            }
+            Self { ring, flights, halves, turns }
+        }
+
+        fn turn(&self, frame: u64) -> Turn {
+            self.turns[frame as usize]
+        }
+
         fn enqueued(&self, state: &State, half: Half) -> bool {
             self.halves[..state.enqueued].iter().any(|&(_, enqueued)| enqueued == half)
         }
@@ -184,7 +183,7 @@ mod tests {
             vulkan: 0,
             ready: 0,
             free: 0,
-            slots: vec![Slot::Empty; case.depth as usize],
+            slots: vec![Slot::Empty; case.ring.depth()],
         };
         let mut seen = HashSet::from([start.clone()]);
         let mut todo = vec![start];
@@ -205,7 +204,7 @@ mod tests {
     /// The CPU may run `flights` frames ahead of Vulkan's signal.
     fn step_cpu(state: &State, case: &Case) -> Option<State> {
         let &(frame, _) = case.halves.get(state.enqueued)?;
-        let paced = frame < case.flights || state.free >= (case.plan)(frame - case.flights).signal_free;
+        let paced = frame < case.flights || state.free >= case.turn(frame - case.flights).signal_free;
         paced.then(|| State { enqueued: state.enqueued + 1, ..state.clone() })
     }
 
@@ -214,7 +213,7 @@ mod tests {
         if frame >= FRAMES || !case.enqueued(state, Half::Cuda(frame)) {
             return Ok(None);
         }
-        let turn = (case.plan)(frame);
+        let turn = case.turn(frame);
         let mut next = State { cuda: state.cuda + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
@@ -238,7 +237,7 @@ mod tests {
         if frame >= FRAMES || !case.enqueued(state, Half::Vulkan(frame)) {
             return Ok(None);
         }
-        let turn = (case.plan)(frame);
+        let turn = case.turn(frame);
         let mut next = State { vulkan: state.vulkan + 1, ..state.clone() };
         let slot = &mut next.slots[turn.slot];
         match step {
@@ -255,16 +254,24 @@ mod tests {
         Ok(Some(next))
     }
 
+    /// Every way to cut `frames` frames into batches of at most `most`.
+    fn cuts(frames: usize, most: usize) -> Vec<Vec<usize>> {
+        if frames == 0 {
+            return vec![Vec::new()];
+        }
+        let first =
+            |batch| cuts(frames - batch, most).into_iter().map(move |rest| [vec![batch], rest].concat());
+        (1..=most.min(frames)).flat_map(first).collect()
+    }
+
     #[test]
     fn no_interleaving_tears_or_deadlocks() {
         for depth in 1..=5 {
-            for batch in 1..=depth {
+            let ring = Ring::new(depth).unwrap();
+            for batches in cuts(FRAMES as usize, depth as usize) {
                 for flights in 1..=6 {
-                    let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
-                    let plan = |frame| ring.turn(frame);
-                    let case = Case { depth, flights, halves: halves(batch.into()), plan: &plan };
-                    let states = explore(&case);
-                    let name = format!("K = {depth}, B = {batch}, F = {flights}");
+                    let states = explore(&Case::new(ring, &batches, flights));
+                    let name = format!("K = {depth}, F = {flights}, batches of {batches:?}");
                     assert!(states.as_ref().is_ok_and(|&n| n > 50), "{name}: {states:?}");
                 }
             }
@@ -282,13 +289,11 @@ mod tests {
             ("wait for an earlier ready", |t| Turn { wait_ready: t.wait_ready - 1, ..t }),
             ("the other slot", |t| Turn { slot: 0, ..t }),
         ];
-        for batch in [1, 2] {
-            let ring = Ring::new(2).unwrap().with_batch(batch).unwrap();
+        for batches in [&[1; FRAMES as usize][..], &[2, 2, 2, 2, 1], &[1, 2, 2, 1, 1, 2]] {
             for (what, change) in broken {
-                let plan = |frame| change(ring.turn(frame));
-                let verdict =
-                    explore(&Case { depth: 2, flights: 4, halves: halves(batch.into()), plan: &plan });
-                assert!(verdict.is_err(), "{what} went unnoticed with B = {batch}");
+                let mut case = Case::new(Ring::new(2).unwrap(), batches, 4);
+                case.turns.iter_mut().for_each(|turn| *turn = change(*turn));
+                assert!(explore(&case).is_err(), "{what} went unnoticed with batches of {batches:?}");
             }
         }
     }
@@ -303,31 +308,41 @@ mod tests {
 
     #[test]
     fn a_batch_fits_into_its_ring() {
-        let ring = Ring::new(4).unwrap();
-        assert_eq!(ring.with_batch(0), None);
-        assert_eq!(ring.with_batch(5), None);
-        let batched = ring.with_batch(4).unwrap();
-        assert_eq!((batched.batch(), batched.batch_from(8), batched.batch_from(9)), (4, 8..12, 9..9));
+        let frames = |first, batch| -> Vec<_> {
+            Ring::new(4)
+                .unwrap()
+                .batch(first, batch)
+                .map(|turn| (turn.signal_ready - 1, turn.wait_free))
+                .collect()
+        };
+        assert_eq!(frames(8, 0), [(8, Some(5))]);
+        assert_eq!(frames(8, 2), [(8, Some(6)), (9, None)]);
+        assert_eq!(frames(8, 9), frames(8, 4));
+        assert_eq!(frames(2, 2), [(2, None), (3, None)], "nobody has used those slots yet");
     }
 
     proptest! {
         #[test]
-        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, part in 0.0..1.0, frame in 0..u64::MAX / 2) {
-            let batch = 1 + (f64::from(depth - 1) * part) as u32;
-            let ring = Ring::new(depth).unwrap().with_batch(batch).unwrap();
-            let (turn, next) = (ring.turn(frame), ring.turn(frame + 1));
-            prop_assert!(turn.slot < ring.depth());
-            prop_assert!(turn.signal_ready > 0, "0 is the counter's start");
-            prop_assert_eq!(turn.wait_ready, turn.signal_ready);
-            prop_assert!(next.signal_ready > turn.signal_ready);
-            prop_assert!(next.signal_free > turn.signal_free);
-            // The wait at the begin of a frame's batch covers the last user of its slot.
-            let again = frame + u64::from(depth);
-            let waited = ring.turn(again - again % u64::from(batch)).wait_free;
-            prop_assert_eq!(ring.turn(again).slot, turn.slot);
-            prop_assert!(waited.is_some_and(|value| value >= turn.signal_free));
-            // And it is only for values that Vulkan signals in an earlier frame, so no wait can be circular.
-            prop_assert!(turn.wait_free.is_none_or(|value| value < turn.signal_free));
+        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, batch in 1..=MAX_DEPTH as usize, first in 0..u64::MAX / 2) {
+            let ring = Ring::new(depth).unwrap();
+            let turns: Vec<_> = ring.batch(first, batch).collect();
+            prop_assert_eq!(turns.len(), batch.min(ring.depth()));
+            let wait = turns[0].wait_free;
+            for (frame, turn) in (first..).zip(&turns) {
+                prop_assert!(turn.slot < ring.depth());
+                prop_assert!(turn.signal_ready > 0, "0 is the counter's start");
+                prop_assert_eq!(turn.wait_ready, turn.signal_ready);
+                prop_assert!(ring.turn(frame + 1).signal_ready > turn.signal_ready);
+                prop_assert!(ring.turn(frame + 1).signal_free > turn.signal_free);
+                // The batch's one wait covers the last user of each of its slots,
+                if let Some(before) = frame.checked_sub(u64::from(depth)) {
+                    prop_assert_eq!(ring.turn(before).slot, turn.slot);
+                    prop_assert!(wait.is_some_and(|value| value >= ring.turn(before).signal_free));
+                }
+                // and is only for values that Vulkan signals in an earlier frame, so no wait can be circular.
+                prop_assert!(wait.is_none_or(|value| value < ring.turn(first).signal_free));
+                prop_assert!(frame == first || turn.wait_free.is_none());
+            }
         }
     }
 }

@@ -123,7 +123,7 @@ impl<S: Slot> SharedRing<S> {
     }
 
     /// Begins a batch: the stream waits once, now, for the slots of the next `count` frames, except those reserved already. The
-    /// next `count` writes wait for nothing more. ([`Ring::with_batch`] plans batches for a ring that you run yourself.)
+    /// next `count` writes wait for nothing more. ([`Ring::batch`] plans batches for a ring that you run yourself.)
     ///
     /// # Errors
     /// More frames than slots, or none; what either driver answers.

@@ -1,6 +1,7 @@
 //! What a run says at its end: what was drawn, what the check found, the trace, the slots.
 
-use super::Engine;
+use super::batching::AutoBatch;
+use super::{Batching, Engine};
 use crate::app::{FrameTimes, Summary};
 use crate::producer::{Source, Vertices, level_regions};
 use crate::report::Failures;
@@ -97,6 +98,12 @@ impl Engine {
             pacing_waits: self.pacer.blocking_waits(),
             handoff_waits: self.handoff_waits,
             ring: profile.slots.len(),
+            batch: match (self.batching, &self.auto) {
+                (_, Some(auto)) => auto.batch(),
+                (Batching::Fixed(frames), None) => (frames as usize).clamp(1, profile.longest_batch),
+                (Batching::Auto { .. }, None) => 1,
+            },
+            batch_changes: self.auto.as_ref().map(AutoBatch::changes),
             scene: self.scene,
             grid: self.grid,
             producer: profile.name,

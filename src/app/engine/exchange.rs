@@ -58,7 +58,9 @@ impl Engine {
         self.forget_recorded();
         self.pacer.set_limit(incoming.producer.profile().max_in_flight);
         self.first = submitted - incoming.next;
-        Installed { producer: std::mem::replace(&mut *self.producer, incoming.producer), next }
+        let producer = std::mem::replace(&mut *self.producer, incoming.producer);
+        self.begin_batches();
+        Installed { producer, next }
     }
 
     /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.

@@ -1,5 +1,6 @@
 //! One frame: pace, produce, record, submit. The window and the headless run both drive this.
 
+mod batching;
 mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
@@ -19,13 +20,15 @@ use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
 use crate::observer::Finished;
-use crate::producer::{Frame, Producer, reads};
+use crate::producer::{Frame, Producer, Profile, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
+use batching::AutoBatch;
+pub use batching::Batching;
 #[cfg(target_os = "linux")]
 pub(crate) use exchange::Installed;
 use observers::Observers;
@@ -48,6 +51,9 @@ pub struct Engine {
     finished: Option<FrameTiming>,
     /// The number of the frame that was, or would have been, this producer's frame 0.
     first: u64,
+    batching: Batching,
+    /// Chooses the batch, where there is one to choose.
+    auto: Option<AutoBatch>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
     grid: Grid,
@@ -100,9 +106,10 @@ impl Engine {
         };
         queue.set_patience(patience.limit(None));
         let producer = make_producer(&mut queue, context, config)?;
-        let in_flight = producer.profile().max_in_flight;
+        let Profile { max_in_flight: in_flight, slots, .. } = producer.profile();
+        let (in_flight, slots) = (*in_flight, slots.len());
         let wait = config.wait.on(queue.device().info());
-        let mut pacer = Pacer::new(&queue, in_flight.max(flights), wait)?;
+        let mut pacer = Pacer::new(&queue, in_flight.max(slots).max(flights), wait)?;
         pacer.set_limit(in_flight);
         let flights = pacer.depth();
         let desc = || CheckDesc {
@@ -127,7 +134,7 @@ impl Engine {
         )?;
         let times = Times::new(queue.device(), flights)?;
         // From here on nothing fails: a producer in `ManuallyDrop` would be left.
-        Ok(Self {
+        let mut engine = Self {
             observers: Observers { check, recorder: None },
             renderer,
             producer: ManuallyDrop::new(producer),
@@ -137,12 +144,30 @@ impl Engine {
             recordings: Recordings::new(flights),
             finished: None,
             first: 0,
+            batching: config.batch,
+            auto: None,
             handoff_waits: 0,
             grid: config.grid,
             scene: config.scene,
             patience,
             health: Health::Sound,
-        })
+        };
+        engine.begin_batches();
+        Ok(engine)
+    }
+
+    /// Tells a new producer how many frames to fill in one go.
+    fn begin_batches(&mut self) {
+        let longest = self.producer.profile().longest_batch;
+        self.auto = match self.batching {
+            Batching::Fixed(_) => None,
+            Batching::Auto { latency } => AutoBatch::new(longest, latency),
+        };
+        self.producer.set_batch(match (self.batching, &self.auto) {
+            (_, Some(auto)) => auto.batch(),
+            (Batching::Fixed(frames), None) => frames as usize,
+            (Batching::Auto { .. }, None) => 1,
+        });
     }
 
     /// From now on waits no longer for a frame than seconds once `stop` is requested.
@@ -150,16 +175,29 @@ impl Engine {
         self.patience.stop = stop.clone();
     }
 
+    /// How many frames CUDA fills in one go from the next batch on, as far as the hand-off can; with [`Batching::Auto`] until
+    /// that chooses another.
+    pub fn set_batch(&mut self, frames: usize) {
+        self.producer.set_batch(frames);
+    }
+
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
+        let waits = self.pacer.blocking_waits();
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         let looked = self.look(flight.index);
         let timed = self.noting(looked)?;
         let timed = timed.map(|timed| timing::timing(timed, &**self.producer)).transpose();
         self.finished = self.noting(timed)?;
+        let next = self.pacer.submitted() - self.first;
+        if let (Some(auto), Some(timing)) = (&mut self.auto, &self.finished)
+            && let Some(frames) = auto.drawn(timing, next, self.pacer.blocking_waits() > waits)
+        {
+            self.producer.set_batch(frames);
+        }
         Ok(flight)
     }
 
