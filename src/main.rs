@@ -13,6 +13,7 @@ use wavefield::app::Stop;
 use wavefield::note;
 
 fn main() -> ExitCode {
+    one_cuda_connection();
     // On nonsense clap says so and exits with 2.
     let cli = cli::Cli::parse();
     let code = match run(cli) {
@@ -27,6 +28,17 @@ fn main() -> ExitCode {
         leave_at_once(1);
     }
     ExitCode::from(code)
+}
+
+/// Asks CUDA for one hardware queue of each kind instead of eight: this program has one stream, and each queue that CUDA makes takes
+/// part of the start (`docs/performance.md`, "Start-up"). Whoever has set the variables knows better.
+fn one_cuda_connection() {
+    for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: this is the only thread yet.
+            unsafe { std::env::set_var(name, "1") };
+        }
+    }
 }
 
 /// Ends the process without the drivers' exit handlers: they would wait for a kernel that never ends.

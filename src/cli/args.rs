@@ -14,6 +14,7 @@ use wavefield::vulkan::{PresentMode, Validation, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
 
+use super::parse::Frames;
 use super::{help, parse};
 
 #[derive(Args)]
@@ -59,8 +60,8 @@ pub struct RunArgs {
     /// Slots that CUDA fills for each wait, when the hand-off is timeline: more make the hand-off cheaper and add latency. auto
     /// takes the fewest with which the hand-off is at most a twentieth of a frame, and changes that in the run [default: auto;
     /// serve: 1].
-    #[arg(long, value_name = "auto|1..=RING", value_parser = parse::batching, allow_hyphen_values = true, help_heading = help::HOW)]
-    batch: Option<Option<u32>>,
+    #[arg(long, value_name = "auto|1..=RING", value_parser = parse::frames, allow_hyphen_values = true, help_heading = help::HOW)]
+    batch: Option<Frames>,
     /// With --batch auto: milliseconds by which what changes the field may show later [default: 33].
     #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
     batch_latency: Option<Duration>,
@@ -168,7 +169,7 @@ impl RunArgs {
         }
         let given = if self.batch.is_some() { "--batch" } else { "--batch-latency" };
         match (self.handoff, self.batch, self.batch_latency) {
-            (_, Some(Some(batch)), Some(_)) => Err(Error::Usage(format!(
+            (_, Some(Frames::Fixed(batch)), Some(_)) => Err(Error::Usage(format!(
                 "--batch-latency is for --batch auto, and --batch {batch} is fixed"
             ))),
             (Some(handoff), batch, latency)
@@ -209,9 +210,11 @@ impl RunArgs {
     pub fn config(self, headless: bool) -> Result<Config> {
         self.check(headless)?;
         self.consent.check(self.kernel.as_deref(), self.handoff == Some(Handoff::Inline))?;
-        let batch = match self.batch.flatten() {
-            Some(frames) => Batching::Fixed(frames),
-            None => Batching::Auto { latency: self.batch_latency.unwrap_or(Batching::LATENCY) },
+        let batch = match self.batch {
+            Some(Frames::Fixed(frames)) => Batching::Fixed(frames),
+            Some(Frames::Auto) | None => {
+                Batching::Auto { latency: self.batch_latency.unwrap_or(Batching::LATENCY) }
+            }
         };
         if let (Batching::Fixed(frames), Some(ring)) = (batch, self.ring)
             && frames as usize > ring.depth()

@@ -109,11 +109,17 @@ pub fn ring(text: &str) -> Result<Ring, String> {
     depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
 }
 
-/// `None` is `auto`.
-pub fn batching(text: &str) -> Result<Option<u32>, String> {
+/// What `--batch` takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Frames {
+    Auto,
+    Fixed(u32),
+}
+
+pub fn frames(text: &str) -> Result<Frames, String> {
     match text {
-        "auto" => Ok(None),
-        text => batch(text).map(Some).map_err(|error| format!("{error}, nor `auto`")),
+        "auto" => Ok(Frames::Auto),
+        text => batch(text).map(Frames::Fixed).map_err(|error| format!("{error}, nor `auto`")),
     }
 }
 

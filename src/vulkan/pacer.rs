@@ -165,6 +165,11 @@ impl Pacer {
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
+    /// How many frames [`Pacer::begin`] has waited for, and every frame before them is done too.
+    pub fn awaited(&self) -> u64 {
+        (self.submitted + 1).saturating_sub(self.limit)
+    }
+
     /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
@@ -224,7 +229,7 @@ impl Pacer {
         let arrived = match step {
             Step::Nap(time) => {
                 // Not in the driver, whose limits are not known to be exact to the microsecond.
-                std::thread::sleep(time.min(LOOK_UP));
+                std::thread::sleep(time);
                 if self.finished()? >= value {
                     self.rhythm.overslept(Instant::now());
                     return Ok(true);

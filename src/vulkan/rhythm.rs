@@ -6,9 +6,11 @@
 use std::time::{Duration, Instant};
 
 /// Polling takes at most one part in so many of the time between two frames,
-const SHARE: u32 = 12;
+const SHARE: u32 = 20;
 /// and no more than this, which is enough to be warm and to be sure of a frame whose time varies by some hundred microseconds.
 const MOST: Duration = Duration::from_micros(500);
+/// No nap is longer: a core that is left alone for longer goes to a sleep so deep that its caches are cold all the same.
+const LONGEST_NAP: Duration = Duration::from_micros(100);
 /// Where it may take less than this, no nap is exact enough to be followed by it.
 const LEAST: Duration = Duration::from_micros(50);
 /// Intervals that are remembered: more than half of the frames of a batch, and few enough that the guess keeps up.
@@ -45,7 +47,7 @@ impl Rhythm {
         let from = last + interval - time * 2 / 3;
         let until = from + time;
         if now < from {
-            Step::Nap(from - now)
+            Step::Nap((from - now).min(LONGEST_NAP))
         } else if now < until {
             Step::Poll(until - now)
         } else {

@@ -36,11 +36,9 @@ impl Engine {
         if !self.has_failed() {
             failures.catch(self.finish());
         }
-        let depth = self.pacer.depth() as u64;
         let finished = self.pacer.finished().unwrap_or(0);
-        // In the order in which they were drawn.
-        for frame in self.pacer.submitted().saturating_sub(depth)..finished {
-            let looked = self.look((frame % depth) as usize).map(drop);
+        for end in self.looked + 1..=finished {
+            let looked = self.look_until(end).map(drop);
             // What follows from an earlier failure is no news.
             if !self.has_failed() {
                 failures.catch(looked);

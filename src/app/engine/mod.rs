@@ -51,6 +51,8 @@ pub struct Engine {
     finished: Option<FrameTiming>,
     /// The number of the frame that was, or would have been, this producer's frame 0.
     first: u64,
+    /// How many frames were looked at.
+    looked: u64,
     batching: Batching,
     /// Chooses the batch, where there is one to choose.
     auto: Option<AutoBatch>,
@@ -144,6 +146,7 @@ impl Engine {
             recordings: Recordings::new(flights),
             finished: None,
             first: 0,
+            looked: 0,
             batching: config.batch,
             auto: None,
             handoff_waits: 0,
@@ -188,10 +191,8 @@ impl Engine {
         let waits = self.pacer.blocking_waits();
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
-        let looked = self.look(flight.index);
-        let timed = self.noting(looked)?;
-        let timed = timed.map(|timed| timing::timing(timed, &**self.producer)).transpose();
-        self.finished = self.noting(timed)?;
+        let looked = self.look_until(self.pacer.awaited());
+        self.finished = self.noting(looked)?;
         let next = self.pacer.submitted() - self.first;
         if let (Some(auto), Some(timing)) = (&mut self.auto, &self.finished)
             && let Some(frames) = auto.drawn(timing, next, self.pacer.blocking_waits() > waits)
@@ -199,6 +200,20 @@ impl Engine {
             self.producer.set_batch(frames);
         }
         Ok(flight)
+    }
+
+    /// Looks at the frames before number `end`, which the GPU is done with, in order, as far as that was not done. Gives the times of
+    /// the last.
+    fn look_until(&mut self, end: u64) -> Result<Option<FrameTiming>> {
+        let mut last = None;
+        while self.looked < end {
+            let flight = (self.looked % self.pacer.depth() as u64) as usize;
+            self.looked += 1;
+            if let Some(timed) = self.look(flight)? {
+                last = Some(timing::timing(timed, &**self.producer)?);
+            }
+        }
+        Ok(last)
     }
 
     /// Tells the observers of the frame that used a flight, which the GPU is done with.
@@ -214,8 +229,8 @@ impl Engine {
 
     /// The same for all flights, at rest.
     fn look_at_all(&mut self) -> Result<()> {
-        let looked = (0..self.pacer.depth()).try_for_each(|flight| self.look(flight).map(drop));
-        self.noting(looked)
+        let looked = self.look_until(self.pacer.submitted());
+        self.noting(looked).map(drop)
     }
 
     /// Remembers a failure, and that the watchdog gave up or a stop did not wait.
