@@ -185,6 +185,7 @@ impl RunArgs {
     }
 
     /// Whether --batch was given, or what belongs to it.
+    #[cfg(target_os = "linux")] // Only `serve` asks.
     pub fn has_batch(&self) -> bool {
         self.batch.is_some() || self.batch_latency.is_some()
     }
