@@ -146,7 +146,7 @@ mod tests {
     /// Of a frame that comes as expected it polls the last part; of the first frames, nothing.
     #[test]
     fn steady_frames_are_polled_for_once_they_are_known() {
-        for (interval, polled) in [(4 * MS, 222), (16 * MS, 333), (MS * 3 / 4, 41)] {
+        for (interval, polled) in [(4 * MS, 133), (16 * MS, 333), (MS * 3 / 2, 50)] {
             let frames = frames(&vec![interval; 40], MS / 50);
             assert!(frames.iter().all(|frame| frame.0.is_zero()), "late: {frames:?}");
             let (first, rest) = frames.split_at(REMEMBERED);
@@ -168,8 +168,8 @@ mod tests {
             let frames = frames(&intervals, MS / 50);
             for (n, &(late, polled)) in frames.iter().enumerate().skip(2 * REMEMBERED) {
                 let first = n % batch == 0;
-                // 3 ms: 250 µs in all, of which two thirds before the frame.
-                let wanted = if first { 250 } else { 166 };
+                // 3 ms: 150 µs in all, of which two thirds before the frame.
+                let wanted = if first { 150 } else { 100 };
                 assert!(
                     late.is_zero() && polled.as_micros().abs_diff(wanted) <= 1,
                     "{batch}, {n}: {polled:?}"
@@ -186,7 +186,7 @@ mod tests {
             intervals[20] = odd;
             let frames = frames(&intervals, MS / 50);
             assert!(
-                frames[24..].iter().all(|&(late, polled)| late.is_zero() && polled > MS / 5),
+                frames[24..].iter().all(|&(late, polled)| late.is_zero() && polled > MS / 10),
                 "{frames:?}"
             );
         }
