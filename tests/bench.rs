@@ -58,7 +58,8 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     }
     if report.machine.cuda.is_none() {
         let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.strategy.as_str()).collect();
-        let wanted = ["timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy", "produce-only"];
+        let wanted =
+            ["auto", "timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy", "produce-only"];
         assert_eq!(skipped, wanted);
         assert!(report.skipped.iter().all(|skipped| skipped.reason.contains("CUDA")));
     }

@@ -202,7 +202,7 @@ fn measure(
         }
         _ => {
             let mut run = Headless::quietly(choice, &config)?;
-            let outcome = frames(plan, &mut run, samples, stop);
+            let outcome = frames(plan, cell.warmup(plan), &mut run, samples, stop);
             retire(run);
             outcome?;
         }
@@ -214,13 +214,15 @@ fn measure(
     Ok(())
 }
 
-fn frames(plan: &Plan, run: &mut Headless, samples: &mut Samples, stop: &Stop) -> Result<()> {
+fn frames(plan: &Plan, warmup: u64, run: &mut Headless, samples: &mut Samples, stop: &Stop) -> Result<()> {
     const STEP: f64 = 1.0 / 60.0;
     let began = Instant::now();
-    for frame in 0..plan.warmup_frames {
+    for frame in 0..warmup {
         run.frame(STEP)?;
         // Where frames take long, a few are warm enough.
-        if frame as usize >= MIN_FRAMES && began.elapsed() > plan.round {
+        if frame as usize >= MIN_FRAMES
+            && began.elapsed() > plan.round * warmup.div_ceil(plan.warmup_frames.max(1)) as u32
+        {
             break;
         }
     }

@@ -3,6 +3,7 @@
 use ash::vk;
 use vulkan_cuda::Ring;
 
+use super::runner::Plan;
 use crate::app::{Batching, Config, ProducerKind, Scene};
 use crate::handoff::Handoff;
 use crate::wave::Grid;
@@ -135,6 +136,14 @@ impl CellPlan {
     pub fn name(&self) -> String {
         let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
         format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
+    }
+
+    /// Frames before the measured ones: of [`Strategy::Auto`] as many as it takes until the batch has settled.
+    pub(super) fn warmup(&self, plan: &Plan) -> u64 {
+        match self.strategy {
+            Strategy::Auto => plan.warmup_frames.max(128),
+            _ => plan.warmup_frames,
+        }
     }
 
     /// The run that measures it.

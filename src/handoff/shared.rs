@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ash::vk;
-use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Owner, first_release};
+use vulkan_cuda::{Ring, Turn};
 
 use super::binary::BinaryPair;
 use super::cpu_sync::CpuSync;
@@ -30,6 +30,8 @@ pub struct SharedHandoff {
     copies: bool,
     ring: Ring,
     plan: Plan,
+    /// Frames that may be in flight, where those are fewer than the ring has slots.
+    in_flight: Option<usize>,
     /// Frames that the next batch has.
     next_batch: usize,
     /// The batch that was filled last.
@@ -79,8 +81,22 @@ impl SharedHandoff {
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
-        let (plan, filled) = (desc.plan, Batch { first: 0, frames: 0 });
-        Ok(Self { fill, order, work, copies, ring, plan, next_batch: 1, filled, profile, device, family })
+        let ProducerDesc { plan, in_flight, .. } = *desc;
+        let filled = Batch { first: 0, frames: 0 };
+        Ok(Self {
+            fill,
+            order,
+            work,
+            copies,
+            ring,
+            plan,
+            in_flight,
+            next_batch: 1,
+            filled,
+            profile,
+            device,
+            family,
+        })
     }
 
     /// CUDA's half of a frame, unless it was filled ahead. Returns before any of it has run, but for `cpu-sync`.
@@ -97,8 +113,13 @@ impl SharedHandoff {
     fn fill_batch(&mut self, first: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, .. } = self;
         let mut blocked = None;
-        for (turn, index) in self.ring.batch(first.index, self.next_batch).zip(first.index..) {
-            let turn = (self.plan)(turn);
+        // As if there were no more slots than this batch can use: to be further ahead would only add latency.
+        let near =
+            self.in_flight.map(|frames| Ring::new(frames.max(self.next_batch) as u32).unwrap_or(self.ring));
+        let near = near.unwrap_or(self.ring).batch(first.index, self.next_batch);
+        let turns = self.ring.batch(first.index, self.next_batch).zip(near);
+        for ((turn, near), index) in turns.zip(first.index..) {
+            let turn = (self.plan)(Turn { wait_free: near.wait_free, ..turn });
             let ahead = (index - first.index) as f64;
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             if self.copies {

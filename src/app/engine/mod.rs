@@ -188,14 +188,13 @@ impl Engine {
     pub(crate) fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
-        let waits = self.pacer.blocking_waits();
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
         let flight = self.noting(flight)?;
         let looked = self.look_until(self.pacer.awaited());
         self.finished = self.noting(looked)?;
         let next = self.pacer.submitted() - self.first;
         if let (Some(auto), Some(timing)) = (&mut self.auto, &self.finished)
-            && let Some(frames) = auto.drawn(timing, next, self.pacer.blocking_waits() > waits)
+            && let Some(frames) = auto.drawn(timing, next)
         {
             self.producer.set_batch(frames);
         }

@@ -7,6 +7,10 @@ use super::{Engine, Health};
 use crate::app::watchdog::Watchdog;
 use crate::{Error, Result, report};
 
+/// How long a frame may take once the producer has failed. What Vulkan waited for was let go, so its frames end; but a binary
+/// semaphore that CUDA was to signal cannot be let go.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
+
 impl Engine {
     /// Waits until every submitted frame is drawn.
     pub(crate) fn drain(&mut self) -> Result<()> {
@@ -61,7 +65,7 @@ impl Engine {
         };
         let_go();
         let drained = self.pacer.wait_all(|since| {
-            let_go();
+            let patience = if let_go() { patience.min(AFTER_A_FAILURE) } else { patience };
             match since < patience {
                 true => Ok(()),
                 false => Err(Error::Unsupported("still waiting".into())),
