@@ -47,11 +47,14 @@ impl Config {
         }
     }
 
-    /// The ring of the hand-off `timeline`, and how many frames may be in flight with it if that is not one for each slot.
+    /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.
     ///
-    /// A ring that nobody asked for has room for batches, and no more frames in flight than any other: so it adds no latency
-    /// but that of the batch itself.
-    pub(crate) fn timeline_ring(&self) -> (Ring, Option<usize>) {
+    /// With [`Batching::Auto`] a ring whose depth was not given has room for batches, and no more frames in flight than any
+    /// other: so it adds no latency but that of the batch itself.
+    pub(crate) fn ring_of(&self, handoff: Handoff) -> (Ring, Option<usize>) {
+        if handoff != Handoff::Timeline {
+            return (self.ring.unwrap_or_default(), None);
+        }
         let usual = Ring::default().depth();
         let (depth, in_flight) = match (self.ring, self.batch) {
             (Some(ring), _) => return (ring, None),
@@ -65,7 +68,7 @@ impl Config {
     }
 }
 
-/// Bytes that a ring may take that nobody asked for.
+/// The most bytes of a ring whose depth was not given, if it is deeper than the usual one.
 const ROOM: u64 = 128 << 20;
 /// Slots that it has at most: with more, the hand-off's part of a frame is no longer worth the latency.
 const LONGEST: usize = 16;
@@ -91,10 +94,7 @@ pub(crate) fn make_producer(
             if let Some(note) = note {
                 crate::note!("note: {note}");
             }
-            let (ring, in_flight) = match handoff {
-                Handoff::Timeline => config.timeline_ring(),
-                _ => (desc.ring, None),
-            };
+            let (ring, in_flight) = config.ring_of(handoff);
             handoff.make(queue, &context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
@@ -139,4 +139,28 @@ fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
         Scene::Field => Box::new(HostProducer::new(device, desc)?),
         Scene::Texture => Box::new(TextureHostProducer::new(device, desc)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wave::Grid;
+
+    #[test]
+    fn a_ring_whose_depth_was_not_given_has_room_for_batches() {
+        let ring = |side, ring: Option<u32>, batch, handoff| {
+            let grid = Grid { cols: side, rows: side };
+            let ring = ring.and_then(Ring::new);
+            let (ring, in_flight) = Config { grid, ring, batch, ..Config::default() }.ring_of(handoff);
+            (ring.depth(), in_flight)
+        };
+        let (auto, timeline) = (Batching::default(), Handoff::Timeline);
+        for (side, depth) in [(64, 16), (1024, 8), (4096, 3)] {
+            assert_eq!(ring(side, None, auto, timeline), (depth, Some(3)), "{side}");
+        }
+        assert_eq!(ring(64, Some(5), auto, timeline), (5, None), "as asked");
+        assert_eq!(ring(64, None, Batching::Fixed(1), timeline), (3, None));
+        assert_eq!(ring(64, None, Batching::Fixed(8), timeline), (8, None));
+        assert_eq!(ring(64, None, auto, Handoff::DeviceCopy), (3, None));
+    }
 }

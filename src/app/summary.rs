@@ -144,7 +144,7 @@ impl fmt::Display for Summary {
             match (self.batch, self.batch_changes) {
                 (1, None) => String::new(),
                 (batch, None) => format!(", batches of {batch}"),
-                (batch, Some(changes)) => format!(", batches of {batch} at the end ({changes} changes)"),
+                (batch, Some(changes)) => format!(", batches of {batch} at the end (changed {changes}×)"),
             }
         )?;
         writeln!(f, "device        {}", self.device)?;

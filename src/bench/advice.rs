@@ -5,8 +5,8 @@ use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// A hand-off that takes no more of a frame than this beyond the fastest is as good: it is what `--batch auto` allows itself, and
-/// less is not worth the latency of a deeper ring.
+/// A hand-off within this part of the fastest is as good: `--batch auto` allows itself as much, and less is not worth the latency
+/// of a deeper ring.
 const WORTH: f64 = 0.05;
 
 /// The sentence. It names the simplest hand-off that is about as fast as the fastest on every grid, or one for each grid where no
@@ -25,7 +25,11 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     };
     let first = typed(chosen[0]);
     let use_what = if chosen.iter().all(|cell| typed(cell) == first) {
-        format!("`{first}` here")
+        match grids.len() == by_grid(&report.cells).len() {
+            true => format!("`{first}` here"),
+            // Nothing is said of a grid where all was noisy.
+            false => format!("`{first}` for {}", listed(chosen.iter().map(|cell| grid(cell.grid)))),
+        }
     } else {
         listed(chosen.iter().map(|cell| format!("`{}` for {}", typed(cell), grid(cell.grid))))
     };
@@ -262,6 +266,11 @@ mod tests {
         report.cells[..2].iter_mut().for_each(|cell| cell.noisy = true);
         let text = advice(&report).unwrap();
         assert!(text.starts_with("Use `--ring 3 --batch 3` here"), "{text}");
+        for cell in report.cells.iter_mut().filter(|cell| cell.grid == [128, 128]) {
+            cell.noisy = true;
+        }
+        let text = advice(&report).unwrap();
+        assert!(text.starts_with("Use `--ring 3 --batch 3` for 64x64: "), "{text}");
         report.cells.iter_mut().for_each(|cell| cell.noisy = true);
         assert_eq!(advice(&report), None);
     }

@@ -237,13 +237,14 @@ fn apart(old: &[Report], new: &[Report]) -> Vec<String> {
 
 /// What may explain a difference, and does not forbid the comparison.
 fn side_notes(old: &[Report], new: &[Report]) -> Vec<String> {
-    let properties: [Property; 7] = [
+    let properties: [Property; 8] = [
         ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
         ("Vulkan", |run| run.machine.vulkan.clone()),
         ("processor", |run| run.machine.cpu.clone()),
         ("threads", |run| run.machine.threads.to_string()),
         ("system", |run| run.machine.os.clone()),
         ("wavefield", |run| run.machine.wavefield.clone()),
+        ("wait", |run| run.settings.wait.clone()),
         ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
     ];
     let mut notes = differences(&properties, old, new);

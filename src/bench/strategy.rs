@@ -178,7 +178,7 @@ pub fn plan(
     for &grid in grids {
         for &strategy in strategies {
             if strategy == Strategy::Auto {
-                let (ring, _) = Config { scene, grid, ..Config::default() }.timeline_ring();
+                let (ring, _) = Config { scene, grid, ..Config::default() }.ring_of(Handoff::Timeline);
                 cells.push(CellPlan { strategy, ring, batch: ring.depth() as u32, grid });
                 continue;
             }

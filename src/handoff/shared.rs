@@ -82,7 +82,7 @@ impl SharedHandoff {
         };
         let fill = Fill::new(context, &source.name)?;
         let ProducerDesc { plan, in_flight, .. } = *desc;
-        let filled = Batch { first: 0, frames: 0 };
+        let filled = Batch { first: 0, frames: 0, wait_free: None };
         Ok(Self {
             fill,
             order,
@@ -113,13 +113,11 @@ impl SharedHandoff {
     fn fill_batch(&mut self, first: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, .. } = self;
         let mut blocked = None;
-        // As if there were no more slots than this batch can use: to be further ahead would only add latency.
-        let near =
-            self.in_flight.map(|frames| Ring::new(frames.max(self.next_batch) as u32).unwrap_or(self.ring));
-        let near = near.unwrap_or(self.ring).batch(first.index, self.next_batch);
-        let turns = self.ring.batch(first.index, self.next_batch).zip(near);
-        for ((turn, near), index) in turns.zip(first.index..) {
-            let turn = (self.plan)(Turn { wait_free: near.wait_free, ..turn });
+        let mut wait_free = None;
+        for (turn, index) in turns(self.ring, self.in_flight, first.index, self.next_batch).zip(first.index..)
+        {
+            let turn = (self.plan)(turn);
+            wait_free = wait_free.or(turn.wait_free);
             let ahead = (index - first.index) as f64;
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             if self.copies {
@@ -138,9 +136,18 @@ impl SharedHandoff {
                 blocked = Some(blocked.unwrap_or_default() + waited);
             }
         }
-        self.filled = Batch { first: first.index, frames: self.next_batch as u64 };
+        self.filled = Batch { first: first.index, frames: self.next_batch as u64, wait_free };
         Ok(blocked)
     }
+}
+
+/// The plans of a batch in a ring of which no more slots are used than the batch and the frames in flight need: to be further ahead
+/// would only add latency.
+fn turns(ring: Ring, in_flight: Option<usize>, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
+    let depth = in_flight.map_or(ring.depth(), |in_flight| in_flight.max(frames).min(ring.depth()));
+    let near = Ring::new(depth as u32).unwrap_or(ring);
+    let waits = near.batch(first, frames).map(|turn| turn.wait_free);
+    ring.batch(first, frames).zip(waits).map(|(turn, wait_free)| Turn { wait_free, ..turn })
 }
 
 impl Producer for SharedHandoff {
@@ -202,4 +209,22 @@ fn first_releases(queue: &mut Queue, device: &Device, slots: &[Source]) -> Resul
             unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
+        let ring = Ring::new(16).unwrap();
+        let wait = |in_flight, frames| turns(ring, in_flight, 100, frames).next().unwrap().wait_free;
+        // By itself a frame waits for the third before it; without a bound for the one that had its slot.
+        assert_eq!((wait(Some(3), 1), wait(None, 1)), (Some(98), Some(85)));
+        assert_eq!((wait(Some(3), 3), wait(Some(3), 16), wait(None, 16)), (Some(100), Some(100), Some(100)));
+        assert_eq!(wait(Some(99), 1), Some(85), "never deeper than the ring is");
+        for (turn, frame) in turns(ring, Some(3), 100, 5).zip(100..) {
+            assert_eq!(turn.slot, ring.turn(frame).slot);
+        }
+    }
 }

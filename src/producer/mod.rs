@@ -97,12 +97,14 @@ pub struct Batch {
     pub first: u64,
     /// How many.
     pub frames: u64,
+    /// The value of `free` that CUDA waited for before it filled the first, where it did: see [`Turn::wait_free`].
+    pub wait_free: Option<u64>,
 }
 
 impl Batch {
     /// A frame that is filled by itself.
     pub fn of_one(frame: u64) -> Self {
-        Self { first: frame, frames: 1 }
+        Self { first: frame, frames: 1, wait_free: None }
     }
 
     /// The number of the first frame behind it.

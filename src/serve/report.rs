@@ -84,12 +84,13 @@ impl Report {
     /// Writes the file of `--json`, if one is asked for.
     pub(super) fn write(&self, engine: &Engine, setup: &Setup) -> Result<()> {
         let Some(path) = &setup.options.json else { return Ok(()) };
-        let Config { grid, ring, handoff, .. } = &setup.config;
+        let Config { grid, handoff, .. } = &setup.config;
+        let (ring, _) = setup.config.ring_of(*handoff);
         let report = serde_json::json!({
             "schema": "wavefield-serve/1",
             "device": engine.device().info().name,
             "grid": [grid.cols, grid.rows],
-            "ring": ring.unwrap_or_default().depth(),
+            "ring": ring.depth(),
             "handoff": handoff.name(),
             "trust": setup.options.trust,
             "verify": engine.found(),

@@ -166,11 +166,8 @@ impl Track {
 
     /// The frame whose draw CUDA waited for before it filled that frame's slot.
     pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
-        let Batch { first, frames } = spans.batch;
-        // A batch waits once, in its first frame.
-        let first = self.ring?.batch(first, frames as usize).next()?;
         // `free` counts frames that were read: value v says that frame v - 1 was.
-        let freed = first.wait_free?.checked_sub(1)?;
+        let freed = spans.batch.wait_free?.checked_sub(1)?;
         self.frames.iter().find(|spans| spans.frame == freed)
     }
 }

@@ -11,8 +11,8 @@ use crate::{Result, threads};
 /// How the CPU waits until the GPU is done with a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
-    /// Sleep until shortly before the frame should be done, then poll: at most a tenth of a core more. On a software device this is
-    /// sleep.
+    /// Sleep until shortly before the frame should be done, then poll: at most a tenth of a core more. Frames under a
+    /// millisecond, and a software device, are slept for.
     #[default]
     Hybrid,
     /// Sleep: costs the least, and the CPU is slower to go on, because its caches are cold.

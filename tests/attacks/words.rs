@@ -107,6 +107,13 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         }
         assert_usage(&with(&["--handoff=inline", "--batch=2"]), "--batch is for --handoff timeline");
         assert_usage(&with(&["--batch=4", "--ring=3"]), "--batch 4 does not fit a ring of 3");
+        assert_usage(&with(&["--batch=many"]), "nor `auto`");
+        assert_usage(&with(&["--batch=4", "--batch-latency=5"]), "--batch-latency is for --batch auto");
+        assert_usage(
+            &with(&["--handoff=inline", "--batch-latency=5"]),
+            "--batch-latency is for --handoff timeline",
+        );
+        assert_usage(&with(&["--batch-latency=-1"]), "is not a number of milliseconds");
         assert_usage(&with(&["--present=fifo", "--headless"]), "--present is for a window");
     }
     for command in [&[][..], &["run"], &["verify"]] {

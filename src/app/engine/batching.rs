@@ -39,7 +39,7 @@ const PLAUSIBLE: f64 = 1e-3;
 const STEADY: f64 = 0.1;
 /// Frames that are looked at before each choice: so many or a few more, for whole batches.
 const FRAMES: usize = 16;
-/// As many as that can be.
+/// An upper bound of that.
 const MOST: usize = FRAMES + MAX_DEPTH as usize;
 
 /// Chooses the batch, again and again, from what the last frames took.
@@ -98,10 +98,10 @@ impl AutoBatch {
         (longest > 1).then_some(Self {
             longest,
             latency,
-            batch: 2,
+            batch: if latency.is_zero() { 1 } else { 2 },
             switches: None,
             paced: None,
-            // The first frames find nothing where they need it.
+            // The first frames run with cold caches.
             from: FRAMES as u64 / 2,
             last: None,
             seen: Seen::since(None),
@@ -152,11 +152,18 @@ impl AutoBatch {
     fn choose(&mut self, seen: &mut Seen) -> usize {
         let frames = seen.frames as f64;
         let frame = (seen.ended - seen.began.unwrap_or(seen.ended)) * 1e-9 / frames;
+        // The last frame of a batch is filled so many frames before it would be by itself.
+        let most = if frame > 0.0 { (self.latency.as_secs_f64() / frame) as usize } else { 0 };
+        let most = most.saturating_add(1);
         // Two looks must agree: one in which the draw became longer or shorter tells nothing.
         let steady = self.last.replace(frame).is_some_and(|last| (frame / last - 1.0).abs() < STEADY);
-        if !steady {
-            return self.batch;
-        }
+        let batch = if steady { self.fitting(frame, seen) } else { self.batch };
+        batch.min(most)
+    }
+
+    /// The batch that the hand-off's cost asks for.
+    fn fitting(&mut self, frame: f64, seen: &mut Seen) -> usize {
+        let frames = seen.frames as f64;
         let batch = self.batch as f64;
         let left = ((frame - seen.kernels / frames - seen.draw()) * batch).max(0.0);
         if self.batch > 1 && left <= PLAUSIBLE {
@@ -165,21 +172,21 @@ impl AutoBatch {
         let Some(switches) = self.switches else {
             // Whatever the frame waits for, a batch would not make it shorter, and the field would only be late. Once it no longer
             // waits for that, another look shows the switches.
-            let paced = *self.paced.get_or_insert(frame);
-            return if frame < paced * (1.0 - STEADY) { 2 } else { 1 };
+            if self.batch > 1 {
+                self.paced = Some(frame);
+                return 1;
+            }
+            return if self.paced.is_none_or(|paced| frame < paced * (1.0 - STEADY)) { 2 } else { 1 };
         };
         let work = (frame - switches / batch).max(0.0);
         let keeps_to = |share: f64| {
             let keeps = |batch: &usize| switches / *batch as f64 <= share * (work + switches / *batch as f64);
             (1..self.longest).find(keeps).unwrap_or(self.longest)
         };
-        let batch = match keeps_to(SHARE) {
+        match keeps_to(SHARE) {
             enough if enough >= self.batch => enough,
             _ => keeps_to(SHARE_TO_SHRINK).min(self.batch),
-        };
-        // The last frame of a batch is filled so many frames before it would be by itself.
-        let ahead = (self.latency.as_secs_f64() / frame) as usize;
-        batch.min(ahead + 1)
+        }
     }
 }
 
@@ -298,6 +305,11 @@ mod tests {
         assert!(more == 7 || more == 8, "{more}");
         gpu.pace = 16_667.0;
         assert_eq!(gpu.draw(&mut auto, 300), 1, "with the switches known");
+        // A quicker display is a display, too.
+        let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
+        assert_eq!(gpu.draw(&mut auto, 300), 1);
+        gpu.pace = 6_944.0;
+        assert_eq!((gpu.draw(&mut auto, 300), gpu.draw(&mut auto, 300), auto.changes()), (1, 1, 3));
     }
 
     #[test]
@@ -308,6 +320,15 @@ mod tests {
             let mut gpu = Gpu { switches: 900.0, ..Gpu::new(1_100.0) };
             assert_eq!(gpu.draw(&mut auto, 1000), batch, "{milliseconds} ms");
         }
+        // At once, however unsteady the frames are.
+        let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
+        let mut gpu = Gpu::new(1_000.0);
+        assert!(gpu.draw(&mut auto, 300) >= 7);
+        for frame in 0..100 {
+            gpu.draw = if frame / 16 % 2 == 0 { 20_000.0 } else { 30_000.0 };
+            gpu.draw(&mut auto, 1);
+        }
+        assert!(auto.batch() <= 2, "{}", auto.batch());
     }
 
     #[test]

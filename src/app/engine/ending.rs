@@ -1,7 +1,7 @@
 //! What a run says at its end: what was drawn, what the check found, the trace, the slots.
 
 use super::batching::AutoBatch;
-use super::{Batching, Engine};
+use super::{Engine, Health};
 use crate::app::{FrameTimes, Summary};
 use crate::producer::{Source, Vertices, level_regions};
 use crate::report::Failures;
@@ -30,11 +30,13 @@ impl Engine {
         Some(recorder.into_track(name, device, self.grid, profile))
     }
 
-    /// Waits for the frames in flight and takes in what they say. After a failure it waits for nothing, and takes in those
-    /// that the GPU has finished all the same.
+    /// Waits for the frames in flight and takes in what they say. After a failure those that the GPU has finished all the same.
     fn collect_rest(&mut self, failures: &mut Failures) {
         if !self.has_failed() {
             failures.catch(self.finish());
+        } else if self.health == Health::Failed && !self.quiesce() {
+            // Mesa says how long a frame took only when nothing at all is pending, and would be waited for without end.
+            return;
         }
         let finished = self.pacer.finished().unwrap_or(0);
         for end in self.looked + 1..=finished {
@@ -76,7 +78,7 @@ impl Engine {
     }
 
     /// What was run, for the end; and what the check found, in a checked run: then it reads every slot back. Waits for both
-    /// APIs. After a failure it waits for nothing, reads no slot, and says what is known.
+    /// APIs. After a failure it reads no slot, and says what is known.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
@@ -96,11 +98,7 @@ impl Engine {
             pacing_waits: self.pacer.blocking_waits(),
             handoff_waits: self.handoff_waits,
             ring: profile.slots.len(),
-            batch: match (self.batching, &self.auto) {
-                (_, Some(auto)) => auto.batch(),
-                (Batching::Fixed(frames), None) => (frames as usize).clamp(1, profile.longest_batch),
-                (Batching::Auto { .. }, None) => 1,
-            },
+            batch: self.batch(),
             batch_changes: self.auto.as_ref().map(AutoBatch::changes),
             scene: self.scene,
             grid: self.grid,

@@ -166,11 +166,19 @@ impl Engine {
             Batching::Fixed(_) => None,
             Batching::Auto { latency } => AutoBatch::new(longest, latency),
         };
-        self.producer.set_batch(match (self.batching, &self.auto) {
+        let frames = self.batch();
+        self.producer.set_batch(frames);
+    }
+
+    /// How many frames the next batch has.
+    fn batch(&self) -> usize {
+        match (self.batching, &self.auto) {
             (_, Some(auto)) => auto.batch(),
-            (Batching::Fixed(frames), None) => frames as usize,
+            (Batching::Fixed(frames), None) => {
+                (frames as usize).clamp(1, self.producer.profile().longest_batch)
+            }
             (Batching::Auto { .. }, None) => 1,
-        });
+        }
     }
 
     /// From now on waits no longer for a frame than seconds once `stop` is requested.

@@ -38,7 +38,7 @@ impl Recordings {
 }
 
 impl Engine {
-    /// Records the frame's commands, as far as those that the flight has from an earlier frame will not do.
+    /// Records the frame's commands, unless those that the flight has still fit.
     pub(super) fn record(
         &mut self,
         flight: &Flight,
@@ -114,7 +114,7 @@ impl Engine {
         self.recordings.flights.fill(None);
     }
 
-    /// How often a draw was recorded: once for each frame in flight, and again wherever one has another slot or picture.
+    /// How often a draw was recorded: once for each flight, and again wherever one has another slot or picture.
     pub fn draws_recorded(&self) -> u64 {
         self.recordings.draws
     }
