@@ -522,6 +522,7 @@ fn space_pauses_and_goes_on() {
     shown.assert_differs(&was);
 
     shown.key("space");
+    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
     // The key may come some frames later.
     let paused = shown.poll("a standing picture", |shown| {
         let before = shown.picture();
@@ -532,6 +533,7 @@ fn space_pauses_and_goes_on() {
 
     shown.key("space");
     shown.assert_differs(&paused);
+    shown.poll("a title without it", |shown| (!shown.title().contains("paused")).then_some(()));
     shown.key("Escape");
     shown.assert_ends_well();
 }

@@ -165,7 +165,7 @@ impl State {
         }
         self.window.pre_present_notify();
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
-        self.title.frame(&self.window, now);
+        self.title.frame(&self.window, now, self.controls.parameters.paused);
         self.hand_out_picture()
     }
 
