@@ -1,6 +1,7 @@
 //! The program in a real window, with someone who resizes, hides, drags, presses keys and closes it.
 //!
-//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late.
+//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late. How much of a core
+//! a window takes that nobody sees is the processor's own count, which does not depend on what else runs.
 
 #![cfg(target_os = "linux")]
 
@@ -21,6 +22,10 @@ use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
 use wavefield::app::{read_png, write_png};
 use wavefield::render::ColorMap;
+use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION};
+use wavefield::serve::socket::{Connection, Received};
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, PropMode};
+use x11rb::wrapper::ConnectionExt as _;
 
 /// Small enough for a software device.
 const GRID: &str = "--grid=128x128";
@@ -118,6 +123,40 @@ impl<'a> Shown<'a> {
             let title = shown.title();
             (title.starts_with("wavefield: ") && title.ends_with(" frames/s")).then_some(())
         });
+    }
+
+    /// Waits for a second in which it took a hundredth of a core at most.
+    fn assert_rests(&mut self) {
+        self.poll("a second of rest", |shown| {
+            let before = shown.ticks();
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            (shown.ticks() - before <= 1).then_some(())
+        });
+    }
+
+    /// The processor's time that it took until now, in hundredths of a second.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id())).expect("it runs");
+        // proc_pid_stat(5): fields 14 and 15. The second, the name, may have spaces.
+        let (_, fields) = stat.rsplit_once(") ").expect("the name's end");
+        fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+    }
+
+    /// Sets or clears what a window manager sets on a minimised window.
+    fn mark_minimised(&mut self, minimised: bool) {
+        let window = self.window_even_hidden();
+        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display is there");
+        let atom = |name: &str| {
+            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display is there");
+            asked.reply().expect("an atom").atom
+        };
+        let (state, hidden) = (atom("_NET_WM_STATE"), atom("_NET_WM_STATE_HIDDEN"));
+        let atoms = if minimised { &[hidden][..] } else { &[] };
+        connection
+            .change_property32(PropMode::REPLACE, window, state, AtomEnum::ATOM, atoms)
+            .expect("the display is there")
+            .check()
+            .expect("the window is there");
     }
 
     /// A key, pressed and released by the keyboard: the keyboard writes to the window with the focus.
@@ -349,6 +388,69 @@ fn a_covered_window_rests_until_it_is_seen_again() {
     shown.signal("TERM");
     shown.assert_ends_well();
     cover.assert_alive();
+}
+
+/// No window manager, so nothing but the display server says that the window is gone.
+#[test]
+fn a_hidden_window_rests_until_it_is_shown_again() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    let mut shown = Shown::start(&display, &["--speed=0"]);
+    let reference = headless.picture(SIZE, ColorMap::default());
+    shown.assert_shows(&reference);
+    for _ in 0..2 {
+        shown.window_command("windowunmap", &[]);
+        shown.assert_rests();
+        shown.window_command("windowmap", &[]);
+        shown.assert_frames_go_on();
+    }
+    shown.mark_minimised(true);
+    shown.assert_rests();
+    shown.mark_minimised(false);
+    shown.assert_frames_go_on();
+    shown.assert_shows(&reference);
+
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+    shown.signal("INT");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_window_that_was_hidden_still_stops_after_the_frames_it_was_told() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--frames=300"]);
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+    shown.window_command("windowmap", &[]);
+    assert_eq!(shown.assert_ends_well(), 300);
+}
+
+#[test]
+fn a_client_is_answered_while_the_window_is_hidden() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let socket = folder.path().join("socket");
+    let mut shown = Shown::start(&display, &["serve", &format!("--socket={}", socket.display())]);
+    shown.assert_frames_go_on();
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+
+    let client = Connection::connect(&socket).expect("it listens");
+    let hear = || match client.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => serde_json::from_slice::<FromServer>(&packet).expect("a message"),
+        other => panic!("no message, but {other:?}"),
+    };
+    let hello =
+        Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
+    client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::Welcome(_)));
+    client.send(&FromClient::Status, &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::State(_)));
+    client.send(&FromClient::Snapshot, &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::Picture { .. }));
+    shown.signal("TERM");
+    assert_exit(&shown.end(), 0);
 }
 
 #[test]

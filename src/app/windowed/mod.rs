@@ -8,6 +8,7 @@ mod controls;
 mod event_loop;
 mod state;
 mod title;
+mod visibility;
 
 use std::time::Instant;
 
@@ -155,7 +156,10 @@ impl ApplicationHandler for App<'_> {
         if self.is_done() {
             return self.leave(event_loop);
         }
-        self.attempt_shown(event_loop, State::serve_hidden);
+        self.attempt_shown(event_loop, |state| {
+            state.look(Instant::now());
+            state.serve_hidden()
+        });
         let Some(state) = &self.state else { return };
         match state.rests_until(Instant::now()) {
             Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),

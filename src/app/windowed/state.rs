@@ -15,6 +15,7 @@ use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
 use super::title::Title;
+use super::visibility::Visibility;
 use crate::app::engine::PresentSync;
 use crate::app::headless::announce;
 use crate::app::{
@@ -45,8 +46,7 @@ pub(super) struct State {
     clock: Clock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// False while the window is minimised or covered.
-    visible: bool,
+    visibility: Visibility,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
@@ -86,6 +86,7 @@ impl State {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
+        let visibility = Visibility::new(&window);
         let surface = instance.create_surface(window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
@@ -112,7 +113,7 @@ impl State {
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
-            visible: true,
+            visibility,
             retry: None,
             skipped: 0,
         })
@@ -194,7 +195,7 @@ impl State {
     /// Lets the companion do what it has to do between two frames.
     fn consult(&mut self) -> Result<()> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
-        match self.paced || !self.visible {
+        match self.paced || self.visibility.is_hidden() {
             true => companion.before_frame(&mut self.engine, &mut self.controls.parameters),
             false => companion.wait(&mut self.engine, &mut self.controls.parameters),
         }
@@ -235,18 +236,24 @@ impl State {
         self.clock.rest();
     }
 
-    fn show(&mut self, visible: bool) {
-        self.visible = visible;
+    /// Takes note of what an event says of the window's visibility.
+    fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
+        change(&mut self.visibility);
         // Whatever changed, it is worth a try.
         self.retry = None;
-        if !visible {
+    }
+
+    /// Finds out whether the window can be seen.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.visibility.look(&self.window, now);
+        if self.visibility.is_hidden() {
             self.clock.rest();
         }
     }
 
     /// While the window is hidden nothing is drawn, but a companion that asks is answered.
     pub(super) fn serve_hidden(&mut self) -> Result<()> {
-        if self.visible {
+        if !self.visibility.is_hidden() {
             return Ok(());
         }
         self.consult()?;
@@ -255,18 +262,18 @@ impl State {
 
     /// When to look again, if no frame is to be drawn now. A hidden window only looks whether it is to stop.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
-        if self.visible { self.retry.filter(|&at| at > now) } else { Some(now + IDLE) }
+        if self.visibility.is_hidden() { Some(now + IDLE) } else { self.retry.filter(|&at| at > now) }
     }
 
     /// Does what an event asks for.
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
-                self.show(size.width > 0 && size.height > 0);
+                self.show(|visibility| visibility.resized(size.width == 0 || size.height == 0));
                 self.swapchain.invalidate();
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => self.show(!occluded),
+            WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
             event => {
                 if self.controls.handle(event) {
                     self.drain()?;
