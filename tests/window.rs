@@ -24,7 +24,9 @@ use wavefield::app::{read_png, write_png};
 use wavefield::render::ColorMap;
 use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION};
 use wavefield::serve::socket::{Connection, Received};
-use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, PropMode};
+use x11rb::connection::Connection as _;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, PropMode};
 use x11rb::wrapper::ConnectionExt as _;
 
 /// Small enough for a software device.
@@ -441,8 +443,7 @@ fn a_client_is_answered_while_the_window_is_hidden() {
         Received::Packet(packet, _) => serde_json::from_slice::<FromServer>(&packet).expect("a message"),
         other => panic!("no message, but {other:?}"),
     };
-    let hello =
-        Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
+    let hello = Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
     client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Welcome(_)));
     client.send(&FromClient::Status, &[]).expect("it is connected");
@@ -584,12 +585,27 @@ fn keys_and_pointer_change_the_picture() {
     let at = |x: &'static str, y: &'static str| ["mousemove", "--window", &window, x, y].map(String::from);
     let drag = [&at("100", "100")[..], &words("mousedown 1"), &at("180", "60"), &words("mouseup 1")].concat();
     let wheel = |button: &str| [&at("100", "100")[..], &words(&format!("click {button}"))].concat();
-    for gesture in [drag, wheel("4"), wheel("5")] {
+    let pan = [&at("100", "100")[..], &words("mousedown 3"), &at("180", "60"), &words("mouseup 3")].concat();
+    for gesture in [drag, pan, wheel("4"), wheel("5")] {
         display.xdotool(&gesture.iter().map(String::as_str).collect::<Vec<_>>());
         shown.assert_differs(&still);
         shown.key("r");
         shown.assert_shows(&first);
     }
+
+    // It turns by itself until it is told not to.
+    shown.key("a");
+    shown.assert_differs(&still);
+    let turned = shown.picture();
+    shown.assert_differs(&turned);
+    shown.key("A");
+    shown.poll("a standing picture", |shown| {
+        let before = shown.picture();
+        shown.assert_frames_go_on();
+        (before == shown.picture()).then_some(())
+    });
+    shown.key("Home");
+    shown.assert_shows(&first);
 
     // Moving the pointer with no button down turns nothing.
     display.xdotool(&at("10", "20").each_ref().map(String::as_str));
@@ -597,7 +613,7 @@ fn keys_and_pointer_change_the_picture() {
     shown.assert_frames_go_on();
     shown.assert_shows(&first);
 
-    shown.key("Escape");
+    shown.key("q");
     shown.assert_ends_well();
 }
 
@@ -636,6 +652,56 @@ fn space_pauses_and_goes_on() {
     shown.key("space");
     shown.assert_differs(&paused);
     shown.poll("a title without it", |shown| (!shown.title().contains("paused")).then_some(()));
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_pause_goes_on_by_single_steps() {
+    let Some(display) = Display::start() else { return };
+    // A second of the field for each step.
+    let mut shown = Shown::start(&display, &["--speed=60"]);
+    shown.assert_frames_go_on();
+    shown.key("space");
+    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
+    shown.assert_frames_go_on();
+    for key in ["period", "n"] {
+        let before = shown.picture();
+        shown.key(key);
+        shown.assert_differs(&before);
+        shown.assert_frames_go_on();
+        let after = shown.picture();
+        shown.assert_frames_go_on();
+        assert!(after == shown.picture(), "it goes on by itself");
+    }
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+/// There is no window manager that could do it, so this is about what it would be asked for.
+#[test]
+fn f_asks_for_the_whole_screen_and_back() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    shown.assert_frames_go_on();
+    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display is there");
+    let root = connection.setup().roots[screen].root;
+    let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
+    connection.change_window_attributes(root, &listen).expect("the display is there").check().unwrap();
+    let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
+    for wanted in [1, 0] {
+        shown.key("f");
+        shown.poll("a message to the window manager", |_| {
+            match connection.poll_for_event().expect("the display is there")? {
+                Event::ClientMessage(message) => {
+                    let data = message.data.as_data32();
+                    (data[0] == wanted && data[1] == atom).then_some(())
+                }
+                _ => None,
+            }
+        });
+        shown.assert_frames_go_on();
+    }
     shown.key("Escape");
     shown.assert_ends_well();
 }

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::app::{Moment, Parameters};
 
+/// A single step, by the clock.
+const STEP: f64 = 1.0 / 60.0;
+
 /// The field's time, which goes on from frame to frame.
 pub(super) struct Clock {
     moment: Moment,
@@ -21,6 +24,13 @@ impl Clock {
         self.moment.step = if parameters.paused { 0.0 } else { elapsed.as_secs_f64() * parameters.speed };
         self.moment.time += self.moment.step;
         Some(elapsed)
+    }
+
+    /// The field goes on by one step in a pause. The frames after it show the same again.
+    pub(super) fn step(&mut self, parameters: &Parameters) {
+        if parameters.paused {
+            self.moment.time += STEP * parameters.speed;
+        }
     }
 
     /// No frame for a while: the pause is no frame time, and the field does not jump after it.
@@ -56,5 +66,16 @@ mod tests {
         parameters.paused = false;
         assert_eq!(frame(9, &parameters, true), (None, 6.0));
         assert_eq!(frame(10, &parameters, false), (Some(1), 8.0));
+    }
+
+    #[test]
+    fn a_single_step_is_for_a_pause() {
+        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
+        let mut clock = Clock::new();
+        clock.step(&parameters);
+        assert_eq!(clock.moment().time, 0.0);
+        parameters.paused = true;
+        clock.step(&parameters);
+        assert_eq!((clock.moment().time, clock.moment().step), (2.0 * STEP, 0.0));
     }
 }

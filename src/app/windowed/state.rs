@@ -9,11 +9,12 @@ use winit::dpi::PhysicalSize;
 use winit::event::WindowEvent;
 use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
-use winit::window::Window;
+use winit::window::{Fullscreen, Window};
 
 use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
+use super::keys::Action;
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::engine::PresentSync;
@@ -145,6 +146,7 @@ impl State {
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
+            self.controls.pass(elapsed);
         }
         let picture = Picture {
             image: image.image,
@@ -274,12 +276,25 @@ impl State {
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
             WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
-            event => {
-                if self.controls.handle(event) {
-                    self.drain()?;
-                    self.engine.set_color_map(self.controls.parameters.colormap)?;
-                }
+            event => self.controls.handle(event, self.swapchain.extent().height),
+        }
+        Ok(())
+    }
+
+    /// Does what a key asks for.
+    pub(super) fn press(&mut self, action: Action) -> Result<()> {
+        self.controls.press(action);
+        match action {
+            Action::Step => self.clock.step(&self.controls.parameters),
+            Action::Colors => {
+                self.drain()?;
+                self.engine.set_color_map(self.controls.parameters.colormap)?;
             }
+            Action::FullScreen => {
+                let is_full = self.window.fullscreen().is_some();
+                self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
+            }
+            Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
         }
         Ok(())
     }
