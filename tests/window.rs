@@ -707,6 +707,20 @@ fn f_asks_for_the_whole_screen_and_back() {
 }
 
 #[test]
+fn f1_lists_the_keys() {
+    let Some(display) = Display::start() else { return };
+    for key in ["F1", "question"] {
+        let mut shown = Shown::start(&display, &[]);
+        shown.assert_frames_go_on();
+        shown.key(key);
+        shown.key("Escape");
+        let notes = stderr(&shown.end());
+        assert!(notes.contains("in the window:\n  drag "), "{key}: {notes}");
+        assert!(notes.contains("\n  Space  pauses"), "{key}: {notes}");
+    }
+}
+
+#[test]
 fn other_present_modes_work_or_say_what_is_used() {
     let Some(display) = Display::start() else { return };
     for (mode, name) in [("mailbox", "Mailbox"), ("immediate", "Immediate")] {

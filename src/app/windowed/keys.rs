@@ -11,6 +11,7 @@ pub(super) enum Action {
     Reset,
     Rotate,
     FullScreen,
+    Help,
     Leave,
 }
 
@@ -18,13 +19,19 @@ pub(super) enum Action {
 type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
 
 /// Every key. README.md names them too.
-const KEYS: [Row; 7] = [
+const KEYS: [Row; 8] = [
     ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses, and goes on"),
     (".", &[Key::Character("."), Key::Character("n")], Action::Step, "goes on by one step in a pause (or N)"),
     ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
     ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
     ("A", &[Key::Character("a")], Action::Rotate, "lets the camera turn by itself, and stops it"),
     ("F", &[Key::Character("f")], Action::FullScreen, "fills the screen, and goes back"),
+    (
+        "F1",
+        &[Key::Named(NamedKey::F1), Key::Character("?")],
+        Action::Help,
+        "writes this list to standard error (or ?)",
+    ),
     ("Escape", &[Key::Named(NamedKey::Escape), Key::Character("q")], Action::Leave, "leaves (or Q)"),
 ];
 
@@ -37,6 +44,17 @@ impl Action {
         };
         KEYS.iter().find(|(_, keys, ..)| keys.iter().any(is)).map(|&(_, _, action, _)| action)
     }
+}
+
+/// What can be done in the window, a line each.
+pub(super) fn help() -> String {
+    let mouse = [
+        ("drag", "turns the camera; with the right button it moves"),
+        ("wheel", "comes nearer or goes away"),
+    ];
+    let keys = KEYS.map(|(key, _, _, does)| (key, does));
+    let lines = mouse.iter().chain(&keys).map(|(what, does)| format!("  {what:<7}{does}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

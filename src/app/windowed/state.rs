@@ -14,7 +14,7 @@ use winit::window::{Fullscreen, Window};
 use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
-use super::keys::Action;
+use super::keys::{self, Action};
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::engine::PresentSync;
@@ -294,6 +294,7 @@ impl State {
                 let is_full = self.window.fullscreen().is_some();
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
             }
+            Action::Help => crate::note!("in the window:\n{}", keys::help()),
             Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
         }
         Ok(())
