@@ -321,6 +321,24 @@ fn it_survives_resizing_moving_and_hiding_until_escape() {
     assert!(shown.assert_ends_well() > 0);
 }
 
+/// X11 has windows that are wider than any picture of a device.
+#[test]
+fn a_window_that_is_too_large_becomes_as_large_as_the_device_can_draw() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--size=20000x60"]);
+    let fits = |shown: &mut Shown| {
+        let window = shown.window();
+        (shown.display.geometry(window).extent.width < 20000).then_some(())
+    };
+    shown.poll("a smaller window", fits);
+    shown.assert_frames_go_on();
+    shown.window_command("windowsize", &["30000", "50"]);
+    shown.poll("a smaller window", fits);
+    shown.assert_frames_go_on();
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
 #[test]
 fn the_window_shows_the_headless_picture() {
     let Some(display) = Display::start() else { return };
