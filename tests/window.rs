@@ -52,6 +52,11 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn start(display: &'a Display, arguments: &[&str]) -> Self {
+        Self::start_with(display, arguments, &[])
+    }
+
+    /// With these environment variables, too.
+    fn start_with(display: &'a Display, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
         let mut command = common::wavefield();
@@ -60,7 +65,8 @@ impl<'a> Shown<'a> {
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
-        let program = display.show(&mut command).stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        let command = display.show(&mut command).envs(variables.iter().copied());
+        let program = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
         Self { display, program: program.expect("the program starts"), outputs }
     }
 
@@ -775,6 +781,24 @@ fn without_a_display_it_goes_headless_and_says_so() {
         assert!(summary.contains("picture       wavefield.png\n"), "{summary}");
         let (size, _) = read_png(&folder.path().join("wavefield.png")).expect("a picture was written");
         assert_eq!(size, vk::Extent2D { width: 64, height: 64 });
+    }
+}
+
+/// One that was left over, or never there.
+#[test]
+fn a_dead_wayland_socket_is_no_reason_to_go_without_a_window() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let left = folder.path().join("left");
+    drop(std::os::unix::net::UnixListener::bind(&left).expect("the temporary folder is writable"));
+    for name in [Path::new("nobody"), Path::new("left"), &left] {
+        let variables = [("XDG_RUNTIME_DIR", folder.path()), ("WAYLAND_DISPLAY", name)];
+        let mut shown = Shown::start_with(&display, &[], &variables);
+        shown.assert_frames_go_on();
+        shown.key("Escape");
+        let output = shown.end();
+        assert_exit(&output, 0);
+        assert!(stderr(&output).contains("note: no Wayland: "), "{}", stderr(&output));
     }
 }
 
