@@ -21,6 +21,7 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
     pub(super) fn new(window: &Window) -> Self {
         Self {
             empty: false,
