@@ -1,6 +1,7 @@
 //! The program in a real window, with someone who resizes, hides, drags, presses keys and closes it.
 //!
-//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late.
+//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late. How much of a core
+//! a window takes that nobody sees is the processor's own count, which does not depend on what else runs.
 
 #![cfg(target_os = "linux")]
 
@@ -21,6 +22,12 @@ use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
 use wavefield::app::{read_png, write_png};
 use wavefield::render::ColorMap;
+use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION};
+use wavefield::serve::socket::{Connection, Received};
+use x11rb::connection::Connection as _;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, PropMode};
+use x11rb::wrapper::ConnectionExt as _;
 
 /// Small enough for a software device.
 const GRID: &str = "--grid=128x128";
@@ -45,6 +52,11 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn start(display: &'a Display, arguments: &[&str]) -> Self {
+        Self::start_with(display, arguments, &[])
+    }
+
+    /// With these environment variables, too.
+    fn start_with(display: &'a Display, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
         let mut command = common::wavefield();
@@ -53,7 +65,8 @@ impl<'a> Shown<'a> {
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
-        let program = display.show(&mut command).stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        let command = display.show(&mut command).envs(variables.iter().copied());
+        let program = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
         Self { display, program: program.expect("the program starts"), outputs }
     }
 
@@ -118,6 +131,40 @@ impl<'a> Shown<'a> {
             let title = shown.title();
             (title.starts_with("wavefield: ") && title.ends_with(" frames/s")).then_some(())
         });
+    }
+
+    /// Waits for a second in which it took a hundredth of a core at most.
+    fn assert_rests(&mut self) {
+        self.poll("a second of rest", |shown| {
+            let before = shown.ticks();
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            (shown.ticks() - before <= 1).then_some(())
+        });
+    }
+
+    /// The processor's time that it took until now, in hundredths of a second.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id())).expect("it runs");
+        // proc_pid_stat(5): fields 14 and 15. The second, the name, may have spaces.
+        let (_, fields) = stat.rsplit_once(") ").expect("the name's end");
+        fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+    }
+
+    /// Sets or clears what a window manager sets on a minimised window.
+    fn mark_minimised(&mut self, minimised: bool) {
+        let window = self.window_even_hidden();
+        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display is there");
+        let atom = |name: &str| {
+            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display is there");
+            asked.reply().expect("an atom").atom
+        };
+        let (state, hidden) = (atom("_NET_WM_STATE"), atom("_NET_WM_STATE_HIDDEN"));
+        let atoms = if minimised { &[hidden][..] } else { &[] };
+        connection
+            .change_property32(PropMode::REPLACE, window, state, AtomEnum::ATOM, atoms)
+            .expect("the display is there")
+            .check()
+            .expect("the window is there");
     }
 
     /// A key, pressed and released by the keyboard: the keyboard writes to the window with the focus.
@@ -280,6 +327,24 @@ fn it_survives_resizing_moving_and_hiding_until_escape() {
     assert!(shown.assert_ends_well() > 0);
 }
 
+/// X11 has windows that are wider than any picture of a device.
+#[test]
+fn a_window_that_is_too_large_becomes_as_large_as_the_device_can_draw() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--size=20000x60"]);
+    let fits = |shown: &mut Shown| {
+        let window = shown.window();
+        (shown.display.geometry(window).extent.width < 20000).then_some(())
+    };
+    shown.poll("a smaller window", fits);
+    shown.assert_frames_go_on();
+    shown.window_command("windowsize", &["30000", "50"]);
+    shown.poll("a smaller window", fits);
+    shown.assert_frames_go_on();
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
 #[test]
 fn the_window_shows_the_headless_picture() {
     let Some(display) = Display::start() else { return };
@@ -349,6 +414,68 @@ fn a_covered_window_rests_until_it_is_seen_again() {
     shown.signal("TERM");
     shown.assert_ends_well();
     cover.assert_alive();
+}
+
+/// No window manager, so nothing but the display server says that the window is gone.
+#[test]
+fn a_hidden_window_rests_until_it_is_shown_again() {
+    let Some(display) = Display::start() else { return };
+    let headless = Headless::new();
+    let mut shown = Shown::start(&display, &["--speed=0"]);
+    let reference = headless.picture(SIZE, ColorMap::default());
+    shown.assert_shows(&reference);
+    for _ in 0..2 {
+        shown.window_command("windowunmap", &[]);
+        shown.assert_rests();
+        shown.window_command("windowmap", &[]);
+        shown.assert_frames_go_on();
+    }
+    shown.mark_minimised(true);
+    shown.assert_rests();
+    shown.mark_minimised(false);
+    shown.assert_frames_go_on();
+    shown.assert_shows(&reference);
+
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+    shown.signal("INT");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_window_that_was_hidden_still_stops_after_the_frames_it_was_told() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--frames=300"]);
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+    shown.window_command("windowmap", &[]);
+    assert_eq!(shown.assert_ends_well(), 300);
+}
+
+#[test]
+fn a_client_is_answered_while_the_window_is_hidden() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let socket = folder.path().join("socket");
+    let mut shown = Shown::start(&display, &["serve", &format!("--socket={}", socket.display())]);
+    shown.assert_frames_go_on();
+    shown.window_command("windowunmap", &[]);
+    shown.assert_rests();
+
+    let client = Connection::connect(&socket).expect("it listens");
+    let hear = || match client.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => serde_json::from_slice::<FromServer>(&packet).expect("a message"),
+        other => panic!("no message, but {other:?}"),
+    };
+    let hello = Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
+    client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::Welcome(_)));
+    client.send(&FromClient::Status, &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::State(_)));
+    client.send(&FromClient::Snapshot, &[]).expect("it is connected");
+    assert!(matches!(hear(), FromServer::Picture { .. }));
+    shown.signal("TERM");
+    assert_exit(&shown.end(), 0);
 }
 
 #[test]
@@ -482,12 +609,27 @@ fn keys_and_pointer_change_the_picture() {
     let at = |x: &'static str, y: &'static str| ["mousemove", "--window", &window, x, y].map(String::from);
     let drag = [&at("100", "100")[..], &words("mousedown 1"), &at("180", "60"), &words("mouseup 1")].concat();
     let wheel = |button: &str| [&at("100", "100")[..], &words(&format!("click {button}"))].concat();
-    for gesture in [drag, wheel("4"), wheel("5")] {
+    let pan = [&at("100", "100")[..], &words("mousedown 3"), &at("180", "60"), &words("mouseup 3")].concat();
+    for gesture in [drag, pan, wheel("4"), wheel("5")] {
         display.xdotool(&gesture.iter().map(String::as_str).collect::<Vec<_>>());
         shown.assert_differs(&still);
         shown.key("r");
         shown.assert_shows(&first);
     }
+
+    // It turns by itself until it is told not to.
+    shown.key("a");
+    shown.assert_differs(&still);
+    let turned = shown.picture();
+    shown.assert_differs(&turned);
+    shown.key("A");
+    shown.poll("a standing picture", |shown| {
+        let before = shown.picture();
+        shown.assert_frames_go_on();
+        (before == shown.picture()).then_some(())
+    });
+    shown.key("Home");
+    shown.assert_shows(&first);
 
     // Moving the pointer with no button down turns nothing.
     display.xdotool(&at("10", "20").each_ref().map(String::as_str));
@@ -495,7 +637,7 @@ fn keys_and_pointer_change_the_picture() {
     shown.assert_frames_go_on();
     shown.assert_shows(&first);
 
-    shown.key("Escape");
+    shown.key("q");
     shown.assert_ends_well();
 }
 
@@ -522,6 +664,7 @@ fn space_pauses_and_goes_on() {
     shown.assert_differs(&was);
 
     shown.key("space");
+    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
     // The key may come some frames later.
     let paused = shown.poll("a standing picture", |shown| {
         let before = shown.picture();
@@ -532,8 +675,73 @@ fn space_pauses_and_goes_on() {
 
     shown.key("space");
     shown.assert_differs(&paused);
+    shown.poll("a title without it", |shown| (!shown.title().contains("paused")).then_some(()));
     shown.key("Escape");
     shown.assert_ends_well();
+}
+
+#[test]
+fn a_pause_goes_on_by_single_steps() {
+    let Some(display) = Display::start() else { return };
+    // A second of the field for each step.
+    let mut shown = Shown::start(&display, &["--speed=60"]);
+    shown.assert_frames_go_on();
+    shown.key("space");
+    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
+    shown.assert_frames_go_on();
+    for key in ["period", "n"] {
+        let before = shown.picture();
+        shown.key(key);
+        shown.assert_differs(&before);
+        shown.assert_frames_go_on();
+        let after = shown.picture();
+        shown.assert_frames_go_on();
+        assert!(after == shown.picture(), "it goes on by itself");
+    }
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+/// There is no window manager that could do it, so this is about what it would be asked for.
+#[test]
+fn f_asks_for_the_whole_screen_and_back() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &[]);
+    shown.assert_frames_go_on();
+    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display is there");
+    let root = connection.setup().roots[screen].root;
+    let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
+    connection.change_window_attributes(root, &listen).expect("the display is there").check().unwrap();
+    let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
+    for wanted in [1, 0] {
+        shown.key("f");
+        shown.poll("a message to the window manager", |_| {
+            match connection.poll_for_event().expect("the display is there")? {
+                Event::ClientMessage(message) => {
+                    let data = message.data.as_data32();
+                    (data[0] == wanted && data[1] == atom).then_some(())
+                }
+                _ => None,
+            }
+        });
+        shown.assert_frames_go_on();
+    }
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn f1_lists_the_keys() {
+    let Some(display) = Display::start() else { return };
+    for key in ["F1", "question"] {
+        let mut shown = Shown::start(&display, &[]);
+        shown.assert_frames_go_on();
+        shown.key(key);
+        shown.key("Escape");
+        let notes = stderr(&shown.end());
+        assert!(notes.contains("in the window:\n  drag "), "{key}: {notes}");
+        assert!(notes.contains("\n  Space  pauses"), "{key}: {notes}");
+    }
 }
 
 #[test]
@@ -573,6 +781,24 @@ fn without_a_display_it_goes_headless_and_says_so() {
         assert!(summary.contains("picture       wavefield.png\n"), "{summary}");
         let (size, _) = read_png(&folder.path().join("wavefield.png")).expect("a picture was written");
         assert_eq!(size, vk::Extent2D { width: 64, height: 64 });
+    }
+}
+
+/// One that was left over, or never there.
+#[test]
+fn a_dead_wayland_socket_is_no_reason_to_go_without_a_window() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let left = folder.path().join("left");
+    drop(std::os::unix::net::UnixListener::bind(&left).expect("the temporary folder is writable"));
+    for name in [Path::new("nobody"), Path::new("left"), &left] {
+        let variables = [("XDG_RUNTIME_DIR", folder.path()), ("WAYLAND_DISPLAY", name)];
+        let mut shown = Shown::start_with(&display, &[], &variables);
+        shown.assert_frames_go_on();
+        shown.key("Escape");
+        let output = shown.end();
+        assert_exit(&output, 0);
+        assert!(stderr(&output).contains("note: no Wayland: "), "{}", stderr(&output));
     }
 }
 

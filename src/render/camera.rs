@@ -3,26 +3,28 @@
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
-/// Looks at the middle of the field from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
+/// Looks at a point from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
     /// Around the vertical, 0 looks along -z.
     pub azimuth: f32,
     /// Above the horizon.
     pub elevation: f32,
-    /// From the middle.
+    /// From the target.
     pub distance: f32,
+    /// What is in the middle of the picture.
+    pub target: Vec3,
 }
 
 impl Default for Camera {
     fn default() -> Self {
-        Self { azimuth: 0.58, elevation: 0.52, distance: 3.3 }
+        Self { azimuth: 0.58, elevation: 0.52, distance: 3.3, target: TARGET }
     }
 }
 
 impl Camera {
     /// Low above a plane, so that it is seen from near the eye to the horizon.
-    pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4 };
+    pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
 }
 
 /// Vertical field of view.
@@ -36,7 +38,7 @@ impl Camera {
     pub fn eye(&self) -> Vec3 {
         let (sin_a, cos_a) = self.azimuth.sin_cos();
         let (sin_e, cos_e) = self.elevation.sin_cos();
-        TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
+        self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
     /// World to Vulkan's clip space (Y down), with reversed depth: 1 at the near plane, 0 infinitely far, which keeps precision even.
@@ -48,7 +50,7 @@ impl Camera {
         } else {
             FIELD_OF_VIEW
         };
-        perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), TARGET, Vec3::Y)
+        perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
     }
 
     /// Turns by a drag of the pointer, in pixels.
@@ -56,6 +58,22 @@ impl Camera {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
         self.elevation = (self.elevation + down * PER_PIXEL).clamp(-1.5, 1.5);
+    }
+
+    /// Turns by itself for so many seconds.
+    pub fn rotate(&mut self, seconds: f32) {
+        const PER_SECOND: f32 = 0.3;
+        self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
+    }
+
+    /// Moves the target with a drag of the pointer, in heights of the picture: what is under the pointer there stays there.
+    pub fn pan(&mut self, right: f32, down: f32) {
+        const FARTHEST: f32 = 3.0;
+        let back = (self.eye() - self.target).normalize();
+        let across = Vec3::Y.cross(back).normalize();
+        let up = back.cross(across);
+        let height = 2.0 * self.distance * (FIELD_OF_VIEW / 2.0).tan();
+        self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
     /// Comes nearer (positive) or goes away, in notches of a wheel.
@@ -84,6 +102,27 @@ mod tests {
                 assert!(at.z > 0.0 && at.z < 1.0, "reversed depth: {at}");
             }
         }
+    }
+
+    #[test]
+    fn a_pan_takes_along_what_is_in_the_middle() {
+        let mut camera = Camera::default();
+        let before = camera;
+        camera.pan(0.25, 0.1);
+        // Where the old middle is now: -1 to 1 across the height.
+        let clip = camera.view_projection(1000, 500) * before.target.extend(1.0);
+        let (x, y) = (clip.x / clip.w * 2.0, clip.y / clip.w);
+        assert!((x - 0.5).abs() < 1e-4 && (y - 0.2).abs() < 1e-4, "{x} {y}");
+        camera.pan(1e6, -1e6);
+        assert!(camera.target.length() < 3.1);
+    }
+
+    #[test]
+    fn many_short_turns_are_one_long_turn() {
+        let (mut slow, mut fast) = (Camera::default(), Camera::default());
+        slow.rotate(2.0);
+        (0..200).for_each(|_| fast.rotate(0.01));
+        assert!((slow.azimuth - fast.azimuth).abs() < 1e-3 && slow.azimuth != Camera::default().azimuth);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The window's images, remade whenever the window changes.
 
 use ash::vk;
+use winit::dpi::PhysicalSize;
 
 use super::image::{create_view, levels_of};
 use super::{Device, Queue, Surface};
@@ -247,8 +248,16 @@ impl Swapchain {
             }
         };
         let window = self.surface.window().inner_size();
-        let extent = choose_extent(&caps, vk::Extent2D { width: window.width, height: window.height });
+        let wish = vk::Extent2D { width: window.width, height: window.height };
+        let limit = device.info().largest_picture;
+        let extent = choose_extent(&caps, wish, limit);
         if extent.width == 0 || extent.height == 0 {
+            return Ok(false);
+        }
+        if extent.width.max(extent.height) > limit {
+            // A surface like X11's takes no other size than the window's. So the window becomes smaller, and an event says so.
+            let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
+            let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);
         }
         let alpha = [
@@ -355,13 +364,14 @@ fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
-/// The surface's own size, or the window's where the surface leaves the choice to us (Wayland).
-fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D) -> vk::Extent2D {
+/// The surface's own size, or the window's where the surface leaves the choice to us (Wayland). Only a size that we choose
+/// keeps to `limit`, the longest side that the device can draw.
+fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit: u32) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;
     }
     let clamp = |value: u32, min: u32, max: u32| {
-        if value == 0 { 0 } else { value.max(min).min(max) }
+        if value == 0 { 0 } else { value.max(min).min(max).min(limit) }
     };
     vk::Extent2D {
         width: clamp(window.width, caps.min_image_extent.width, caps.max_image_extent.width),
@@ -395,10 +405,17 @@ mod tests {
     #[test]
     fn the_surface_decides_the_size_where_it_can() {
         let window = vk::Extent2D { width: 640, height: 5000 };
-        assert_eq!(choose_extent(&caps(300), window).width, 300);
-        assert_eq!(choose_extent(&caps(u32::MAX), window), vk::Extent2D { width: 640, height: 4096 });
+        let chosen = |caps, window| choose_extent(&caps, window, 16384);
+        assert_eq!(chosen(caps(300), window).width, 300);
+        assert_eq!(chosen(caps(u32::MAX), window), vk::Extent2D { width: 640, height: 4096 });
         let minimised = vk::Extent2D { width: 0, height: 0 };
-        assert_eq!(choose_extent(&caps(u32::MAX), minimised), minimised);
+        assert_eq!(chosen(caps(u32::MAX), minimised), minimised);
+    }
+
+    #[test]
+    fn a_size_of_our_choice_is_one_that_the_device_can_draw() {
+        let window = vk::Extent2D { width: 640, height: 5000 };
+        assert_eq!(choose_extent(&caps(u32::MAX), window, 2048), vk::Extent2D { width: 640, height: 2048 });
     }
 
     #[test]

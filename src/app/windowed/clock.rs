@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::app::{Moment, Parameters};
 
+/// A single step, by the clock.
+const STEP: f64 = 1.0 / 60.0;
+
 /// The field's time, which goes on from frame to frame.
 pub(super) struct Clock {
     moment: Moment,
@@ -43,6 +46,13 @@ impl Clock {
         let known = &mut sorted[..self.frames.min(RECENT)];
         known.sort_unstable();
         known[known.len() / 2]
+    }
+
+    /// The field goes on by one step in a pause. The frames after it show the same again.
+    pub(super) fn step(&mut self, parameters: &Parameters) {
+        if parameters.paused {
+            self.moment.time += STEP * parameters.speed;
+        }
     }
 
     /// No frame for a while: the pause is no frame time, and the field does not jump after it.
@@ -92,5 +102,16 @@ mod tests {
             assert!(frame == 0 || (clock.moment().step - 0.01).abs() < 1e-9, "{frame}: {:?}", clock.moment());
         }
         assert!((clock.moment().time - (at as f64 - 10.0) * 1e-3).abs() < 1e-9, "the time is the clock's");
+    }
+
+    #[test]
+    fn a_single_step_is_for_a_pause() {
+        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
+        let mut clock = Clock::new();
+        clock.step(&parameters);
+        assert_eq!(clock.moment().time, 0.0);
+        parameters.paused = true;
+        clock.step(&parameters);
+        assert_eq!((clock.moment().time, clock.moment().step), (2.0 * STEP, 0.0));
     }
 }

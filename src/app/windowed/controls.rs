@@ -1,17 +1,21 @@
 //! What the user changes with mouse and keys.
 
-use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
-use winit::keyboard::{Key, NamedKey};
+use std::time::Duration;
 
+use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
+
+use super::keys::Action;
 use crate::app::{Config, Parameters, Scene};
 use crate::render::Camera;
 
-/// The camera and the parameters, and the mouse that turns the camera.
+/// The camera and the parameters, and the mouse that moves the camera.
 pub(super) struct Controls {
     pub(super) camera: Camera,
     pub(super) parameters: Parameters,
     scene: Scene,
-    dragging: bool,
+    /// Whether the camera turns by itself.
+    rotating: bool,
+    dragging: Option<MouseButton>,
     pointer: Option<(f64, f64)>,
 }
 
@@ -21,49 +25,57 @@ impl Controls {
             camera: config.scene.camera(),
             parameters: Parameters::new(config),
             scene: config.scene,
-            dragging: false,
+            rotating: false,
+            dragging: None,
             pointer: None,
         }
     }
 
-    /// Does what an event asks for. Answers whether the colours are others now.
-    pub(super) fn handle(&mut self, event: WindowEvent) -> bool {
+    /// Does what the mouse asks for. `height` is the picture's, in pixels.
+    pub(super) fn handle(&mut self, event: WindowEvent, height: u32) {
         match event {
-            WindowEvent::MouseInput { state, button: MouseButton::Left, .. } => {
-                self.dragging = state == ElementState::Pressed;
+            WindowEvent::MouseInput { state: ElementState::Pressed, button, .. } => {
+                self.dragging = Some(button);
+            }
+            WindowEvent::MouseInput { state: ElementState::Released, button, .. } => {
+                self.dragging.take_if(|dragging| *dragging == button);
             }
             WindowEvent::CursorMoved { position, .. } => {
-                let (x, y) = (position.x, position.y);
-                if let (true, Some((from_x, from_y))) = (self.dragging, self.pointer) {
-                    self.camera.orbit((x - from_x) as f32, (y - from_y) as f32);
+                let (from_x, from_y) =
+                    self.pointer.replace((position.x, position.y)).unwrap_or(position.into());
+                let (right, down) = ((position.x - from_x) as f32, (position.y - from_y) as f32);
+                match self.dragging {
+                    Some(MouseButton::Left) => self.camera.orbit(right, down),
+                    Some(MouseButton::Right) => {
+                        let height = height.max(1) as f32;
+                        self.camera.pan(right / height, down / height);
+                    }
+                    _ => {}
                 }
-                self.pointer = Some((x, y));
             }
             WindowEvent::MouseWheel { delta, .. } => self.camera.zoom(match delta {
                 MouseScrollDelta::LineDelta(_, lines) => lines,
                 MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
             }),
-            WindowEvent::KeyboardInput { event, .. }
-                if event.state == ElementState::Pressed && !event.repeat =>
-            {
-                return self.press(&event.logical_key);
-            }
             _ => {}
         }
-        false
     }
 
-    fn press(&mut self, key: &Key) -> bool {
-        let Parameters { colormap, paused, .. } = &mut self.parameters;
-        match key.as_ref() {
-            Key::Named(NamedKey::Space) => *paused = !*paused,
-            Key::Character("r" | "R") => self.camera = self.scene.camera(),
-            Key::Character("c" | "C") => {
-                *colormap = colormap.next();
-                return true;
-            }
-            _ => {}
+    /// Does what a key asks for, as far as it is about the camera and the parameters.
+    pub(super) fn press(&mut self, action: Action) {
+        match action {
+            Action::Pause => self.parameters.paused = !self.parameters.paused,
+            Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
+            Action::Reset => (self.camera, self.rotating) = (self.scene.camera(), false),
+            Action::Rotate => self.rotating = !self.rotating,
+            Action::Step | Action::FullScreen | Action::Help | Action::Leave => {}
         }
-        false
+    }
+
+    /// Time has passed since the last frame.
+    pub(super) fn pass(&mut self, elapsed: Duration) {
+        if self.rotating {
+            self.camera.rotate(elapsed.as_secs_f32());
+        }
     }
 }

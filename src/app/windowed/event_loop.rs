@@ -21,7 +21,7 @@ impl EventLoop {
         // winit panics where one of the X11 libraries that it opens at run time is missing; that is an error here.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
-        let made = catch_unwind(winit::event_loop::EventLoop::new);
+        let made = catch_unwind(make);
         std::panic::set_hook(hook);
         match made {
             Ok(Ok(event_loop)) => Ok(Self(event_loop)),
@@ -37,6 +37,47 @@ impl EventLoop {
     /// Hands events to `app` until it asks to leave.
     pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
         self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
+    }
+}
+
+fn make() -> std::result::Result<winit::event_loop::EventLoop<()>, EventLoopError> {
+    #[allow(unused_mut)]
+    let mut builder = winit::event_loop::EventLoop::builder();
+    #[cfg(target_os = "linux")]
+    if let Some(reason) = wayland::refusal().filter(|_| is_set("DISPLAY")) {
+        use winit::platform::x11::EventLoopBuilderExtX11;
+        crate::note!("note: no Wayland: {reason}; trying X11");
+        builder.with_x11();
+    }
+    builder.build()
+}
+
+#[cfg(target_os = "linux")]
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+/// winit takes Wayland wherever it is named, and lets nobody try twice. So this looks whether anybody is there.
+#[cfg(target_os = "linux")]
+mod wayland {
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+
+    /// Why the compositor that the environment names cannot be reached; `None` if it can, or if none is named.
+    pub(super) fn refusal() -> Option<String> {
+        // An inherited connection. Only who uses it finds out whether it works.
+        if super::is_set("WAYLAND_SOCKET") || !super::is_set("WAYLAND_DISPLAY") {
+            return None;
+        }
+        let name = PathBuf::from(std::env::var_os("WAYLAND_DISPLAY")?);
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").unwrap_or_default();
+        if name.is_relative() && folder.is_empty() {
+            return Some("XDG_RUNTIME_DIR is not set".into());
+        }
+        // An absolute name takes the folder's place.
+        let path = PathBuf::from(folder).join(name);
+        let error = UnixStream::connect(&path).err()?;
+        Some(format!("{}: {error}", path.display()))
     }
 }
 

@@ -6,18 +6,20 @@ mod aside;
 mod clock;
 mod controls;
 mod event_loop;
+mod keys;
 mod state;
 mod title;
+mod visibility;
 
 use std::time::Instant;
 
 use winit::application::ApplicationHandler;
-use winit::event::{ElementState, KeyEvent, StartCause, WindowEvent};
+use winit::event::{ElementState, StartCause, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow};
-use winit::keyboard::{Key, NamedKey};
 use winit::window::WindowId;
 
 use self::event_loop::ended;
+use self::keys::Action;
 use self::state::State;
 use super::traced::Traced;
 use super::{CompanionDesc, Config, Ended, Stop, Summary, retire};
@@ -26,7 +28,7 @@ use crate::{Error, Result};
 
 pub use self::event_loop::EventLoop;
 
-/// Opens a window and draws in it until it is closed, Escape is pressed, `stop` is asked, or `config.frames` are drawn.
+/// Opens a window and draws in it until it is closed, Escape or Q is pressed, `stop` is asked, or `config.frames` are drawn.
 ///
 /// # Errors
 /// Whatever stands in the way, an error of the validation layer included.
@@ -136,14 +138,18 @@ impl ApplicationHandler for App<'_> {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
-        let escape = |key: &KeyEvent| {
-            key.state == ElementState::Pressed && key.logical_key == Key::Named(NamedKey::Escape)
-        };
         match event {
             WindowEvent::CloseRequested => self.leave(event_loop),
             // A key that was down already when the focus came: pressed for another window.
             WindowEvent::KeyboardInput { is_synthetic: true, .. } => {}
-            WindowEvent::KeyboardInput { ref event, .. } if escape(event) => self.leave(event_loop),
+            WindowEvent::KeyboardInput { event, .. } => {
+                let is_pressed = event.state == ElementState::Pressed && !event.repeat;
+                match Action::of(&event.logical_key).filter(|_| is_pressed) {
+                    Some(Action::Leave) => self.leave(event_loop),
+                    Some(action) => self.attempt_shown(event_loop, |state| state.press(action)),
+                    None => {}
+                }
+            }
             WindowEvent::RedrawRequested if !self.is_done() => {
                 self.attempt_shown(event_loop, State::redraw);
             }
@@ -155,7 +161,10 @@ impl ApplicationHandler for App<'_> {
         if self.is_done() {
             return self.leave(event_loop);
         }
-        self.attempt_shown(event_loop, State::serve_hidden);
+        self.attempt_shown(event_loop, |state| {
+            state.look(Instant::now());
+            state.serve_hidden()
+        });
         let Some(state) = &self.state else { return };
         match state.rests_until(Instant::now()) {
             Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),

@@ -9,12 +9,14 @@ use winit::dpi::PhysicalSize;
 use winit::event::WindowEvent;
 use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
-use winit::window::Window;
+use winit::window::{Fullscreen, Window};
 
 use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
+use super::keys::{self, Action};
 use super::title::Title;
+use super::visibility::Visibility;
 use crate::app::engine::PresentSync;
 use crate::app::headless::announce;
 use crate::app::{
@@ -45,8 +47,7 @@ pub(super) struct State {
     clock: Clock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// False while the window is minimised or covered.
-    visible: bool,
+    visibility: Visibility,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
@@ -86,6 +87,7 @@ impl State {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
+        let visibility = Visibility::new(&window);
         let surface = instance.create_surface(window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
@@ -112,7 +114,7 @@ impl State {
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
-            visible: true,
+            visibility,
             retry: None,
             skipped: 0,
         })
@@ -144,6 +146,7 @@ impl State {
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
+            self.controls.pass(elapsed);
         }
         let picture = Picture {
             image: image.image,
@@ -165,7 +168,7 @@ impl State {
         }
         self.window.pre_present_notify();
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
-        self.title.frame(&self.window, now);
+        self.title.frame(&self.window, now, self.controls.parameters.paused);
         self.hand_out_picture()
     }
 
@@ -194,7 +197,7 @@ impl State {
     /// Lets the companion do what it has to do between two frames.
     fn consult(&mut self) -> Result<()> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
-        match self.paced || !self.visible {
+        match self.paced || self.visibility.is_hidden() {
             true => companion.before_frame(&mut self.engine, &mut self.controls.parameters),
             false => companion.wait(&mut self.engine, &mut self.controls.parameters),
         }
@@ -235,18 +238,24 @@ impl State {
         self.clock.rest();
     }
 
-    fn show(&mut self, visible: bool) {
-        self.visible = visible;
+    /// Takes note of what an event says of the window's visibility.
+    fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
+        change(&mut self.visibility);
         // Whatever changed, it is worth a try.
         self.retry = None;
-        if !visible {
+    }
+
+    /// Finds out whether the window can be seen.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.visibility.look(&self.window, now);
+        if self.visibility.is_hidden() {
             self.clock.rest();
         }
     }
 
     /// While the window is hidden nothing is drawn, but a companion that asks is answered.
     pub(super) fn serve_hidden(&mut self) -> Result<()> {
-        if self.visible {
+        if !self.visibility.is_hidden() {
             return Ok(());
         }
         self.consult()?;
@@ -255,24 +264,38 @@ impl State {
 
     /// When to look again, if no frame is to be drawn now. A hidden window only looks whether it is to stop.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
-        if self.visible { self.retry.filter(|&at| at > now) } else { Some(now + IDLE) }
+        if self.visibility.is_hidden() { Some(now + IDLE) } else { self.retry.filter(|&at| at > now) }
     }
 
     /// Does what an event asks for.
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
-                self.show(size.width > 0 && size.height > 0);
+                self.show(|visibility| visibility.resized(size.width == 0 || size.height == 0));
                 self.swapchain.invalidate();
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => self.show(!occluded),
-            event => {
-                if self.controls.handle(event) {
-                    self.drain()?;
-                    self.engine.set_color_map(self.controls.parameters.colormap)?;
-                }
+            WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
+            event => self.controls.handle(event, self.swapchain.extent().height),
+        }
+        Ok(())
+    }
+
+    /// Does what a key asks for.
+    pub(super) fn press(&mut self, action: Action) -> Result<()> {
+        self.controls.press(action);
+        match action {
+            Action::Step => self.clock.step(&self.controls.parameters),
+            Action::Colors => {
+                self.drain()?;
+                self.engine.set_color_map(self.controls.parameters.colormap)?;
             }
+            Action::FullScreen => {
+                let is_full = self.window.fullscreen().is_some();
+                self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
+            }
+            Action::Help => crate::note!("in the window:\n{}", keys::help()),
+            Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
         }
         Ok(())
     }

@@ -1,0 +1,85 @@
+//! The keys.
+
+use winit::keyboard::{Key, NamedKey};
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Pause,
+    Step,
+    Colors,
+    Reset,
+    Rotate,
+    FullScreen,
+    Help,
+    Leave,
+}
+
+/// A key's name, the others that do the same, and what they do.
+type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
+
+/// Every key. README.md names them too.
+const KEYS: [Row; 8] = [
+    ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses, and goes on"),
+    (".", &[Key::Character("."), Key::Character("n")], Action::Step, "goes on by one step in a pause (or N)"),
+    ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
+    ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
+    ("A", &[Key::Character("a")], Action::Rotate, "lets the camera turn by itself, and stops it"),
+    ("F", &[Key::Character("f")], Action::FullScreen, "fills the screen, and goes back"),
+    (
+        "F1",
+        &[Key::Named(NamedKey::F1), Key::Character("?")],
+        Action::Help,
+        "writes this list to standard error (or ?)",
+    ),
+    ("Escape", &[Key::Named(NamedKey::Escape), Key::Character("q")], Action::Leave, "leaves (or Q)"),
+];
+
+impl Action {
+    /// What `pressed` is for; Caps Lock and Shift make no difference.
+    pub(super) fn of(pressed: &Key) -> Option<Self> {
+        let is = |key: &Key<&str>| match (key, pressed.as_ref()) {
+            (Key::Character(key), Key::Character(pressed)) => key.eq_ignore_ascii_case(pressed),
+            (key, pressed) => *key == pressed,
+        };
+        KEYS.iter().find(|(_, keys, ..)| keys.iter().any(is)).map(|&(_, _, action, _)| action)
+    }
+}
+
+/// What can be done in the window, a line each.
+pub(super) fn help() -> String {
+    let mouse = [
+        ("drag", "turns the camera; with the right button it moves"),
+        ("wheel", "comes nearer or goes away"),
+    ];
+    let keys = KEYS.map(|(key, _, _, does)| (key, does));
+    let lines = mouse.iter().chain(&keys).map(|(what, does)| format!("  {what:<7}{does}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_means_the_same_in_both_cases() {
+        let key = |text: &str| Action::of(&Key::Character(text.into()));
+        assert_eq!(
+            (key("q"), key("Q"), key("N")),
+            (Some(Action::Leave), Some(Action::Leave), Some(Action::Step))
+        );
+        assert_eq!(Action::of(&Key::Named(NamedKey::Escape)), Some(Action::Leave));
+        assert_eq!((key("x"), Action::of(&Key::Named(NamedKey::Enter))), (None, None));
+    }
+
+    #[test]
+    fn the_readme_names_every_key() {
+        let readme = include_str!("../../../README.md");
+        let (_, line) = readme.split_once("In the window: ").expect("the line");
+        let (line, _) = line.split_once("\n\n").expect("its end");
+        for (key, ..) in KEYS {
+            let words = line.split([' ', '\n']);
+            assert!(words.map(|word| word.trim_matches(['`', ','])).any(|word| word == key), "{key}: {line}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether anything of the window can be seen.
+
+use std::time::{Duration, Instant};
+
+use winit::window::Window;
+
+/// How often to ask what no event tells.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What keeps the window from being seen, as far as the window system says.
+pub(super) struct Visibility {
+    /// It has no size.
+    empty: bool,
+    /// Others lie over all of it, or the compositor shows something else.
+    covered: bool,
+    /// Minimised, or not on the screen at all. winit has no event for that.
+    away: bool,
+    looked: Option<Instant>,
+    #[cfg(target_os = "linux")]
+    server: Option<x11::Server>,
+}
+
+impl Visibility {
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn new(window: &Window) -> Self {
+        Self {
+            empty: false,
+            covered: false,
+            away: false,
+            looked: None,
+            #[cfg(target_os = "linux")]
+            server: x11::Server::of(window),
+        }
+    }
+
+    /// Whether drawing is in vain.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.empty || self.covered || self.away
+    }
+
+    pub(super) fn resized(&mut self, empty: bool) {
+        self.empty = empty;
+        self.looked = None;
+    }
+
+    pub(super) fn occluded(&mut self, covered: bool) {
+        self.covered = covered;
+        self.looked = None;
+    }
+
+    /// Asks the window system, if an event or the time since the last answer gives reason to.
+    pub(super) fn look(&mut self, window: &Window, now: Instant) {
+        if self.looked.is_some_and(|looked| now < looked + LOOK) {
+            return;
+        }
+        self.looked = Some(now);
+        self.away = window.is_minimized() == Some(true);
+        #[cfg(target_os = "linux")]
+        {
+            // A window manager may take a window from the screen without calling it minimised.
+            self.away |= self.server.as_ref().is_some_and(|server| !server.shows());
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod x11 {
+    use winit::raw_window_handle::{HasWindowHandle, RawWindowHandle};
+    use winit::window::Window;
+    use x11rb::protocol::xproto::{ConnectionExt, MapState};
+    use x11rb::rust_connection::RustConnection;
+
+    /// A connection of our own to the X server that has the window.
+    pub(super) struct Server {
+        connection: RustConnection,
+        window: u32,
+    }
+
+    impl Server {
+        /// `None` where the window is not X11's.
+        pub(super) fn of(window: &Window) -> Option<Self> {
+            let RawWindowHandle::Xlib(handle) = window.window_handle().ok()?.as_raw() else { return None };
+            let (connection, _screen) = x11rb::connect(None).ok()?;
+            Some(Self { connection, window: u32::try_from(handle.window).ok()? })
+        }
+
+        /// Whether the window and all that it lies in are mapped. If the server does not say, they are.
+        pub(super) fn shows(&self) -> bool {
+            let asked = self.connection.get_window_attributes(self.window).ok();
+            let attributes = asked.and_then(|asked| asked.reply().ok());
+            attributes.is_none_or(|attributes| attributes.map_state == MapState::VIEWABLE)
+        }
+    }
+}
