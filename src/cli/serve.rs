@@ -70,7 +70,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     let mut config = args.run.config(headless)?;
     config.verify = args.verify;
     if !has_batch {
-        // Clients come and go, and ask for parameters: what they see is not to be filled ahead unless they say so.
+        // A client may change the parameters at any time, and frames that are filled ahead would show that late.
         config.batch = Batching::Fixed(1);
     }
     if config.trace.is_some() {

@@ -30,8 +30,6 @@ pub struct SharedHandoff {
     copies: bool,
     ring: Ring,
     plan: Plan,
-    /// Frames that may be in flight, where those are fewer than the ring has slots.
-    in_flight: Option<usize>,
     /// Frames that the next batch has.
     next_batch: usize,
     /// The batch that was filled last.
@@ -75,28 +73,14 @@ impl SharedHandoff {
             owner: Owner::External,
             // Else the CPU's wait for the frame before is the wait for Vulkan.
             max_in_flight: if on_gpu { desc.in_flight.unwrap_or(usual.max_in_flight) } else { 1 },
-            ring: on_gpu.then_some(ring),
             // With `device-copy` only the copy waits for the slot, and it has nothing to gain from a batch.
             longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
-        let ProducerDesc { plan, in_flight, .. } = *desc;
+        let plan = desc.plan;
         let filled = Batch { first: 0, frames: 0, wait_free: None };
-        Ok(Self {
-            fill,
-            order,
-            work,
-            copies,
-            ring,
-            plan,
-            in_flight,
-            next_batch: 1,
-            filled,
-            profile,
-            device,
-            family,
-        })
+        Ok(Self { fill, order, work, copies, ring, plan, next_batch: 1, filled, profile, device, family })
     }
 
     /// CUDA's half of a frame, unless it was filled ahead. Returns before any of it has run, but for `cpu-sync`.
@@ -114,7 +98,8 @@ impl SharedHandoff {
         let Self { fill, order, work, .. } = self;
         let mut blocked = None;
         let mut wait_free = None;
-        for (turn, index) in turns(self.ring, self.in_flight, first.index, self.next_batch).zip(first.index..)
+        for (turn, index) in
+            turns(self.ring, self.profile.max_in_flight, first.index, self.next_batch).zip(first.index..)
         {
             let turn = (self.plan)(turn);
             wait_free = wait_free.or(turn.wait_free);
@@ -143,8 +128,8 @@ impl SharedHandoff {
 
 /// The plans of a batch in a ring of which no more slots are used than the batch and the frames in flight need: to be further ahead
 /// would only add latency.
-fn turns(ring: Ring, in_flight: Option<usize>, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
-    let depth = in_flight.map_or(ring.depth(), |in_flight| in_flight.max(frames).min(ring.depth()));
+fn turns(ring: Ring, in_flight: usize, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
+    let depth = in_flight.max(frames).min(ring.depth());
     let near = Ring::new(depth as u32).unwrap_or(ring);
     let waits = near.batch(first, frames).map(|turn| turn.wait_free);
     ring.batch(first, frames).zip(waits).map(|(turn, wait_free)| Turn { wait_free, ..turn })
@@ -219,11 +204,11 @@ mod tests {
     fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
         let ring = Ring::new(16).unwrap();
         let wait = |in_flight, frames| turns(ring, in_flight, 100, frames).next().unwrap().wait_free;
-        // By itself a frame waits for the third before it; without a bound for the one that had its slot.
-        assert_eq!((wait(Some(3), 1), wait(None, 1)), (Some(98), Some(85)));
-        assert_eq!((wait(Some(3), 3), wait(Some(3), 16), wait(None, 16)), (Some(100), Some(100), Some(100)));
-        assert_eq!(wait(Some(99), 1), Some(85), "never deeper than the ring is");
-        for (turn, frame) in turns(ring, Some(3), 100, 5).zip(100..) {
+        // By itself a frame waits for the third before it; with as many in flight as slots, for the one that had its slot.
+        assert_eq!((wait(3, 1), wait(16, 1)), (Some(98), Some(85)));
+        assert_eq!((wait(3, 3), wait(3, 16), wait(16, 16)), (Some(100), Some(100), Some(100)));
+        assert_eq!(wait(99, 1), Some(85), "never deeper than the ring is");
+        for (turn, frame) in turns(ring, 3, 100, 5).zip(100..) {
             assert_eq!(turn.slot, ring.turn(frame).slot);
         }
     }

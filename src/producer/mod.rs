@@ -188,8 +188,6 @@ pub struct Profile {
     /// producers record is the same for every frame in the same slot; it is recorded once, and submitted again whenever the
     /// slot's turn comes.
     pub in_queue: bool,
-    /// The ring whose slots are handed back and forth on the GPU, where there is one.
-    pub ring: Option<Ring>,
     /// How many frames it can fill in one go: see [`Producer::set_batch`].
     pub longest_batch: usize,
 }
@@ -200,7 +198,7 @@ impl Profile {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
         let owner = Owner::Queue;
-        Self { name, slots, owner, max_in_flight, in_queue: false, ring: None, longest_batch: 1 }
+        Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1 }
     }
 
     /// The slot of a frame.

@@ -1,7 +1,6 @@
 //! The GPU's times of the first frames of a run.
 
 use ash::vk;
-use vulkan_cuda::Ring;
 
 use super::clock::{CudaClock, GpuClock};
 use crate::Result;
@@ -67,7 +66,6 @@ impl Recorder {
             grid,
             producer: producer.name,
             in_queue: producer.in_queue,
-            ring: producer.ring,
             frames: self.frames,
             vulkan_clock: self.vulkan,
             cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
@@ -125,8 +123,6 @@ pub struct Track {
     pub producer: &'static str,
     /// Whether the producer's work is in Vulkan's command buffer.
     pub in_queue: bool,
-    /// The ring that two timelines order, if they do.
-    pub ring: Option<Ring>,
     /// The frames, in order.
     pub frames: Vec<FrameSpans>,
     /// How the GPU's clock relates to the CPU's.

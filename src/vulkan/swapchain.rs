@@ -255,7 +255,7 @@ impl Swapchain {
             return Ok(false);
         }
         if extent.width.max(extent.height) > limit {
-            // A surface like X11's takes no other size than the window's. So the window becomes smaller, and an event says so.
+            // An X11 surface always has the window's size. So the window is made smaller, and the event of that brings us back.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
             let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);

@@ -56,7 +56,7 @@ pub(super) struct AutoBatch {
     switches: Option<f64>,
     /// What a frame took, in seconds, that had to wait for something else, before S was known.
     paced: Option<f64>,
-    /// The number of the first frame that was filled as the last choice says. Those before say nothing of it.
+    /// The first frame that the last choice was in force for. Earlier ones are not looked at.
     from: u64,
     /// What a frame took at the last look, in seconds.
     last: Option<f64>,
