@@ -12,6 +12,7 @@ mod offscreen;
 mod palette;
 mod pass;
 mod pipeline;
+mod style;
 
 pub use camera::Camera;
 pub use color_map::ColorMap;
@@ -19,3 +20,4 @@ pub use field::{FieldRenderer, FieldRendererDesc, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use pass::{Picture, Samples};
+pub use style::Style;

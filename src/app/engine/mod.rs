@@ -21,7 +21,7 @@ use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, Profile, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
+use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Style};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
@@ -130,6 +130,7 @@ impl Engine {
                 flights,
                 scene: config.scene,
                 grid: config.grid,
+                style: config.style,
                 color_map: config.color_map,
                 samples: config.samples,
             },
@@ -328,6 +329,13 @@ impl Engine {
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
         self.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// Draws the field in another way from the next frame on; waits for the GPU.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        self.drain()?;
+        self.forget_recorded();
+        self.renderer.set_style(style)
     }
 
     /// The queue, for presenting and reading back.
