@@ -69,6 +69,13 @@ pub enum ProducerKind {
     StillShared,
 }
 
+impl ProducerKind {
+    /// Whether CUDA fills the field where it can.
+    pub(crate) fn may_use_cuda(self) -> bool {
+        matches!(self, Self::Auto | Self::Cuda)
+    }
+}
+
 /// Everything that a run can be told.
 #[derive(Clone, Debug)]
 pub struct Config {

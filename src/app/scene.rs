@@ -2,8 +2,8 @@
 
 use vulkan_cuda::Ring;
 
-use super::{Batching, Config, EarlyContext, ProducerKind};
-use crate::cuda::{KernelSource, Signature};
+use super::{Batching, Config, ProducerKind};
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
@@ -79,11 +79,11 @@ const LONGEST: usize = 16;
 /// What stands in the way of that producer.
 pub(crate) fn make_producer(
     queue: &mut Queue,
-    context: EarlyContext,
+    context: Option<&Cuda>,
     config: &Config,
 ) -> Result<Box<dyn Producer>> {
     let (device, desc) = (queue.device().clone(), config.producer_desc());
-    let producer = match (config.producer, context.finish()?) {
+    let producer = match (config.producer, context) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
             let built_in = match config.scene {
                 Scene::Field => KernelSource::built_in(),
@@ -95,7 +95,7 @@ pub(crate) fn make_producer(
                 crate::note!("note: {note}");
             }
             let (ring, in_flight) = config.ring_of(handoff);
-            handoff.make(queue, &context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
+            handoff.make(queue, context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

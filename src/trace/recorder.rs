@@ -58,6 +58,11 @@ impl Recorder {
         self.frames.len() < self.most
     }
 
+    /// Wants no more frames.
+    pub(crate) fn end(&mut self) {
+        self.most = self.frames.len();
+    }
+
     /// Everything collected.
     pub(crate) fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
         Track {
@@ -88,7 +93,10 @@ impl Observer for Recorder {
     }
 
     fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
-        self.batches[flight] = produced.batch;
+        // There may be more flights by now than when it began, but then it has ended.
+        if let Some(batch) = self.batches.get_mut(flight) {
+            *batch = produced.batch;
+        }
     }
 
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {

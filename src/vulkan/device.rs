@@ -163,6 +163,11 @@ impl Device {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
+    /// Whether it was made to launch CUDA kernels from command buffers, of fields or textures.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.shared.inline.is_some() || self.shared.image_view_handles.is_some()
+    }
+
     /// How it launches CUDA kernels; an error where it cannot, and on a device that was made without `inline`.
     pub(crate) fn inline(&self) -> Result<InlineSupport> {
         match (self.shared.inline, self.info().inline) {

@@ -56,10 +56,9 @@ impl Engine {
         }
         self.times.forget();
         self.forget_recorded();
-        self.pacer.set_limit(incoming.producer.profile().max_in_flight);
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);
-        self.begin_batches();
+        self.begin_producer();
         Installed { producer, next }
     }
 

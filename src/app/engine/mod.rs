@@ -7,7 +7,9 @@ mod exchange;
 mod observers;
 mod recording;
 mod rest;
+mod setup;
 mod submission;
+mod switch;
 mod timing;
 
 use std::mem::ManuallyDrop;
@@ -16,13 +18,12 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
-use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
+use super::{Choice, Config, EarlyContext, Scene, Stop};
+use crate::cuda::Cuda;
 use crate::observer::Finished;
-use crate::producer::{Frame, Producer, Profile, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture, Style};
-use crate::verify::{Check, CheckDesc};
+use crate::producer::{Frame, Producer, reads};
+use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -33,7 +34,8 @@ pub use batching::Batching;
 pub(crate) use exchange::Installed;
 use observers::Observers;
 use recording::Recordings;
-pub use submission::PresentSync;
+use setup::{Setup, check_kernel};
+pub use submission::{Behind, PresentSync};
 pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
 
@@ -42,8 +44,10 @@ pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     renderer: FieldRenderer,
-    // Dropped by hand: not while it is in use.
+    // Both are dropped by hand: not while they are in use.
     producer: ManuallyDrop<Box<dyn Producer>>,
+    /// CUDA, once a producer needed it.
+    context: ManuallyDrop<Option<Cuda>>,
     pacer: Pacer,
     times: Times,
     queue: Queue,
@@ -60,6 +64,10 @@ pub struct Engine {
     handoff_waits: u64,
     grid: Grid,
     scene: Scene,
+    /// The pictures'.
+    format: vk::Format,
+    /// Frames in flight that there are resources for at least.
+    flights: usize,
     patience: Patience,
     health: Health,
 }
@@ -94,57 +102,24 @@ impl Engine {
         format: vk::Format,
         flights: usize,
     ) -> Result<Self> {
-        if config.kernel.is_some()
-            && (choice.cuda.is_none()
-                || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
-        {
-            let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-            return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
-        }
-        let patience = Patience {
-            timeout: config.timeout,
-            software: queue.device().info().kind == vk::PhysicalDeviceType::CPU && choice.cuda.is_none(),
-            stop: Stop::default(),
-        };
+        check_kernel(choice, config)?;
+        let patience = Patience::new(&queue, choice, config);
         queue.set_patience(patience.limit(None));
-        let producer = make_producer(&mut queue, context, config)?;
-        let Profile { max_in_flight: in_flight, slots, .. } = producer.profile();
-        let (in_flight, slots) = (*in_flight, slots.len());
+        let context = context.finish()?;
+        let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let wait = config.wait.on(queue.device().info());
-        let mut pacer = Pacer::new(&queue, in_flight.max(slots).max(flights), wait)?;
-        pacer.set_limit(in_flight);
-        let flights = pacer.depth();
-        let desc = || CheckDesc {
-            scene: config.scene,
-            grid: config.grid,
-            flights,
-            has_reference: config.kernel.is_none(),
-            broken: config.broken,
-            machine: choice.machine(),
-        };
-        let check = config.verify.then(|| Check::new(&mut queue, producer.profile(), desc())).transpose()?;
-        let renderer = FieldRenderer::new(
-            &mut queue,
-            &FieldRendererDesc {
-                format,
-                flights,
-                scene: config.scene,
-                grid: config.grid,
-                style: config.style,
-                color_map: config.color_map,
-                samples: config.samples,
-            },
-        )?;
-        let times = Times::new(queue.device(), flights)?;
+        let pacer = Pacer::new(&queue, made.flights, wait)?;
+        let Setup { producer, check, renderer, times, flights: _ } = made;
         // From here on nothing fails: a producer in `ManuallyDrop` would be left.
         let mut engine = Self {
             observers: Observers { check, recorder: None },
             renderer,
             producer: ManuallyDrop::new(producer),
+            context: ManuallyDrop::new(context),
+            recordings: Recordings::new(pacer.depth()),
             pacer,
             times,
             queue,
-            recordings: Recordings::new(flights),
             finished: None,
             first: 0,
             looked: 0,
@@ -153,11 +128,19 @@ impl Engine {
             handoff_waits: 0,
             grid: config.grid,
             scene: config.scene,
+            format,
+            flights,
             patience,
             health: Health::Sound,
         };
-        engine.begin_batches();
+        engine.begin_producer();
         Ok(engine)
+    }
+
+    /// Lets a new producer begin.
+    fn begin_producer(&mut self) {
+        self.pacer.set_limit(self.producer.profile().max_in_flight);
+        self.begin_batches();
     }
 
     /// Tells a new producer how many frames to fill in one go.
@@ -268,9 +251,9 @@ impl Engine {
         moment: Moment,
         camera: &Camera,
         picture: &Picture,
-        present: Option<PresentSync>,
+        behind: Behind<'_>,
     ) -> Result<()> {
-        let drawn = self.try_draw(flight, moment, camera, picture, present);
+        let drawn = self.try_draw(flight, moment, camera, picture, behind);
         self.noting(drawn)
     }
 
@@ -280,7 +263,7 @@ impl Engine {
         moment: Moment,
         camera: &Camera,
         picture: &Picture,
-        present: Option<PresentSync>,
+        behind: Behind<'_>,
     ) -> Result<()> {
         let began = Instant::now();
         let frame = Frame {
@@ -303,8 +286,9 @@ impl Engine {
         }
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
+        let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
         trace_span!("submit", frame = frame.index)
-            .in_scope(|| self.submit(flight, &produced.sync, present))?;
+            .in_scope(|| self.submit(flight, &produced.sync, behind.present, more))?;
         self.producer.submitted();
         self.pacer.end();
         for observer in self.observers.each_mut() {

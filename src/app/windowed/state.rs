@@ -17,7 +17,7 @@ use super::controls::Controls;
 use super::keys::{self, Action};
 use super::title::Title;
 use super::visibility::Visibility;
-use crate::app::engine::PresentSync;
+use crate::app::engine::{Behind, PresentSync};
 use crate::app::headless::announce;
 use crate::app::{
     Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
@@ -92,11 +92,14 @@ impl State {
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        let context = EarlyContext::begin(&choice, config);
+        // A client's kernels are kept out of command buffers unless that was asked for.
+        let inline = companion.is_none() || config.handoff == Handoff::Inline;
+        let context = EarlyContext::begin(&choice, config, inline);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            interop: choice.cuda.is_some() || (companion.is_some() && choice.can_export()),
-            inline: config.handoff == Handoff::Inline,
+            // Whatever the run begins with, it can be switched to what shares with CUDA.
+            interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
+            inline,
             ..DeviceDesc::default()
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
@@ -155,13 +158,14 @@ impl State {
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
+        let behind = || Behind { commands: None, present: Some(present) };
         let moment = self.clock.moment();
-        let drawn = self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present));
+        let drawn = self.engine.draw(&flight, moment, &self.controls.camera, &picture, behind());
         if let Err(error) = drawn {
             // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
             self.mend(error)?;
             let flight = self.engine.begin()?;
-            self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present))?;
+            self.engine.draw(&flight, moment, &self.controls.camera, &picture, behind())?;
         }
         if let Some(companion) = &mut self.companion {
             companion.drawn(&self.engine)?;
