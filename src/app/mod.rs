@@ -24,7 +24,7 @@ use vulkan_cuda::Ring;
 
 use crate::cuda::KernelSource;
 use crate::handoff::Handoff;
-use crate::render::{ColorMap, Samples};
+use crate::render::{ColorMap, Samples, Style};
 use crate::verify::Broken;
 use crate::vulkan::{PresentMode, Validation, Wait};
 use crate::wave::Grid;
@@ -109,6 +109,8 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
+    /// How the field is drawn; the texture has one way only.
+    pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
     /// Seconds of the field for each second of the clock; 0 stands still.
@@ -147,6 +149,7 @@ impl Default for Config {
             output: None,
             trace: None,
             present: PresentMode::Fifo,
+            style: Style::default(),
             color_map: ColorMap::default(),
             speed: 1.0,
             wait: Wait::default(),

@@ -9,7 +9,7 @@ use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::render::{ColorMap, Samples};
+use wavefield::render::{ColorMap, Samples, Style};
 use wavefield::vulkan::{PresentMode, Validation, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
@@ -42,6 +42,9 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
+    /// How the field is drawn [default: surface].
+    #[arg(long, value_enum, help_heading = help::WHAT)]
+    style: Option<Style>,
     /// The colours.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     colormap: ColorMap,
@@ -149,6 +152,12 @@ impl RunArgs {
                 "--output is the last picture of a run without a window: add --headless".into(),
             ));
         }
+        if let (Scene::Texture, Some(style)) = (self.scene, self.style) {
+            return Err(Error::Usage(format!(
+                "--style {} is for the field: the plane of --scene texture is always drawn in the same way",
+                style.name()
+            )));
+        }
         let producer = match self.device.producer {
             ProducerKind::Auto | ProducerKind::Cuda => None,
             other => other.to_possible_value(),
@@ -241,6 +250,7 @@ impl RunArgs {
             output: self.output,
             trace: self.trace,
             present: self.present.unwrap_or_default(),
+            style: self.style.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,

@@ -43,14 +43,14 @@ impl Camera {
 
     /// World to Vulkan's clip space (Y down), with reversed depth: 1 at the near plane, 0 infinitely far, which keeps precision even.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
-        let aspect = width.max(1) as f32 / height.max(1) as f32;
-        // In a narrow picture the width is what must fit.
-        let fov = if aspect < NARROW {
-            2.0 * ((FIELD_OF_VIEW / 2.0).tan() * NARROW / aspect).atan()
-        } else {
-            FIELD_OF_VIEW
-        };
+        let aspect = aspect(width, height);
+        let fov = 2.0 * half_height(aspect).atan();
         perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
+    }
+
+    /// How many pixels a length of 1 has at a distance of 1, in a picture of this size.
+    pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
+        height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
     }
 
     /// Turns by a drag of the pointer, in pixels.
@@ -80,6 +80,16 @@ impl Camera {
     pub fn zoom(&mut self, notches: f32) {
         self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
     }
+}
+
+fn aspect(width: u32, height: u32) -> f32 {
+    width.max(1) as f32 / height.max(1) as f32
+}
+
+/// Half of what is seen from top to bottom at a distance of 1.
+fn half_height(aspect: f32) -> f32 {
+    // In a narrow picture the width is what must fit.
+    (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)
 }
 
 /// A little below the middle, so that the crests have room.

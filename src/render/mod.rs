@@ -13,6 +13,7 @@ mod painter;
 mod palette;
 mod pass;
 mod pipeline;
+mod style;
 
 pub use camera::Camera;
 pub use color_map::ColorMap;
@@ -21,3 +22,4 @@ pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples};
+pub use style::Style;

@@ -23,7 +23,7 @@ use super::{Choice, Config, EarlyContext, Scene, Stop};
 use crate::cuda::Cuda;
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, Picture};
+use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -313,6 +313,13 @@ impl Engine {
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
         self.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// Draws the field in another way from the next frame on; waits for the GPU.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        self.drain()?;
+        self.forget_recorded();
+        self.renderer.set_style(style)
     }
 
     /// The queue, for presenting and reading back.

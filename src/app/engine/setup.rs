@@ -50,6 +50,7 @@ impl Setup {
                 flights,
                 scene: config.scene,
                 grid: config.grid,
+                style: config.style,
                 color_map: config.color_map,
                 samples: config.samples,
             },
