@@ -11,6 +11,7 @@ mod mesh;
 mod offscreen;
 mod palette;
 mod pass;
+mod pick;
 mod pipeline;
 mod style;
 
@@ -20,4 +21,5 @@ pub use field::{FieldRenderer, FieldRendererDesc, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use pass::{Picture, Samples};
+pub use pick::{Ray, Trail};
 pub use style::Style;
