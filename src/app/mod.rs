@@ -36,6 +36,7 @@ pub(crate) use early::EarlyContext;
 pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
+pub(crate) use engine::SlotNow;
 pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
@@ -77,7 +78,7 @@ impl ProducerKind {
 }
 
 /// Everything that a run can be told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// An index of the device table, part of a name, or a UUID.
     pub device: Option<String>,
@@ -109,6 +110,8 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
+    /// Whether a window shows figures and settings over the picture at first.
+    pub overlay: bool,
     /// How the field is drawn; the texture has one way only.
     pub style: Style,
     /// The colours.
@@ -149,6 +152,7 @@ impl Default for Config {
             output: None,
             trace: None,
             present: PresentMode::Fifo,
+            overlay: true,
             style: Style::default(),
             color_map: ColorMap::default(),
             speed: 1.0,

@@ -39,6 +39,7 @@ struct Facts {
 }
 
 /// The device to use.
+#[derive(Clone)]
 pub struct Choice {
     /// Vulkan's side.
     pub adapter: Adapter,

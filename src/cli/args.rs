@@ -78,6 +78,9 @@ pub struct RunArgs {
     /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
+    /// Figures and settings over the picture, in a window: Tab hides them, and shows them again [default: on].
+    #[arg(long, value_enum, help_heading = help::HOW)]
+    overlay: Option<OnOff>,
     /// How the CPU waits for the GPU.
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
     wait: Wait,
@@ -145,6 +148,11 @@ impl RunArgs {
         if headless && self.present.is_some() {
             return Err(Error::Usage(
                 "--present is for a window, and this run has none: leave it out".into(),
+            ));
+        }
+        if headless && self.overlay.is_some() {
+            return Err(Error::Usage(
+                "--overlay is for a window, and this run has none: leave it out".into(),
             ));
         }
         if !headless && self.output.is_some() {
@@ -250,6 +258,7 @@ impl RunArgs {
             output: self.output,
             trace: self.trace,
             present: self.present.unwrap_or_default(),
+            overlay: self.overlay != Some(OnOff::Off),
             style: self.style.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,

@@ -248,14 +248,9 @@ unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, 
     let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
     let aspect = vk::ImageAspectFlags::COLOR;
     let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
-    // What comes next is ordered by a semaphore, or by a barrier of the next frame's.
-    let nothing = (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE);
-    let after = image_barrier(
-        picture.image,
-        aspect,
-        (copied, (read.0, vk::AccessFlags2::NONE)),
-        (picture.final_layout, nothing),
-    );
+    // Something may be drawn over it next.
+    let after = (copied, (read.0, vk::AccessFlags2::NONE));
+    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
     let region = [vk::BufferImageCopy::default()
         .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
         .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
@@ -264,11 +259,7 @@ unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, 
         pipeline_barrier(device, commands, &[], &[before]);
         device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
         let visible = buffer_barrier(buffer.raw(), written, by_host);
-        if picture.final_layout == copied {
-            pipeline_barrier(device, commands, &[visible], &[]);
-        } else {
-            pipeline_barrier(device, commands, &[visible], &[after]);
-        }
+        pipeline_barrier(device, commands, &[visible], &[after]);
     }
 }
 

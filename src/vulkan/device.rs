@@ -49,7 +49,7 @@ pub struct Device {
 
 struct Shared {
     // Dropped by hand, first: its Drop frees VkDeviceMemory.
-    allocator: ManuallyDrop<Mutex<Allocator>>,
+    allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
@@ -78,7 +78,7 @@ impl Device {
             allocation_sizes: Default::default(),
         });
         let allocator = match allocator {
-            Ok(allocator) => ManuallyDrop::new(Mutex::new(allocator)),
+            Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
             Err(source) => {
                 // SAFETY: nothing was made from the device yet.
                 unsafe { raw.destroy_device(None) };
@@ -150,6 +150,11 @@ impl Device {
     /// The instance below it.
     pub fn instance(&self) -> &Instance {
         self.shared.adapter.instance()
+    }
+
+    /// The allocator, for a library that allocates by itself. What it makes goes before the last clone of this device.
+    pub(crate) fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
+        Arc::clone(&self.shared.allocator)
     }
 
     /// The allocator of everything that is not exported.

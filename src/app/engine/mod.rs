@@ -11,6 +11,7 @@ mod setup;
 mod submission;
 mod switch;
 mod timing;
+mod watch;
 
 use std::mem::ManuallyDrop;
 use std::time::Instant;
@@ -38,6 +39,7 @@ use setup::{Setup, check_kernel};
 pub use submission::{Behind, PresentSync};
 pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
+pub(crate) use watch::SlotNow;
 
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
@@ -60,6 +62,8 @@ pub struct Engine {
     batching: Batching,
     /// Chooses the batch, where there is one to choose.
     auto: Option<AutoBatch>,
+    /// Frames that are filled, or being filled, counted from `first`.
+    filled: u64,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
     grid: Grid,
@@ -112,7 +116,7 @@ impl Engine {
         let Setup { producer, check, renderer, times, flights: _ } = made;
         // From here on nothing fails: a producer in `ManuallyDrop` would be left.
         let mut engine = Self {
-            observers: Observers { check, recorder: None },
+            observers: Observers { check, recorder: None, live: None },
             renderer,
             producer: ManuallyDrop::new(producer),
             context: ManuallyDrop::new(context),
@@ -125,6 +129,7 @@ impl Engine {
             looked: 0,
             batching: config.batch,
             auto: None,
+            filled: 0,
             handoff_waits: 0,
             grid: config.grid,
             scene: config.scene,
@@ -213,7 +218,8 @@ impl Engine {
         // Who can do without the times hears of the frame in any case.
         let known = marks.as_ref().ok().copied().flatten();
         let fill = self.producer.fill();
-        let finished = Finished { frame: begun.frame, flight, marks: known, fill };
+        let cpu = (begun.at, begun.cpu);
+        let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
         self.observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
         Ok(Some(Timed { begun, marks: marks? }))
     }
@@ -235,7 +241,8 @@ impl Engine {
         outcome
     }
 
-    fn has_failed(&self) -> bool {
+    /// Whether something has failed: then the engine can only be finished with.
+    pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
 
@@ -280,6 +287,7 @@ impl Engine {
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
         self.handoff_waits += u64::from(produced.blocked.is_some());
+        self.filled = produced.batch.end();
         self.renderer.set_view(flight.index, camera, picture.extent)?;
         for observer in self.observers.each_mut() {
             observer.produced(flight.index, &produced)?;

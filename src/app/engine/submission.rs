@@ -20,7 +20,7 @@ pub struct PresentSync {
 #[derive(Default)]
 pub struct Behind<'a> {
     /// Records commands that run behind the draw, in the same submission: the picture is in its final layout then, and must be
-    /// left in it. Barriers are theirs to record: the draw's last scope is `COLOR_ATTACHMENT_OUTPUT`.
+    /// left in it. Barriers are theirs to record: the draw's last scope is `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
     /// Who else waits and is waited for, where the picture is presented.
     pub present: Option<PresentSync>,

@@ -17,12 +17,8 @@ impl Engine {
     /// Those of [`Engine::new`]. Then nothing has changed, and the engine goes on as before, unless
     /// [`Engine::has_failed`].
     pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
-        let choice = Choice {
-            adapter: choice.adapter.clone(),
-            cuda: choice.twin.clone().filter(|_| config.producer.may_use_cuda()),
-            twin: choice.twin.clone(),
-            fallback: choice.fallback.clone(),
-        };
+        let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
+        let choice = Choice { cuda, ..choice.clone() };
         check_kernel(&choice, config)?;
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
@@ -46,7 +42,9 @@ impl Engine {
         self.recordings.restart(flights);
         // Both sides are at rest, so nothing of it is in use.
         *self.producer = producer;
-        (self.finished, self.first) = (None, self.pacer.submitted());
+        (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
+        // Whoever watches begins anew: the clocks were tied to the old stream.
+        self.observers.live = None;
         (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
         self.begin_producer();
         Ok(())
