@@ -3,6 +3,8 @@
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
+use super::Ray;
+
 /// Looks at a point from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
@@ -51,6 +53,17 @@ impl Camera {
     /// How many pixels a length of 1 has at a distance of 1, in a picture of this size.
     pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
         height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
+    }
+
+    /// What is seen at a place of a picture of this width and height, in pixels from the top left.
+    pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
+        let forward = (self.target - self.eye()).normalize();
+        let across = forward.cross(Vec3::Y).normalize();
+        let up = across.cross(forward);
+        let per_pixel = 1.0 / self.pixels_per_length(size.0, size.1);
+        let (right, down) = (at.0 - 0.5 * size.0 as f32, at.1 - 0.5 * size.1 as f32);
+        let direction = forward + per_pixel * (right * across - down * up);
+        Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
     /// Turns by a drag of the pointer, in pixels.

@@ -12,6 +12,7 @@ mod offscreen;
 mod painter;
 mod palette;
 mod pass;
+mod pick;
 mod pipeline;
 mod style;
 
@@ -22,4 +23,5 @@ pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples};
+pub use pick::{Ray, Trail};
 pub use style::Style;
