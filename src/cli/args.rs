@@ -137,7 +137,9 @@ pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<Kernel
 /// Sets what `--param` gives; wrong usage where the kernel does not have it.
 pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
     let kernel = config.kernel();
-    config.parameters = kernel.parameters()?.choose(&kernel.name, given)?;
+    let given = given.iter().map(|(name, value)| (name.as_str(), *value));
+    let chosen = kernel.parameters()?.choose(&kernel.name, &[], given);
+    config.parameters = chosen.map_err(|problem| Error::Usage(format!("--param: {problem}")))?;
     Ok(())
 }
 
