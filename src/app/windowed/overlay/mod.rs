@@ -53,6 +53,8 @@ pub(super) struct View<'a> {
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
+    /// Of the kernel's own parameters.
+    pub(super) values: Vec<f32>,
     /// One step in a pause.
     pub(super) step: bool,
 }
@@ -186,7 +188,12 @@ impl Overlay {
         }
         self.next = now + EVERY;
         self.watch(view.engine, now)?;
-        let mut draft = Draft { config: view.config.clone(), parameters: *parameters, step: false };
+        let mut draft = Draft {
+            config: view.config.clone(),
+            parameters: *parameters,
+            values: view.engine.parameters().to_vec(),
+            step: false,
+        };
         let egui = self.egui.clone();
         let raw = self.take_input(window, view.extent);
         let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
@@ -202,7 +209,10 @@ impl Overlay {
             pixels_per_point: output.pixels_per_point,
         };
         self.spend(now.elapsed());
-        let changed = draft.step || draft.config != *view.config || draft.parameters != *parameters;
+        let changed = draft.step
+            || draft.config != *view.config
+            || draft.parameters != *parameters
+            || draft.values != view.engine.parameters();
         Ok(changed.then_some(draft))
     }
 
