@@ -36,8 +36,8 @@ pub(crate) use early::EarlyContext;
 pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
-pub(crate) use engine::SlotNow;
 pub use engine::{Batching, Engine, FrameTiming, Moment};
+pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub(crate) use retire::retire;

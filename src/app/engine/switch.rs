@@ -44,7 +44,7 @@ impl Engine {
         *self.producer = producer;
         (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
         // Whoever watches begins anew: the clocks were tied to the old stream.
-        self.observers.live = None;
+        (self.observers.live, self.observers.probe) = (None, None);
         (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
         self.parameters = self.producer.profile().parameters.values(&config.parameters);
         self.begin_producer();

@@ -223,6 +223,7 @@ impl State {
             modes: self.swapchain.modes(),
             no_cuda,
             extent: self.swapchain.extent(),
+            camera: &self.controls.camera,
             serves: self.companion.is_some(),
         };
         match overlay.lay_out(&self.window, &mut view, &self.controls.parameters)? {
@@ -438,7 +439,7 @@ impl State {
             }
             Action::Overlay => {
                 if let Some(overlay) = &mut self.overlay {
-                    overlay.toggle(&mut self.engine);
+                    overlay.toggle(&mut self.engine)?;
                 }
             }
             Action::Help => {

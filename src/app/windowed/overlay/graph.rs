@@ -1,11 +1,15 @@
 //! Figures and their graph, and the legend of the colours.
 
-use egui::{Align2, Color32, FontId, Grid as Table, Painter, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
+use egui::{
+    Align2, Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2,
+};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
+use crate::app::Found;
 use crate::render::ColorMap;
 use crate::scene::Scene;
+use crate::wave::Vertex;
 
 const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
@@ -120,4 +124,15 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, scene: Scene)
         FontId::proportional(12.0),
         Color32::from_gray(225),
     );
+}
+
+/// What is in the vertex under the pointer.
+pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
+    let ((col, row), Vertex { x, y, z, w }) = (found.at, found.vertex);
+    let text = format!("({col}, {row})\nx {x:+.3}\ny {y:+.3}\nz {z:+.3}\nw {w:.3}");
+    let font = FontId::monospace(12.0);
+    let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
+    let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
+    painter.rect_filled(rect.expand(6.0), 4.0, super::PAPER);
+    painter.galley(rect.min, galley, Color32::WHITE);
 }

@@ -23,7 +23,7 @@ use self::figures::{Cost, Figures, change, time};
 use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters};
-use crate::render::{Painter, Painting, Picture};
+use crate::render::{Camera, Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue};
 
 /// How often it is laid out while nothing happens.
@@ -44,6 +44,8 @@ pub(super) struct View<'a> {
     pub(super) no_cuda: Option<&'a str>,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
+    /// What is seen at a pixel of the picture.
+    pub(super) camera: &'a Camera,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
 }
@@ -136,12 +138,14 @@ impl Overlay {
     }
 
     /// Hides it, or shows it again.
-    pub(super) fn toggle(&mut self, engine: &mut Engine) {
+    pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.shown = !self.shown;
         self.next = Instant::now();
         if !self.shown {
             engine.unwatch();
+            engine.point(None)?;
         }
+        Ok(())
     }
 
     /// Shows the list of keys, or hides it.
@@ -188,6 +192,7 @@ impl Overlay {
         }
         self.next = now + EVERY;
         self.watch(view.engine, now)?;
+        self.point(view)?;
         let mut draft = Draft {
             config: view.config.clone(),
             parameters: *parameters,
@@ -263,6 +268,14 @@ impl Overlay {
         Ok(())
     }
 
+    /// Looks under the pointer, where that is on the picture.
+    fn point(&mut self, view: &mut View<'_>) -> Result<()> {
+        let pointer = self.egui.pointer_latest_pos().filter(|_| !self.egui.is_pointer_over_area());
+        let size = (view.extent.width, view.extent.height);
+        let scale = self.egui.pixels_per_point();
+        view.engine.point(pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size)))
+    }
+
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let size = egui.content_rect().size();
@@ -276,6 +289,9 @@ impl Overlay {
             // No panel: what is left belongs to the picture, and so does the pointer there.
             let left = egui.layer_painter(egui::LayerId::background());
             graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
+            if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
+                graph::vertex(&left, at, &found);
+            }
         }
         self.notices(egui);
         if self.help {
@@ -356,7 +372,8 @@ const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
 const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
 
 fn visuals() -> egui::Visuals {
-    egui::Visuals { panel_fill: PAPER, window_fill: PAPER, ..egui::Visuals::dark() }
+    let opaque = Color32::from_rgb(22, 24, 29);
+    egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
 }
 
 /// Every glyph that is going to be used, in every size.
