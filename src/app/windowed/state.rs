@@ -159,9 +159,6 @@ impl State {
             return Ok(());
         };
         self.retry = None;
-        if let Some(overlay) = &mut self.overlay {
-            overlay.finished(&self.engine);
-        }
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
