@@ -78,7 +78,7 @@ pub struct Config {
     pub scene: Scene,
     /// Who fills the field.
     pub producer: ProducerKind,
-    /// A kernel to run instead of the wave; CUDA only.
+    /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,

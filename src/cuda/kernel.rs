@@ -25,6 +25,8 @@ pub struct KernelSource {
     pub entry: String,
     /// Machine code that [`super::cubin::link`] made of it for this very GPU, to spare the compiler.
     pub cubin: Option<Cubin>,
+    /// Its name in [`crate::gallery`], if it is from there.
+    pub gallery: Option<&'static str>,
 }
 
 impl KernelSource {
@@ -35,6 +37,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/wave.ptx").into(),
             entry: "wave".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -45,6 +48,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/frame_stamp.ptx").into(),
             entry: "frame_stamp".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -55,6 +59,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/stamp.ptx").into(),
             entry: "stamp".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -65,6 +70,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/image.ptx").into(),
             entry: entry.into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -89,6 +95,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/texture.ptx").into(),
             entry: "reduce".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -109,7 +116,7 @@ impl KernelSource {
         let ptx = String::from_utf8(plain_file::read(&path, MAX_PTX)?)
             .map_err(|_| problem("it is not text, so it is no PTX".into()))?;
         let entry = ptx::choose(&ptx, entry.as_deref()).map_err(problem)?;
-        Ok(Self { name, ptx, entry, cubin: None })
+        Ok(Self { name, ptx, entry, cubin: None, gallery: None })
     }
 
     /// Refuses an entry with other parameters than it will be launched with.

@@ -6,19 +6,21 @@ use vulkan_cuda::ExportedBuffer;
 
 use super::{Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots};
 use crate::Result;
+use crate::gallery::Twin;
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
     pipeline_barrier,
 };
-use crate::wave::{self, Grid};
+use crate::wave::Grid;
 
-/// Fills slots with `shaders/wave.wgsl`.
+/// Fills slots with a compute shader of the gallery.
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
     /// What owns the slots.
     _memory: Memory,
+    twin: &'static Twin,
     grid: Grid,
     stamped: bool,
     device: Device,
@@ -31,28 +33,34 @@ enum Memory {
 
 impl ComputeProducer {
     /// Works on every Vulkan device.
-    pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+    pub(crate) fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let none = vk::BufferUsageFlags::empty();
         let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Self::with(device, desc, &slots, Memory::Own { _buffers: buffers })
+        Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
     }
 
-    /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
+    /// The wave with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;
-        Self::with(device, desc, &[buffer.raw()], Memory::Exported { _buffer: buffer })
+        Self::with(device, desc, Twin::wave(), &[buffer.raw()], Memory::Exported { _buffer: buffer })
     }
 
-    fn with(device: &Device, desc: &ProducerDesc, slots: &[vk::Buffer], memory: Memory) -> Result<Self> {
+    fn with(
+        device: &Device,
+        desc: &ProducerDesc,
+        twin: &'static Twin,
+        slots: &[vk::Buffer],
+        memory: Memory,
+    ) -> Result<Self> {
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
-                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/wave.wave.spv")),
-                entry: c"wave",
+                spirv: twin.spirv,
+                entry: twin.entry,
                 constants: size_of::<Constants>() as u32,
                 sets: &[Choices::These(&bound)],
             },
@@ -60,11 +68,11 @@ impl ComputeProducer {
         let slots = slots.iter().map(|&slot| slot.into()).collect();
         let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
-        Ok(Self { pipeline, profile, _memory: memory, grid, stamped, device: device.clone() })
+        Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
     }
 
     fn constants(&self, frame: &Frame) -> Constants {
-        let phase = wave::phase(frame.time) as f32;
+        let phase = self.twin.phase(frame.time);
         let (keep, stamp) = match self.stamped {
             true => (!stamp::MASK, stamp::of(frame.index)),
             false => (u32::MAX, 0),
@@ -73,7 +81,7 @@ impl ComputeProducer {
     }
 }
 
-/// As in `shaders/wave.wgsl`: columns, rows, phase, and which bits of a colour to keep and which to set.
+/// As in `shaders/gallery.wgsl`: columns, rows, phase, and which bits of a colour to keep and which to set.
 type Constants = [u32; 5];
 
 impl Producer for ComputeProducer {

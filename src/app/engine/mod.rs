@@ -18,7 +18,7 @@ use tracing::trace_span;
 
 use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
-use super::{Choice, Config, EarlyContext, ProducerKind, Scene, Stop};
+use super::{Choice, Config, EarlyContext, Scene, Stop};
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, Profile, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
@@ -94,13 +94,7 @@ impl Engine {
         format: vk::Format,
         flights: usize,
     ) -> Result<Self> {
-        if config.kernel.is_some()
-            && (choice.cuda.is_none()
-                || matches!(config.producer, ProducerKind::Compute | ProducerKind::Host))
-        {
-            let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-            return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
-        }
+        config.check_kernel(choice)?;
         let patience = Patience {
             timeout: config.timeout,
             software: queue.device().info().kind == vk::PhysicalDeviceType::CPU && choice.cuda.is_none(),

@@ -1,0 +1,64 @@
+// Ripples from sources that move: `wavefield --kernel ripples`.
+//
+// What it teaches: shared memory. Where the sources are is the same for every
+// vertex, so each block finds it out once, and its threads all read it from the
+// memory that a block shares. wave.cu has the signature.
+
+constexpr float TAU = 6.2831853f;
+constexpr float HEIGHT = 0.30f;
+
+// Seconds after which the field repeats.
+constexpr double LOOP = 20.0;
+
+constexpr unsigned SOURCES = 6;
+
+struct Source {
+    float x, z;
+};
+
+// The sine of an angle given in turns: see wave.cu.
+static __device__ float sine(float turns)
+{
+    return __sinf(TAU * (turns - rintf(turns)));
+}
+
+extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned rows,
+                                   unsigned long long frame, double time)
+{
+    __shared__ Source sources[SOURCES];
+
+    double loops = time * (1.0 / LOOP);
+    float turn = (float)(loops - floor(loops));
+
+    // One thread for each source. A block may have fewer threads than there are
+    // sources, so each goes on with the next that nobody has.
+    for (unsigned s = threadIdx.x; s < SOURCES; s += blockDim.x) {
+        float start = s * (1.0f / SOURCES);
+        sources[s].x = 0.8f * sine((1 + s % 2) * turn + start);
+        sources[s].z = 0.8f * sine((1 + s % 3) * turn + start + 0.25f);
+    }
+    // Nobody reads before everybody has written. All threads of the block have to
+    // come here, so those without a vertex leave only now.
+    __syncthreads();
+
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= cols * rows)
+        return;
+    unsigned row = i / cols, col = i - row * cols;
+    float x = __fdividef(2.0f * col, cols - 1) - 1.0f;
+    float z = __fdividef(2.0f * row, rows - 1) - 1.0f;
+
+    // Six rings for each unit of distance. They run outwards, one after another,
+    // and are lower the farther they have come.
+    float sum = 0.0f;
+    for (unsigned s = 0; s < SOURCES; s++) {
+        float dx = x - sources[s].x, dz = z - sources[s].z;
+        float square = dx * dx + dz * dz;
+        float distance = square * rsqrtf(square + 1e-30f);
+        sum += 0.5f * __fdividef(sine(6.0f * distance - 30.0f * turn), 1.0f + 10.0f * square);
+    }
+
+    // All threads of a warp read the same source at the same time, which costs as
+    // much as one of them reading it.
+    vertices[i] = make_float4(x, HEIGHT * sum, z, 0.5f + 0.5f * sum);
+}
