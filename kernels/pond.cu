@@ -6,15 +6,22 @@
 // this frame's elsewhere, so no thread waits for another. Neighbouring threads read
 // neighbouring nodes, which the GPU joins into few large reads. wave.cu has the
 // signature.
+//
+//!PARAM run float 0.02 0.3 0.14 "per second"
+//!PARAM loss float 0 3 0.4 "per second"
+//!PARAM drops float 0 20 2.5 "per second"
+//!PARAM depth float 0 0.4 0.16
+
+// How fast waves run in a pond that is 2 across, what part of its speed the water
+// loses, how many drops fall, and how deep.
+struct Parameters {
+    float run, loss, drops, depth;
+};
 
 constexpr unsigned NODES = 512;  // each way at most: such memory has a fixed size
 
-// How fast waves run in a pond that is 2 across; what part of its speed the water
-// loses, and how strongly it is drawn back to its level, each second.
-constexpr float RUN = 0.14f, LOSS = 0.4f, LEVEL = 0.5f;
-
-constexpr double DROPS = 2.5;  // each second
-constexpr float DEPTH = 0.16f, RADIUS = 0.07f;
+constexpr float LEVEL = 0.5f;    // how strongly water is drawn back to its level
+constexpr float RADIUS = 0.07f;  // of a drop
 
 struct alignas(8) Node {
     float height, speed;  // upwards
@@ -26,7 +33,7 @@ static __device__ double seconds[2];
 static __device__ double fraction(double a) { return a - floor(a); }
 
 extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
-                                unsigned long long frame, double time)
+                                unsigned long long frame, double time, Parameters parameters)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= cols * rows)
@@ -39,7 +46,8 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
     if (i < across * along) {
         unsigned row = i / across, col = i - row * across;
         float dx = 2.0f / (across - 1), dz = 2.0f / (along - 1);
-        float a = RUN * RUN / (dx * dx), b = RUN * RUN / (dz * dz);
+        float square = parameters.run * parameters.run;
+        float a = square / (dx * dx), b = square / (dz * dz);
 
         // With longer steps than this the waves would grow: so after a late frame
         // the pond is slower. Where time stands still, so does the pond.
@@ -55,18 +63,18 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
         float behind = old[row > 0 ? i - across : i].height;
         float ahead = old[row + 1 < along ? i + across : i].height;
         float pull = a * (left + right - 2.0f * h) + b * (behind + ahead - 2.0f * h);
-        node.speed += step * (pull - LEVEL * h - LOSS * node.speed);
+        node.speed += step * (pull - LEVEL * h - parameters.loss * node.speed);
         node.height += step * node.speed;
 
         // Multiples of these two numbers, without whole parts, spread the drops. A
         // drop pushes as much water up around itself as it pushes down.
-        double drop = floor(time * DROPS);
-        if (step > 0.0f && drop != floor(since * DROPS)) {
+        double drops = parameters.drops, drop = floor(time * drops);
+        if (step > 0.0f && drop != floor(since * drops)) {
             float x = col * dx - (0.2f + 1.6f * (float)fraction(drop * 0.7548776662466927));
             float z = row * dz - (0.2f + 1.6f * (float)fraction(drop * 0.5698402909980532));
             float q = (x * x + z * z) * (1.0f / (RADIUS * RADIUS));
             if (q < 1.0f)
-                node.height -= DEPTH * (1.0f - q) * (1.0f - q) * (1.0f - 4.0f * q);
+                node.height -= parameters.depth * (1.0f - q) * (1.0f - q) * (1.0f - 4.0f * q);
         }
         nodes[now][i] = node;
         if (i == 0)

@@ -3,6 +3,14 @@
 // What it teaches: shared memory. Where the sources are is the same for every
 // vertex, so each block finds it out once, and its threads all read it from the
 // memory that a block shares. wave.cu has the signature.
+//
+//!PARAM amplitude float 0 2 1 "x"
+//!PARAM rings float 1 15 6 "per unit"
+//!PARAM spread float 0 1 0.8
+
+struct Parameters {
+    float amplitude, rings, spread;
+};
 
 constexpr float TAU = 6.2831853f;
 constexpr float HEIGHT = 0.30f;
@@ -23,7 +31,7 @@ static __device__ float sine(float turns)
 }
 
 extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned rows,
-                                   unsigned long long frame, double time)
+                                   unsigned long long frame, double time, Parameters parameters)
 {
     __shared__ Source sources[SOURCES];
 
@@ -34,8 +42,8 @@ extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned row
     // sources, so each goes on with the next that nobody has.
     for (unsigned s = threadIdx.x; s < SOURCES; s += blockDim.x) {
         float start = s * (1.0f / SOURCES);
-        sources[s].x = 0.8f * sine((1 + s % 2) * turn + start);
-        sources[s].z = 0.8f * sine((1 + s % 3) * turn + start + 0.25f);
+        sources[s].x = parameters.spread * sine((1 + s % 2) * turn + start);
+        sources[s].z = parameters.spread * sine((1 + s % 3) * turn + start + 0.25f);
     }
     // Nobody reads before everybody has written. All threads of the block have to
     // come here, so those without a vertex leave only now.
@@ -48,17 +56,16 @@ extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned row
     float x = __fdividef(2.0f * col, cols - 1) - 1.0f;
     float z = __fdividef(2.0f * row, rows - 1) - 1.0f;
 
-    // Six rings for each unit of distance. They run outwards, one after another,
-    // and are lower the farther they have come.
+    // The rings of a source run outwards, and are lower the farther they have come.
     float sum = 0.0f;
     for (unsigned s = 0; s < SOURCES; s++) {
         float dx = x - sources[s].x, dz = z - sources[s].z;
         float square = dx * dx + dz * dz;
         float distance = square * rsqrtf(square + 1e-30f);
-        sum += 0.5f * __fdividef(sine(6.0f * distance - 30.0f * turn), 1.0f + 10.0f * square);
+        sum += 0.5f * __fdividef(sine(parameters.rings * distance - 30.0f * turn), 1.0f + 10.0f * square);
     }
 
     // All threads of a warp read the same source at the same time, which costs as
     // much as one of them reading it.
-    vertices[i] = make_float4(x, HEIGHT * sum, z, 0.5f + 0.5f * sum);
+    vertices[i] = make_float4(x, HEIGHT * parameters.amplitude * sum, z, 0.5f + 0.5f * sum);
 }

@@ -4,15 +4,19 @@
 // the random numbers of its particle by hashing the particle's number, so they are
 // the same in every frame, in every order, on every GPU. Where the particle is
 // follows from them and the time alone. wave.cu has the signature.
+//
+//!PARAM ring float 0 1 0.65
+//!PARAM tube float 0 0.6 0.28
+
+// The swarm fills a ring: the radius to the middle of its tube, and the tube's.
+struct Parameters {
+    float ring, tube;
+};
 
 constexpr float TAU = 6.2831853f;
 
 // Seconds after which the field repeats.
 constexpr double LOOP = 60.0;
-
-// The swarm fills a ring: from the middle to the centre of the tube, and the
-// tube's radius.
-constexpr float RING = 0.65f, TUBE = 0.28f;
 
 // Any change of the input changes about half of the bits (the hash "pcg": O'Neill;
 // Jarzynski and Olano, "Hash Functions for GPU Rendering").
@@ -36,7 +40,7 @@ static __device__ void circle(float turns, float *s, float *c)
 }
 
 extern "C" __global__ void swarm(float4 *vertices, unsigned cols, unsigned rows,
-                                 unsigned long long frame, double time)
+                                 unsigned long long frame, double time, Parameters parameters)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= cols * rows)
@@ -59,7 +63,7 @@ extern "C" __global__ void swarm(float4 *vertices, unsigned cols, unsigned rows,
     float s, co, up, out;
     circle(along, &s, &co);
     circle(around, &up, &out);
-    float from_middle = RING + TUBE * radius * out;
-    vertices[i] = make_float4(from_middle * co, TUBE * radius * up, from_middle * s,
-                              1.0f - 0.8f * radius);
+    float away = parameters.tube * radius;
+    float from_middle = parameters.ring + away * out;
+    vertices[i] = make_float4(from_middle * co, away * up, from_middle * s, 1.0f - 0.8f * radius);
 }

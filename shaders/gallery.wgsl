@@ -10,6 +10,8 @@ struct Parameters {
     // (src/stamp/mod.rs).
     keep: u32,
     stamp: u32,
+    // Of the kernel's parameters, in the order of its lines.
+    values: vec4f,
 }
 
 var<immediate> parameters: Parameters;
@@ -56,11 +58,15 @@ fn wave(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     }
     let at = place_of(i);
     let phase = parameters.phase;
-    let sum = 0.46 * sine(0.55 * at.x + 0.30 * at.y - 3.0 * phase)
-            + 0.26 * sine(-0.40 * at.x + 0.75 * at.y - 4.0 * phase)
-            + 0.14 * sine(1.10 * at.x + 0.90 * at.y - 7.0 * phase)
-            + 0.14 * sine(2.25 * length(at) - 8.0 * phase);
-    put(i, vec3f(at.x, HEIGHT * sum, at.y), 0.5 + 0.5 * sum);
+    let amplitude = parameters.values.x;
+    let frequency = parameters.values.y;
+    let u = frequency * at.x;
+    let v = frequency * at.y;
+    let sum = 0.46 * sine(0.55 * u + 0.30 * v - 3.0 * phase)
+            + 0.26 * sine(-0.40 * u + 0.75 * v - 4.0 * phase)
+            + 0.14 * sine(1.10 * u + 0.90 * v - 7.0 * phase)
+            + 0.14 * sine(2.25 * length(vec2f(u, v)) - 8.0 * phase);
+    put(i, vec3f(at.x, HEIGHT * amplitude * sum, at.y), 0.5 + 0.5 * sum);
 }
 
 const SOURCES: u32 = 6;
@@ -71,10 +77,13 @@ var<workgroup> sources: array<vec2f, SOURCES>;
 fn ripples(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,
            @builtin(local_invocation_index) local: u32) {
     let phase = parameters.phase;
+    let amplitude = parameters.values.x;
+    let rings = parameters.values.y;
+    let spread = parameters.values.z;
     if local < SOURCES {
         let start = f32(local) / f32(SOURCES);
         let turns = vec2f(vec2u(1u + local % 2u, 1u + local % 3u)) * phase;
-        sources[local] = 0.8 * vec2f(sine(turns.x + start), sine(turns.y + start + 0.25));
+        sources[local] = spread * vec2f(sine(turns.x + start), sine(turns.y + start + 0.25));
     }
     workgroupBarrier();
 
@@ -86,9 +95,9 @@ fn ripples(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups:
     var sum = 0.0;
     for (var s = 0u; s < SOURCES; s++) {
         let away = at - sources[s];
-        sum += 0.5 * sine(6.0 * length(away) - 30.0 * phase) / (1.0 + 10.0 * dot(away, away));
+        sum += 0.5 * sine(rings * length(away) - 30.0 * phase) / (1.0 + 10.0 * dot(away, away));
     }
-    put(i, vec3f(at.x, HEIGHT * sum, at.y), 0.5 + 0.5 * sum);
+    put(i, vec3f(at.x, HEIGHT * amplitude * sum, at.y), 0.5 + 0.5 * sum);
 }
 
 struct Wave {
@@ -98,22 +107,21 @@ struct Wave {
     turns: f32,
 }
 
-const CHOP: f32 = 0.85;
 const WAVES: u32 = 10;
 
 // As in kernels/ocean.cu.
 fn ocean_wave(k: u32) -> Wave {
     switch k {
         case 0u: { return Wave(vec2f(0.960, 0.280), 1.300, 0.0420, 8.0); }
-        case 1u: { return Wave(vec2f(0.600, 0.800), 0.900, 0.0270, 9.0); }
-        case 2u: { return Wave(vec2f(0.936, -0.352), 0.620, 0.0180, 11.0); }
-        case 3u: { return Wave(vec2f(0.352, 0.936), 0.450, 0.0120, 13.0); }
-        case 4u: { return Wave(vec2f(0.800, -0.600), 0.340, 0.0090, 15.0); }
-        case 5u: { return Wave(vec2f(0.996, 0.096), 0.250, 0.0070, 18.0); }
-        case 6u: { return Wave(vec2f(0.280, 0.960), 0.190, 0.0050, 21.0); }
-        case 7u: { return Wave(vec2f(0.744, 0.672), 0.140, 0.0035, 24.0); }
-        case 8u: { return Wave(vec2f(0.936, 0.352), 0.105, 0.0025, 28.0); }
-        default: { return Wave(vec2f(0.480, -0.880), 0.080, 0.0020, 32.0); }
+        case 1u: { return Wave(vec2f(0.600, 0.800), 0.900, 0.0250, 9.0); }
+        case 2u: { return Wave(vec2f(0.936, -0.352), 0.620, 0.0150, 11.0); }
+        case 3u: { return Wave(vec2f(0.352, 0.936), 0.450, 0.0090, 13.0); }
+        case 4u: { return Wave(vec2f(0.800, -0.600), 0.340, 0.0060, 15.0); }
+        case 5u: { return Wave(vec2f(0.996, 0.096), 0.250, 0.0040, 18.0); }
+        case 6u: { return Wave(vec2f(0.280, 0.960), 0.190, 0.0028, 21.0); }
+        case 7u: { return Wave(vec2f(0.744, 0.672), 0.140, 0.0019, 24.0); }
+        case 8u: { return Wave(vec2f(0.936, 0.352), 0.105, 0.0013, 28.0); }
+        default: { return Wave(vec2f(0.480, -0.880), 0.080, 0.0009, 32.0); }
     }
 }
 
@@ -125,23 +133,31 @@ fn ocean(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: v
         return;
     }
     let at = place_of(i);
+    let amplitude = parameters.values.x;
+    let chop = parameters.values.y;
+    let wind = parameters.values.z / 360.0;
+    let turned = vec2f(sine(wind), sine(wind + 0.25));
     var position = vec3f(at.x, 0.0, at.y);
-    var normal = vec3f(0.0, 1.0, 0.0);
+    var across = vec3f(1.0, 0.0, 0.0);
+    var along = vec3f(0.0, 0.0, 1.0);
     for (var k = 0u; k < WAVES; k++) {
         let w = ocean_wave(k);
-        let turns = dot(w.direction, at) / w.length - w.turns * parameters.phase;
+        let to = vec2f(turned.y * w.direction.x - turned.x * w.direction.y,
+                       turned.x * w.direction.x + turned.y * w.direction.y);
+        let height = amplitude * w.height;
+        let turns = dot(to, at) / w.length - w.turns * parameters.phase;
         let s = sine(turns);
         let c = sine(turns + 0.25);
-        position += w.height * vec3f(CHOP * w.direction.x * c, s, CHOP * w.direction.y * c);
-        let steep = TAU * w.height / w.length;
-        normal -= steep * vec3f(w.direction.x * c, CHOP * s, w.direction.y * c);
+        position += height * vec3f(chop * to.x * c, s, chop * to.y * c);
+        let steep = TAU * height / w.length;
+        let slope = vec3f(-chop * to.x * s, c, -chop * to.y * s);
+        across += steep * to.x * slope;
+        along += steep * to.y * slope;
     }
-    let level = normal.y / length(normal);
-    put(i, position, 0.4 + 2.5 * position.y + 1.2 * (1.0 - level));
+    let normal = cross(along, across);
+    let level = normal.y / sqrt(dot(normal, normal) + 1e-30);
+    put(i, position, 0.4 + 2.5 * position.y + 1.5 * (1.0 - level));
 }
-
-const RING: f32 = 0.65;
-const TUBE: f32 = 0.28;
 
 fn hash(seed: u32) -> u32 {
     let a = seed * 747796405u + 2891336453u;
@@ -168,7 +184,9 @@ fn swarm(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: v
     let radius = unit(c);
     let along = unit(a) + f32(1u + (d & 3u)) * parameters.phase;
     let around = unit(b) + f32(3u + ((d >> 2) & 7u)) * parameters.phase;
-    let from_middle = RING + TUBE * radius * sine(around + 0.25);
-    let position = vec3f(from_middle * sine(along + 0.25), TUBE * radius * sine(around), from_middle * sine(along));
+    let ring = parameters.values.x;
+    let away = parameters.values.y * radius;
+    let from_middle = ring + away * sine(around + 0.25);
+    let position = vec3f(from_middle * sine(along + 0.25), away * sine(around), from_middle * sine(along));
     put(i, position, 1.0 - 0.8 * radius);
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use ash::vk;
 use vulkan_cuda::Ring;
 
-use crate::cuda::KernelSource;
+use crate::cuda::{KernelSource, KernelValues};
 use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples};
 use crate::verify::Broken;
@@ -80,6 +80,8 @@ pub struct Config {
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
+    /// What the parameters of [`Config::kernel`] are at first.
+    pub parameters: KernelValues,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
     /// Consent to kernels that are not built in inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
@@ -129,6 +131,7 @@ impl Default for Config {
             scene: Scene::default(),
             producer: ProducerKind::Auto,
             kernel: None,
+            parameters: KernelValues::default(),
             handoff: Handoff::default(),
             risk_the_gpu: false,
             grid: Grid { cols: 1024, rows: 1024 },

@@ -1,5 +1,7 @@
 //! What is shown, and who makes it.
 
+use std::borrow::Cow;
+
 use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, EarlyContext, ProducerKind};
@@ -25,6 +27,14 @@ impl Scene {
         }
     }
 
+    /// The kernel that comes with this crate.
+    pub fn built_in(self) -> KernelSource {
+        match self {
+            Self::Field => KernelSource::built_in(),
+            Self::Texture => KernelSource::built_in_texture(),
+        }
+    }
+
     /// Where it is seen from at first.
     pub fn camera(self) -> Camera {
         match self {
@@ -35,6 +45,11 @@ impl Scene {
 }
 
 impl Config {
+    /// The kernel that fills the scene, or stands for those who fill it without CUDA.
+    pub fn kernel(&self) -> Cow<'_, KernelSource> {
+        self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
+    }
+
     /// What a producer is told.
     pub(crate) fn producer_desc(&self) -> ProducerDesc {
         ProducerDesc {
@@ -46,6 +61,11 @@ impl Config {
             timeout: self.timeout,
             plan: plan(self.broken),
         }
+    }
+
+    /// Whether the wave is shown, or the texture that comes with this crate: [`crate::verify`] has references of those.
+    pub(super) fn shows_built_in(&self) -> bool {
+        gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
     }
 
     /// The compute shader that fills the field as the kernel does, if it has one.
@@ -110,17 +130,13 @@ pub(crate) fn make_producer(
     let (device, desc) = (queue.device().clone(), config.producer_desc());
     let producer = match (config.producer, context.finish()?) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
-            let built_in = match config.scene {
-                Scene::Field => KernelSource::built_in(),
-                Scene::Texture => KernelSource::built_in_texture(),
-            };
-            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            let kernel = config.kernel();
             let (handoff, note) = config.handoff.on(device.info(), config.scene);
             if let Some(note) = note {
                 crate::note!("note: {note}");
             }
             let (ring, in_flight) = config.ring_of(handoff);
-            handoff.make(queue, &context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
+            handoff.make(queue, &context, &kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
@@ -136,14 +152,14 @@ pub(crate) fn make_producer(
         }
         (ProducerKind::Still, _) => {
             let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc }, Twin::wave())?;
-            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
+            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
         (ProducerKind::StillShared, _) => {
             let filled_by: Box<dyn Producer> = match desc.scene {
                 Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
                 Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
             };
-            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
+            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
     };
     match config.broken {

@@ -40,6 +40,10 @@ pub struct RunArgs {
     /// kernels/README.md for its signature. Without ENTRY the file must have one entry only.
     #[arg(long, value_name = "NAME|FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
+    /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
+    /// amplitude and frequency.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
+    param: Vec<(String, f32)>,
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
@@ -136,6 +140,13 @@ pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<Kernel
     let kernel = KernelSource::from_argument(argument)?;
     kernel.check_signature(scene.signature())?;
     Ok(Some(kernel))
+}
+
+/// Sets what `--param` gives; wrong usage where the kernel does not have it.
+pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
+    let kernel = config.kernel();
+    config.parameters = kernel.parameters()?.choose(&kernel.name, given)?;
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -236,7 +247,7 @@ impl RunArgs {
                 ring.depth()
             )));
         }
-        Ok(Config {
+        let mut config = Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
@@ -262,8 +273,9 @@ impl RunArgs {
                 None if cfg!(debug_assertions) => Validation::IfInstalled,
                 None => Validation::Off,
             },
-            verify: false,
-            broken: None,
-        })
+            ..Config::default()
+        };
+        set_parameters(&mut config, &self.param)?;
+        Ok(config)
     }
 }

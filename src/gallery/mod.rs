@@ -10,8 +10,8 @@ mod swarm;
 
 use std::ffi::CStr;
 
-use crate::cuda::KernelSource;
-use crate::wave::{self, Grid};
+use crate::cuda::{KernelParameters, KernelSource};
+use crate::wave::{self, Grid, Shape};
 use crate::{Error, Result};
 
 /// A kernel of the gallery.
@@ -25,13 +25,14 @@ pub struct Entry {
     pub twin: Option<Twin>,
     /// Whether its vertices are particles: best seen as points, because no surface joins neighbours.
     pub points: bool,
-    /// Vertex `(col, row)` at a time, in double precision: `[x, y, z, w]`. None where it follows from the frames before.
+    /// A vertex in double precision; `None` where it follows from the frames before.
     pub reference: Option<Reference>,
     ptx: &'static str,
 }
 
-/// A vertex in double precision: the grid, its column and row, and seconds since the start.
-pub type Reference = fn(Grid, u32, u32, f64) -> [f64; 4];
+/// What `[x, y, z, w]` is to be: of the grid, the vertex's column and row, seconds since the start, and the values of the kernel's
+/// parameters.
+pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
 /// A kernel as a compute shader.
 #[derive(Debug)]
@@ -42,11 +43,19 @@ pub struct Twin {
     pub(crate) entry: &'static CStr,
     /// Seconds after which the field repeats. How far it is into that is all that the shader learns of the time.
     pub(crate) repeats: f64,
+    /// The kernel's PTX, which declares the parameters that both have.
+    ptx: &'static str,
 }
 
 /// How far kernel and twin may be from the reference, in units of [`wave::HEIGHT`]. Angles are single-precision numbers of up to
 /// 40 turns.
 pub const TOLERANCE: f64 = 4e-5;
+
+macro_rules! ptx {
+    ($name:literal) => {
+        include_str!(concat!("../../kernels/", $name, ".ptx"))
+    };
+}
 
 macro_rules! twin {
     ($name:literal, $entry:literal, $repeats:expr) => {
@@ -54,13 +63,8 @@ macro_rules! twin {
             spirv: include_bytes!(concat!(env!("OUT_DIR"), "/gallery.", $name, ".spv")),
             entry: $entry,
             repeats: $repeats,
+            ptx: ptx!($name),
         }
-    };
-}
-
-macro_rules! ptx {
-    ($name:literal) => {
-        include_str!(concat!("../../kernels/", $name, ".ptx"))
     };
 }
 
@@ -70,7 +74,9 @@ static GALLERY: [Entry; 5] = [
         about: "three waves and a ripple; how a kernel stays exact when the time is large",
         twin: Some(twin!("wave", c"wave", wave::LOOP)),
         points: false,
-        reference: Some(wave::reference),
+        reference: Some(|grid, col, row, time, values| {
+            wave::reference(grid, col, row, time, Shape::of(values))
+        }),
         ptx: ptx!("wave"),
     },
     Entry {
@@ -167,6 +173,12 @@ impl Twin {
         &WAVE
     }
 
+    /// What it can be told: its first values are these.
+    pub(crate) fn parameters(&self) -> KernelParameters {
+        // A test reads them, too.
+        KernelParameters::of(self.ptx).unwrap_or_default()
+    }
+
     /// How far `time` is into the loop, 0 to 1.
     pub(crate) fn phase(&self, time: f64) -> f32 {
         (time / self.repeats).rem_euclid(1.0) as f32
@@ -177,6 +189,11 @@ impl Twin {
 fn place(grid: Grid, col: u32, row: u32) -> (f64, f64) {
     let at = |index, count| 2.0 * f64::from(index) / f64::from(count - 1) - 1.0;
     (at(col, grid.cols), at(row, grid.rows))
+}
+
+/// The values of so many parameters; those that are missing are not numbers, so that no vertex agrees.
+fn numbers<const COUNT: usize>(values: &[f32]) -> [f64; COUNT] {
+    std::array::from_fn(|index| values.get(index).map_or(f64::NAN, |&value| value.into()))
 }
 
 /// The sine of an angle in whole turns.
@@ -205,6 +222,18 @@ mod tests {
         assert_eq!((default.name, &default.source().ptx), ("wave", &KernelSource::built_in().ptx));
     }
 
+    /// What the PTX declares, the source does, and both are what the shader has room for.
+    #[test]
+    fn every_kernel_declares_its_parameters() {
+        for entry in gallery() {
+            let source = format!("{}/kernels/{}.cu", env!("CARGO_MANIFEST_DIR"), entry.name);
+            let parameters = entry.source().parameters().unwrap();
+            assert_eq!(KernelParameters::of(&std::fs::read_to_string(source).unwrap()).unwrap(), parameters);
+            assert!((2..=4).contains(&parameters.len()), "{}: {parameters}", entry.name);
+            assert!(entry.twin.as_ref().is_none_or(|twin| twin.parameters() == parameters));
+        }
+    }
+
     #[test]
     fn a_name_is_of_the_gallery_and_all_else_a_file() {
         for file in ["wave.ptx", "./wave", "dir\\wave", "wave:wave", ".", "/"] {
@@ -224,11 +253,12 @@ mod tests {
         let grid = Grid { cols: 61, rows: 47 };
         for entry in gallery() {
             let (Some(twin), Some(reference)) = (&entry.twin, entry.reference) else { continue };
+            let values = twin.parameters().values(&[]);
             for step in 0..40 {
                 let time = twin.repeats * f64::from(step) / 40.0 + 0.01;
                 for (col, row) in (0..grid.cols).flat_map(|col| (0..grid.rows).map(move |row| (col, row))) {
-                    let now = reference(grid, col, row, time);
-                    let later = reference(grid, col, row, time + twin.repeats);
+                    let now = reference(grid, col, row, time, &values);
+                    let later = reference(grid, col, row, time + twin.repeats, &values);
                     let name = format!("{} ({col}, {row}) at {time} s: {now:?}", entry.name);
                     assert!(now.iter().zip(later).all(|(a, b)| (a - b).abs() < 1e-9), "{name}, {later:?}");
                     assert!(now[0].abs() < 1.2 && now[1].abs() < 0.4 && now[2].abs() < 1.2, "{name}");

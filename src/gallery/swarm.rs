@@ -1,13 +1,10 @@
 //! The reference for `kernels/swarm.cu`, written from the formula and not from the code.
 
-use super::{cosine, sine};
+use super::{cosine, numbers, sine};
 use crate::wave::Grid;
 
 /// Seconds after which the field repeats.
 pub(super) const LOOP: f64 = 60.0;
-
-const RING: f64 = 0.65;
-const TUBE: f64 = 0.28;
 
 /// The hash "pcg".
 fn hash(seed: u32) -> u32 {
@@ -21,7 +18,7 @@ fn unit(bits: u32) -> f64 {
     f64::from(bits >> 8) / f64::from(1 << 24)
 }
 
-pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
+pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64, values: &[f32]) -> [f64; 4] {
     let turn = (time / LOOP).rem_euclid(1.0);
     let a = hash(row * grid.cols + col);
     let (b, c) = (hash(a), hash(hash(a)));
@@ -29,8 +26,9 @@ pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     let speeds = hash(c);
     let along = unit(a) + f64::from(1 + speeds % 4) * turn;
     let around = unit(b) + f64::from(3 + speeds / 4 % 8) * turn;
-    let from_middle = RING + TUBE * radius * cosine(around);
-    [from_middle * cosine(along), TUBE * radius * sine(around), from_middle * sine(along), 1.0 - 0.8 * radius]
+    let [ring, tube] = numbers(values);
+    let from_middle = ring + tube * radius * cosine(around);
+    [from_middle * cosine(along), tube * radius * sine(around), from_middle * sine(along), 1.0 - 0.8 * radius]
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ impl ComputeProducer {
             },
         )?;
         let slots = slots.iter().map(|&slot| slot.into()).collect();
-        let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
+        let parameters = twin.parameters();
+        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
         Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
     }
@@ -77,12 +78,19 @@ impl ComputeProducer {
             true => (!stamp::MASK, stamp::of(frame.index)),
             false => (u32::MAX, 0),
         };
-        [self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]
+        let mut constants = [0; 8 + VALUES];
+        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
+        let values = self.profile.parameters.values(&frame.parameters);
+        constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
+        constants
     }
 }
 
-/// As in `shaders/gallery.wgsl`: columns, rows, phase, and which bits of a colour to keep and which to set.
-type Constants = [u32; 5];
+/// As in `shaders/gallery.wgsl`: columns, rows, phase, which bits of a colour to keep and which to set, three that are unused,
+/// and the values of the kernel's parameters.
+type Constants = [u32; 8 + VALUES];
+/// How many parameters a shader can have.
+const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {
     fn profile(&self) -> &Profile {

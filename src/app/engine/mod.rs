@@ -19,6 +19,7 @@ use tracing::trace_span;
 use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, Scene, Stop};
+use crate::cuda::KernelValues;
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, Profile, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
@@ -58,6 +59,8 @@ pub struct Engine {
     auto: Option<AutoBatch>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
+    /// Of the producer's parameters: see [`Profile::parameters`].
+    parameters: KernelValues,
     grid: Grid,
     scene: Scene,
     patience: Patience,
@@ -102,8 +105,8 @@ impl Engine {
         };
         queue.set_patience(patience.limit(None));
         let producer = make_producer(&mut queue, context, config)?;
-        let Profile { max_in_flight: in_flight, slots, .. } = producer.profile();
-        let (in_flight, slots) = (*in_flight, slots.len());
+        let Profile { max_in_flight: in_flight, slots, parameters, .. } = producer.profile();
+        let (in_flight, slots, parameters) = (*in_flight, slots.len(), parameters.values(&config.parameters));
         let wait = config.wait.on(queue.device().info());
         let mut pacer = Pacer::new(&queue, in_flight.max(slots).max(flights), wait)?;
         pacer.set_limit(in_flight);
@@ -112,7 +115,7 @@ impl Engine {
             scene: config.scene,
             grid: config.grid,
             flights,
-            has_reference: config.kernel.is_none(),
+            has_reference: config.shows_built_in(),
             broken: config.broken,
             machine: choice.machine(),
         };
@@ -144,6 +147,7 @@ impl Engine {
             batching: config.batch,
             auto: None,
             handoff_waits: 0,
+            parameters,
             grid: config.grid,
             scene: config.scene,
             patience,
@@ -184,6 +188,18 @@ impl Engine {
     /// that chooses another.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
+    }
+
+    /// Other values for the parameters of who fills the field ([`Profile::parameters`]), in their order and each brought into its
+    /// range; those that are left out go to their defaults. They hold from the next frame that is filled: those that were
+    /// filled ahead are as they are.
+    pub fn set_parameters(&mut self, values: &[f32]) {
+        self.parameters = self.producer.profile().parameters.values(values);
+    }
+
+    /// What they are now.
+    pub fn parameters(&self) -> &[f32] {
+        &self.parameters
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
@@ -280,6 +296,7 @@ impl Engine {
             index: self.pacer.submitted() - self.first,
             time: moment.time,
             step: moment.step,
+            parameters: self.parameters,
             reads: reads(self.scene, self.observers.check.is_some()),
         };
         if self.renderer.needs_resize(picture.extent) {
