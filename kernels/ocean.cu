@@ -82,8 +82,9 @@ extern "C" __global__ void ocean(float4 *vertices, unsigned cols, unsigned rows,
     }
 
     // The cross product of the two directions is the normal. Of length 1, its y is
-    // 1 where the water is level. Steep and high water is shown bright, as foam.
+    // 1 where the water is level. Steep and high water is shown bright, as foam. The
+    // small sum keeps that steady where a crest folds and has no normal.
     float nx = yz * xz - zz * yx, ny = zz * xx - xz * xz, nz = xz * yx - yz * xx;
-    float level = ny * rsqrtf(nx * nx + ny * ny + nz * nz + 1e-30f);
+    float level = ny * rsqrtf(nx * nx + ny * ny + nz * nz + 0.01f);
     vertices[i] = make_float4(x, y, z, 0.4f + 2.5f * y + 1.5f * (1.0f - level));
 }

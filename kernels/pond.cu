@@ -10,7 +10,7 @@
 //!PARAM run float 0.02 0.3 0.14 "per second"
 //!PARAM loss float 0 3 0.4 "per second"
 //!PARAM drops float 0 20 2.5 "per second"
-//!PARAM depth float 0 0.4 0.16
+//!PARAM depth float 0 0.5 0.25
 
 // How fast waves run in a pond that is 2 across, what part of its speed the water
 // loses, how many drops fall, and how deep.
@@ -52,7 +52,7 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
         // With longer steps than this the waves would grow: so after a late frame
         // the pond is slower. Where time stands still, so does the pond.
         double since = seconds[before];
-        float step = (float)min(time - since, (double)(0.9f * rsqrtf(a + b)));
+        float step = (float)min(time - since, (double)(0.9f * rsqrtf(a + b + LEVEL / 4.0f)));
         step = step > 0.0f ? step : 0.0f;
 
         // At the edge a node is its own neighbour: waves are thrown back.
@@ -63,7 +63,8 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
         float behind = old[row > 0 ? i - across : i].height;
         float ahead = old[row + 1 < along ? i + across : i].height;
         float pull = a * (left + right - 2.0f * h) + b * (behind + ahead - 2.0f * h);
-        node.speed += step * (pull - LEVEL * h - parameters.loss * node.speed);
+        node.speed += step * (pull - LEVEL * h);
+        node.speed /= 1.0f + step * parameters.loss;
         node.height += step * node.speed;
 
         // Multiples of these two numbers, without whole parts, spread the drops. A
@@ -94,5 +95,5 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
     float far = at[across].height + u * (at[across + 1].height - at[across].height);
     float y = near + v * (far - near);
     float x = 2.0f * col / (cols - 1) - 1.0f, z = 2.0f * row / (rows - 1) - 1.0f;
-    vertices[i] = make_float4(x, y, z, 0.5f + 5.0f * y);
+    vertices[i] = make_float4(x, y, z, 0.5f + 8.0f * y);
 }

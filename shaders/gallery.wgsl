@@ -155,7 +155,7 @@ fn ocean(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: v
         along += steep * to.y * slope;
     }
     let normal = cross(along, across);
-    let level = normal.y / sqrt(dot(normal, normal) + 1e-30);
+    let level = normal.y / sqrt(dot(normal, normal) + 0.01);
     put(i, position, 0.4 + 2.5 * position.y + 1.5 * (1.0 - level));
 }
 

@@ -94,7 +94,7 @@ pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64, values: &[f32
     let sea = Sea::of(values);
     let [px, y, pz] = point(&sea, x, z, turn);
     let normal = normal(&sea, x, z, turn);
-    let level = normal[1] / length(normal);
+    let level = normal[1] / length(normal).hypot(0.1);
     [px, y, pz, 0.4 + 2.5 * y + 1.5 * (1.0 - level)]
 }
 
