@@ -36,9 +36,10 @@ pub struct RunArgs {
     /// Vertices across and along; of --scene texture, texels.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
-    /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or one of your own. See
-    /// kernels/README.md for its signature. Without ENTRY the file must have one entry only.
-    #[arg(long, value_name = "NAME|FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
+    /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
+    /// must have one entry only.
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.

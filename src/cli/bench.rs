@@ -37,7 +37,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "NAME|FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
