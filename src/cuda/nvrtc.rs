@@ -85,28 +85,29 @@ pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// Where it may be: what the system finds by its name, and the folders of a toolkit.
-fn places() -> Vec<PathBuf> {
-    let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os);
+/// Folders of a toolkit, which the system does not look into by itself.
+fn folders() -> Vec<PathBuf> {
+    let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
-    let folder = if cfg!(windows) { "bin" } else { "lib64" };
-    let roots = roots.into_iter().flatten().chain(usual).filter(|root| !root.is_empty());
-    let folders = roots.map(|root| Path::new(&root).join(folder));
-    std::iter::once(PathBuf::new())
-        .chain(folders)
-        .flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)))
-        .collect()
+    let roots = roots.filter(|root| !root.is_empty()).chain(usual);
+    roots.map(|root| Path::new(&root).join(if cfg!(windows) { "bin" } else { "lib64" })).collect()
 }
 
 impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
-        let places = places();
+        let folders = folders();
+        let places = std::iter::once(Path::new("")).chain(folders.iter().map(PathBuf::as_path));
+        let mut files = places.flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
         // SAFETY: opening runs the library's initialisers; it is NVIDIA's compiler, or what the user has put into its place.
-        let opened = places.iter().find_map(|place| unsafe { Library::new(place) }.ok());
+        let opened = files.find_map(|file| unsafe { Library::new(file) }.ok());
         let library = opened.ok_or_else(|| {
-            let tried: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            missing(format!("none of these could be opened: {}", tried.join(", ")))
+            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let (names, more) = (NAMES.join(", "), folders.join(" or "));
+            missing(match more.is_empty() {
+                true => format!("the system finds none of {names}"),
+                false => format!("the system finds none of {names}, and none is in {more}"),
+            })
         })?;
         // SAFETY: these functions have these types in every version of the library.
         unsafe { Self::look_up(library) }.map_err(|error| missing(error.to_string()))
