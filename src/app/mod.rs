@@ -86,7 +86,7 @@ pub struct Config {
     pub scene: Scene,
     /// Who fills the field.
     pub producer: ProducerKind,
-    /// A kernel to run instead of the wave; CUDA only.
+    /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
     /// What the parameters of [`Config::kernel`] are at first.
     pub parameters: KernelValues,
