@@ -3,6 +3,7 @@
 use ash::vk;
 
 use super::timing::Times;
+use crate::Result;
 use crate::app::scene::make_producer;
 use crate::app::{Choice, Config};
 use crate::cuda::Cuda;
@@ -10,7 +11,6 @@ use crate::producer::Producer;
 use crate::render::{FieldRenderer, FieldRendererDesc};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::Queue;
-use crate::Result;
 
 /// All that depends on the settings.
 pub(super) struct Setup {

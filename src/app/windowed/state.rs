@@ -232,9 +232,11 @@ impl State {
     /// Does what the user asks for.
     fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step } = wish;
-        self.engine.set_parameters(&values);
-        self.config.parameters = self.engine.producer().profile().parameters.values(&values);
-        config.parameters = self.config.parameters;
+        if config.kernel == self.config.kernel && config.scene == self.config.scene {
+            self.engine.set_parameters(&values);
+            self.config.parameters = self.engine.producer().profile().parameters.values(&values);
+            config.parameters = self.config.parameters;
+        }
         let other_colors = parameters.colormap != self.controls.parameters.colormap;
         self.controls.parameters = parameters;
         if other_colors {
