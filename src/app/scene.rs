@@ -34,6 +34,11 @@ impl Scene {
 }
 
 impl Config {
+    /// Where the camera is at first.
+    pub(crate) fn camera(&self) -> Camera {
+        self.camera.unwrap_or(self.scene.camera())
+    }
+
     /// What a producer is told.
     pub(crate) fn producer_desc(&self) -> ProducerDesc {
         ProducerDesc {
