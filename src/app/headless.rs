@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::command_line::picture_texts;
 use super::engine::{Behind, Engine, Moment};
 use super::filmed;
 use super::retire;
@@ -126,7 +127,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
                 "stopped after frame {drawn} of {frames}, so no picture was written"
             )));
         }
-        run.save(path)?;
+        run.save(path, config)?;
     }
     Ok(())
 }
@@ -236,10 +237,10 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes it to a PNG file.
-    pub fn save(&mut self, path: &Path) -> Result<()> {
+    /// Writes it to a PNG file, with what made it: `config` is what was drawn.
+    pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
-        write_png(path, self.target.image().extent(), &pixels)
+        write_png(path, self.target.image().extent(), &pixels, &picture_texts(config, &self.engine))
     }
 }
 

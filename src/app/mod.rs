@@ -1,5 +1,6 @@
 //! The application: choose a device, make an engine, run its frames in a window or without one.
 
+mod command_line;
 mod companion;
 mod early;
 mod engine;

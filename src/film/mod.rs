@@ -66,7 +66,11 @@ pub struct Recorded {
 
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} frames", self.path.display(), self.frames)?;
+        match self.path.as_os_str() == "-" {
+            true => write!(f, "standard output")?,
+            false => write!(f, "{}", self.path.display())?,
+        }
+        write!(f, " ({} frames", self.frames)?;
         if let Some((width, height)) = self.size {
             write!(f, " of {width}x{height}")?;
         }

@@ -1,5 +1,6 @@
 //! A camera that circles the field.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
@@ -23,6 +24,14 @@ pub struct Camera {
 impl Default for Camera {
     fn default() -> Self {
         Self { azimuth: 0.58, elevation: 0.52, distance: 3.3, target: TARGET }
+    }
+}
+
+/// As `--camera` takes it.
+impl fmt::Display for Camera {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { azimuth, elevation, distance, target } = self;
+        write!(f, "{azimuth},{elevation},{distance},{},{},{}", target.x, target.y, target.z)
     }
 }
 
