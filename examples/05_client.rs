@@ -37,7 +37,7 @@ pub mod client {
     use wavefield::serve::default_path;
     use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome};
     use wavefield::serve::socket::{Connection, Received};
-    use wavefield::wave::{self, Grid};
+    use wavefield::wave::{self, Grid, Shape};
 
     /// Fills the field of a running `wavefield serve` with the wave.
     #[derive(Clone, Debug, Default, Parser)]
@@ -234,7 +234,7 @@ pub mod client {
                 }
                 let time = frame as f64 * welcome.frame_seconds;
                 // SAFETY: the slot has 16 bytes a vertex, and the renderer reads it only between `ready` and `free`.
-                unsafe { kernel.launch(&stream, slots[slot].pointer(), cols, rows, frame, time) }?;
+                unsafe { kernel.launch(&stream, slots[slot].pointer(), [cols, rows], frame, time, &[]) }?;
                 // SAFETY: as above; the values rise.
                 unsafe { ready.signal(&stream, Signal::Value(frame + 1)) }?;
                 done[slot].record(&stream)?;
@@ -274,7 +274,8 @@ pub mod client {
             let phase = wave::phase(frame as f64 * welcome.frame_seconds) as f32;
             vertices.clear();
             for row in 0..grid.rows {
-                vertices.extend((0..grid.cols).map(|col| wave::vertex(grid, col, row, phase)));
+                vertices
+                    .extend((0..grid.cols).map(|col| wave::vertex(grid, col, row, phase, Shape::default())));
             }
             while frame >= freed + ring {
                 if let Some(FromServer::Free { frame }) = news(connection, Duration::from_millis(100))? {

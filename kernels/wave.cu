@@ -1,16 +1,27 @@
 // The field that wavefield shows when no other kernel is given.
 //
-// The signature is the one every kernel has. The launch is one-dimensional,
-// one thread a vertex, in blocks of 256.
+// The signature is the one every kernel has, and behind it what the two lines
+// below declare. The launch is one-dimensional, one thread a vertex, in blocks
+// of 256.
 //
 //   vertices  cols * rows of them, row after row: x y z is the position, and
 //             w in about [0, 1] is what the colour map shows
 //   frame     counts up by one a launch, for kernels that step a simulation
 //   time      seconds since the start
+//   parameters  what a user can change while it runs
+//
+//!PARAM amplitude float 0 2 1 "x"
+//!PARAM frequency float 0.25 4 1 "x"
+
+// One float for each line, in their order.
+struct Parameters {
+    float amplitude; // scales the height
+    float frequency; // scales the position: how many waves fit into the field
+};
 
 constexpr float TAU = 6.2831853f;
 
-// At its highest and lowest, y is +-HEIGHT (x and z span [-1, 1]).
+// At its highest and lowest, y is +-HEIGHT (x and z span [-1, 1]), by default.
 constexpr float HEIGHT = 0.30f;
 
 // Seconds after which the field repeats.
@@ -39,7 +50,7 @@ static __device__ float root(float a)
 }
 
 extern "C" __global__ void wave(float4 *vertices, unsigned cols, unsigned rows,
-                                unsigned long long frame, double time)
+                                unsigned long long frame, double time, Parameters parameters)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= cols * rows)
@@ -59,11 +70,12 @@ extern "C" __global__ void wave(float4 *vertices, unsigned cols, unsigned rows,
     float turn = (float)(loops - floor(loops));
 
     // Three plane waves and a ripple from the middle. The weights sum to 1.
-    float sum = 0.46f * sine( 0.55f * x + 0.30f * z - 3.0f * turn)
-              + 0.26f * sine(-0.40f * x + 0.75f * z - 4.0f * turn)
-              + 0.14f * sine( 1.10f * x + 0.90f * z - 7.0f * turn)
-              + 0.14f * sine( 2.25f * root(x * x + z * z) - 8.0f * turn);
+    float u = parameters.frequency * x, v = parameters.frequency * z;
+    float sum = 0.46f * sine( 0.55f * u + 0.30f * v - 3.0f * turn)
+              + 0.26f * sine(-0.40f * u + 0.75f * v - 4.0f * turn)
+              + 0.14f * sine( 1.10f * u + 0.90f * v - 7.0f * turn)
+              + 0.14f * sine( 2.25f * root(u * u + v * v) - 8.0f * turn);
 
     // Neighbouring threads write neighbouring vertices, 16 bytes in one store.
-    vertices[i] = make_float4(x, HEIGHT * sum, z, 0.5f + 0.5f * sum);
+    vertices[i] = make_float4(x, HEIGHT * parameters.amplitude * sum, z, 0.5f + 0.5f * sum);
 }

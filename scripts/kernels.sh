@@ -50,6 +50,8 @@ compile() {
 
     {
         echo "// Made by scripts/kernels.sh from $1.cu. Do not edit."
+        # Clang drops comments, and these say what the kernel can be told.
+        sed -n 's|^[[:space:]]*//!PARAM[[:space:]]|//!PARAM |p' "kernels/$1.cu"
         # The oldest target that this project supports: a driver compiles it for
         # any newer GPU. Without NVIDIA's headers (-nocudainc) and device library
         # (-nocudalib) the result does not depend on what is installed.
@@ -117,7 +119,7 @@ check_assemble() {
     for file in "${sources[@]}"; do
         assemble "kernels/$file.ptx" "${archs[@]}"
     done
-    for file in kernels/stamp.ptx kernels/test/{flat,bounded,trap,illegal,spin,answer}.ptx \
+    for file in kernels/stamp.ptx kernels/test/{flat,level,bounded,trap,illegal,spin,answer}.ptx \
         crates/vulkan-cuda/examples/your_cuda/fill.ptx; do
         assemble "$file" "${test_archs[@]}"
     done

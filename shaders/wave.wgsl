@@ -9,6 +9,9 @@ struct Parameters {
     // (src/stamp/mod.rs).
     keep: u32,
     stamp: u32,
+    // As in kernels/wave.cu.
+    amplitude: f32,
+    frequency: f32,
 }
 
 var<immediate> parameters: Parameters;
@@ -40,10 +43,12 @@ fn wave(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: ve
     let x = 2.0 * f32(i % parameters.cols) / f32(parameters.cols - 1) - 1.0;
     let z = 2.0 * f32(i / parameters.cols) / f32(parameters.rows - 1) - 1.0;
     let phase = parameters.phase;
-    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * phase)
-            + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * phase)
-            + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * phase)
-            + 0.14 * sine(2.25 * length(vec2f(x, z)) - 8.0 * phase);
+    let u = parameters.frequency * x;
+    let v = parameters.frequency * z;
+    let sum = 0.46 * sine(0.55 * u + 0.30 * v - 3.0 * phase)
+            + 0.26 * sine(-0.40 * u + 0.75 * v - 4.0 * phase)
+            + 0.14 * sine(1.10 * u + 0.90 * v - 7.0 * phase)
+            + 0.14 * sine(2.25 * length(vec2f(u, v)) - 8.0 * phase);
     let colour = (bitcast<u32>(0.5 + 0.5 * sum) & parameters.keep) | parameters.stamp;
-    vertices[i] = vec4f(x, HEIGHT * sum, z, bitcast<f32>(colour));
+    vertices[i] = vec4f(x, HEIGHT * parameters.amplitude * sum, z, bitcast<f32>(colour));
 }

@@ -38,7 +38,38 @@ impl Grid {
     }
 }
 
-/// y is between -HEIGHT and +HEIGHT.
+/// What can be changed of the wave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Scales the height.
+    pub amplitude: f32,
+    /// Scales the position: how many waves fit into the field.
+    pub frequency: f32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { amplitude: 1.0, frequency: 1.0 }
+    }
+}
+
+impl Shape {
+    /// Of the values of the kernel's two parameters, in the order of their lines.
+    pub fn of(values: &[f32]) -> Self {
+        match *values {
+            [amplitude, frequency] => Self { amplitude, frequency },
+            _ => Self::default(),
+        }
+    }
+
+    /// What errors are counted in: [`HEIGHT`] by default. A higher wave has larger ones; so has one of more waves, whose angles
+    /// have fewer bits left for the fraction of a turn.
+    pub(crate) fn unit(self) -> f64 {
+        HEIGHT * f64::from(self.amplitude.max(1.0)) * f64::from(self.frequency.max(1.0))
+    }
+}
+
+/// By default y is between -HEIGHT and +HEIGHT.
 pub const HEIGHT: f64 = 0.30;
 
 /// Seconds after which the wave repeats.
@@ -50,20 +81,21 @@ pub fn phase(time: f64) -> f64 {
 }
 
 /// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` as [`phase`] gives it.
-pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32) -> Vertex {
+pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Vertex {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
     let z = 2.0 * row as f32 / (grid.rows - 1) as f32 - 1.0;
-    let sum = 0.46 * sine(0.55 * x + 0.30 * z - 3.0 * phase)
-        + 0.26 * sine(-0.40 * x + 0.75 * z - 4.0 * phase)
-        + 0.14 * sine(1.10 * x + 0.90 * z - 7.0 * phase)
-        + 0.14 * sine(2.25 * (x * x + z * z).sqrt() - 8.0 * phase);
-    Vertex { x, y: HEIGHT as f32 * sum, z, w: 0.5 + 0.5 * sum }
+    let (u, v) = (shape.frequency * x, shape.frequency * z);
+    let sum = 0.46 * sine(0.55 * u + 0.30 * v - 3.0 * phase)
+        + 0.26 * sine(-0.40 * u + 0.75 * v - 4.0 * phase)
+        + 0.14 * sine(1.10 * u + 0.90 * v - 7.0 * phase)
+        + 0.14 * sine(2.25 * (u * u + v * v).sqrt() - 8.0 * phase);
+    Vertex { x, y: HEIGHT as f32 * shape.amplitude * sum, z, w: 0.5 + 0.5 * sum }
 }
 
 /// The same in double precision, written from the formula and not from the code above: `[x, y, z, w]`.
-pub fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
+pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f64; 4] {
     // (weight, turns per unit of x, of z, of distance from the middle, turns per loop)
     const TERMS: [(f64, f64, f64, f64, f64); 4] = [
         (0.46, 0.55, 0.30, 0.0, 3.0),
@@ -76,25 +108,26 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     let sum: f64 = TERMS
         .iter()
         .map(|(weight, fx, fz, fr, speed)| {
-            let angle = fx * x + fz * z + fr * x.hypot(z) - speed * phase(time);
+            let space = f64::from(shape.frequency) * (fx * x + fz * z + fr * x.hypot(z));
+            let angle = space - speed * phase(time);
             weight * (std::f64::consts::TAU * angle).sin()
         })
         .sum();
-    [x, HEIGHT * sum, z, 0.5 + 0.5 * sum]
+    [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`HEIGHT`].
-/// Not a number in any vertex makes it infinite.
-pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
+/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`HEIGHT`] by default, and
+/// of more for a wave that is higher or has more waves. Not a number in any vertex makes it infinite.
+pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
     if vertices.len() as u64 != grid.count() {
         return f64::INFINITY;
     }
     let mut worst: f64 = 0.0;
     for (index, got) in vertices.iter().enumerate() {
         let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-        let want = reference(grid, col, row, time);
+        let want = reference(grid, col, row, time, shape);
         for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
-            let error = (f64::from(got) - want).abs() / HEIGHT;
+            let error = (f64::from(got) - want).abs() / shape.unit();
             worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
         }
     }
@@ -105,38 +138,59 @@ pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn field(grid: Grid, time: f64) -> Vec<Vertex> {
+    fn field(grid: Grid, time: f64, shape: Shape) -> Vec<Vertex> {
         let phase = phase(time) as f32;
-        (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| vertex(grid, col, row, phase))).collect()
+        let row = |row| (0..grid.cols).map(move |col| vertex(grid, col, row, phase, shape));
+        (0..grid.rows).flat_map(row).collect()
     }
+
+    const AS_IT_IS: Shape = Shape { amplitude: 1.0, frequency: 1.0 };
 
     #[test]
     fn single_precision_keeps_to_the_reference() {
         for time in [0.0, 1.0 / 60.0, 7.3, 19.999, 86_400.0 * 30.0 + 0.4] {
             let grid = Grid { cols: 257, rows: 100 };
-            let worst = worst_error(grid, &field(grid, time), time);
-            assert!(worst < 1e-5, "{worst:e} at {time} s");
+            for (amplitude, frequency) in [(1.0, 1.0), (0.0, 0.25), (2.0, 4.0), (1.3, 3.7), (2.0, 1.0)] {
+                let shape = Shape { amplitude, frequency };
+                let worst = worst_error(grid, &field(grid, time, shape), time, shape);
+                assert!(worst < 1e-5, "{worst:e} at {time} s, {shape:?}");
+            }
         }
+    }
+
+    #[test]
+    fn the_shape_scales_height_and_position() {
+        let grid = Grid { cols: 65, rows: 65 };
+        let at = |col, amplitude, frequency| reference(grid, col, 32, 1.7, Shape { amplitude, frequency });
+        let [once, twice] = [1.0, 2.0].map(|amplitude| at(7, amplitude, 1.0));
+        assert_eq!((2.0 * once[1], once[3]), (twice[1], twice[3]));
+        // Half as far from the middle, and twice as many waves: the same place in the wave.
+        let (near, far) = (at(40, 1.0, 2.0), at(48, 1.0, 1.0));
+        assert!((near[1] - far[1]).abs() < 1e-12 && near[0] != far[0]);
     }
 
     #[test]
     fn the_comparison_finds_one_wrong_vertex() {
         let grid = Grid { cols: 16, rows: 9 };
-        let mut vertices = field(grid, 2.0);
+        let mut vertices = field(grid, 2.0, AS_IT_IS);
         vertices[77].y += 1e-4;
-        assert!(worst_error(grid, &vertices, 2.0) > 1e-4);
+        let worst = |vertices: &[Vertex]| worst_error(grid, vertices, 2.0, AS_IT_IS);
+        assert!(worst(&vertices) > 1e-4);
         vertices[77].y = f32::NAN;
-        assert_eq!(worst_error(grid, &vertices, 2.0), f64::INFINITY);
-        assert_eq!(worst_error(grid, &vertices[1..], 2.0), f64::INFINITY);
+        assert_eq!(worst(&vertices), f64::INFINITY);
+        assert_eq!(worst(&vertices[1..]), f64::INFINITY);
+        // Of another shape all of it is wrong.
+        let higher = Shape { amplitude: 1.01, ..AS_IT_IS };
+        assert!(worst_error(grid, &field(grid, 2.0, AS_IT_IS), 2.0, higher) > 1e-3);
     }
 
     #[test]
     fn the_wave_loops_and_stays_within_its_height() {
         let grid = Grid { cols: 64, rows: 64 };
         for time in [0.0, 3.3, 11.1] {
-            let (now, later) = (reference(grid, 3, 50, time), reference(grid, 3, 50, time + LOOP));
+            let [now, later] = [time, time + LOOP].map(|time| reference(grid, 3, 50, time, AS_IT_IS));
             assert!((now[1] - later[1]).abs() < 1e-12);
-            for vertex in field(grid, time) {
+            for vertex in field(grid, time, AS_IT_IS) {
                 assert!(f64::from(vertex.y.abs()) <= HEIGHT && (0.0..=1.0).contains(&vertex.w));
             }
         }

@@ -86,6 +86,7 @@ pub(crate) struct Growing {
     to: Target,
 }
 
+#[allow(clippy::large_enum_variant)] // There is one at a time.
 enum Target {
     Stream(Box<dyn Write + Send>),
     File { file: NamedTempFile, path: PathBuf, old: Option<Metadata>, length: u64 },

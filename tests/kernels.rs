@@ -30,7 +30,7 @@ fn directive<'a>(ptx: &'a str, directive: &str) -> &'a str {
 }
 
 /// The type of each parameter of the entry point `name`.
-fn parameters<'a>(ptx: &'a str, name: &str) -> Vec<&'a str> {
+fn parameters(ptx: &str, name: &str) -> Vec<String> {
     let (_, after) = ptx
         .split_once(&format!(".visible .entry {name}("))
         .unwrap_or_else(|| panic!("no entry point {name}"));
@@ -38,10 +38,12 @@ fn parameters<'a>(ptx: &'a str, name: &str) -> Vec<&'a str> {
     list.split(',').map(parameter_type).collect()
 }
 
-fn parameter_type(parameter: &str) -> &str {
+fn parameter_type(parameter: &str) -> String {
     let words: Vec<_> = parameter.split_whitespace().collect();
     match words[..] {
-        [".param", kind, _name] => kind,
+        [".param", kind, _name] => kind.to_owned(),
+        // A structure of floats.
+        [".param", ".align", "4", ".b8", name] => format!(".b8[{}", name.split_once('[').unwrap().1),
         _ => panic!("not a plain parameter: {parameter}"),
     }
 }
@@ -80,7 +82,12 @@ fn check(what: &str) {
 
 #[test]
 fn every_kernel_has_the_documented_signature() {
-    assert_form("wave.ptx", "wave");
+    // What it can be told while it runs.
+    for file in ["wave.ptx", "test/level.ptx"] {
+        let entry = if file == "wave.ptx" { "wave" } else { "level" };
+        assert_signature(file, entry, &[&PARAMETERS[..], &[".b8[8]"]].concat());
+        assert_eq!(read(file).lines().filter(|line| line.starts_with("//!PARAM ")).count(), 2, "{file}");
+    }
     assert_form("frame_stamp.ptx", "frame_stamp");
     assert_form("test/flat.ptx", "flat");
     assert_form("test/bounded.ptx", "flat");

@@ -10,7 +10,7 @@ use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 use wavefield::texture;
 use wavefield::vulkan::Validation;
-use wavefield::wave::{self, Grid};
+use wavefield::wave::{self, Grid, Shape};
 
 /// Seconds of the field between two frames.
 const STEP: f64 = 0.37;
@@ -46,7 +46,10 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
         let slot = (frame % depth) as usize;
         let time = frame as f64 * STEP;
         worst = worst.max(match config.scene {
-            Scene::Field => wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time),
+            Scene::Field => {
+                let shape = Shape::of(run.engine().parameters());
+                wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
+            }
             Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
         });
     }

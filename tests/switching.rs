@@ -3,7 +3,6 @@
 mod common;
 #[cfg(target_os = "linux")]
 #[path = "common/stand_in.rs"]
-#[allow(dead_code)]
 mod stand_in;
 
 use ash::vk;

@@ -415,8 +415,9 @@ fn what_is_never_written_is_missing() {
 #[test]
 fn vertices_without_a_stamp_are_wrong() {
     let grid = Grid { cols: 64, rows: 50 };
-    let wave: Vec<_> =
-        (0..64 * 50).map(|i| wavefield::wave::vertex(grid, i % grid.cols, i / grid.cols, 0.3)).collect();
+    let wave: Vec<_> = (0..64 * 50)
+        .map(|i| wavefield::wave::vertex(grid, i % grid.cols, i / grid.cols, 0.3, Default::default()))
+        .collect();
     let mut bench = Bench::new(grid.count());
     bench.write(&wave);
     let looks = bench.looks(11, nothing);

@@ -24,7 +24,7 @@ use std::time::Duration;
 use ash::vk;
 use vulkan_cuda::Ring;
 
-use crate::cuda::KernelSource;
+use crate::cuda::{KernelSource, KernelValues};
 use crate::film::FilmDesc;
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Samples, Style};
@@ -91,6 +91,8 @@ pub struct Config {
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only.
     pub kernel: Option<KernelSource>,
+    /// What the parameters of [`Config::kernel`] are at first.
+    pub parameters: KernelValues,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
     /// Consent to kernels that are not built in inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
@@ -150,6 +152,7 @@ impl Default for Config {
             scene: Scene::default(),
             producer: ProducerKind::Auto,
             kernel: None,
+            parameters: KernelValues::default(),
             handoff: Handoff::default(),
             risk_the_gpu: false,
             grid: Grid { cols: 1024, rows: 1024 },

@@ -1,5 +1,7 @@
 //! What is shown, and who makes it.
 
+use std::borrow::Cow;
+
 use vulkan_cuda::Ring;
 
 use super::{Batching, Config, ProducerKind};
@@ -24,6 +26,14 @@ impl Scene {
         }
     }
 
+    /// The kernel that comes with this crate.
+    pub fn built_in(self) -> KernelSource {
+        match self {
+            Self::Field => KernelSource::built_in(),
+            Self::Texture => KernelSource::built_in_texture(),
+        }
+    }
+
     /// Where it is seen from at first.
     pub fn camera(self) -> Camera {
         match self {
@@ -37,6 +47,11 @@ impl Config {
     /// Where the camera is at first.
     pub(crate) fn camera(&self) -> Camera {
         self.camera.unwrap_or(self.scene.camera())
+    }
+
+    /// The kernel that fills the scene, or stands for those who fill it without CUDA.
+    pub fn kernel(&self) -> Cow<'_, KernelSource> {
+        self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
     }
 
     /// What a producer is told.
@@ -90,17 +105,13 @@ pub(crate) fn make_producer(
     let (device, desc) = (queue.device().clone(), config.producer_desc());
     let producer = match (config.producer, context) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
-            let built_in = match config.scene {
-                Scene::Field => KernelSource::built_in(),
-                Scene::Texture => KernelSource::built_in_texture(),
-            };
-            let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+            let kernel = config.kernel();
             let (handoff, note) = config.handoff.on(device.info(), config.scene);
             if let Some(note) = note {
                 crate::note!("note: {note}");
             }
             let (ring, in_flight) = config.ring_of(handoff);
-            handoff.make(queue, context, kernel, &ProducerDesc { ring, in_flight, ..desc })?
+            handoff.make(queue, context, &kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
@@ -114,14 +125,14 @@ pub(crate) fn make_producer(
         }
         (ProducerKind::Still, _) => {
             let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc })?;
-            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
+            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
         (ProducerKind::StillShared, _) => {
             let filled_by: Box<dyn Producer> = match desc.scene {
                 Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
                 Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
             };
-            Box::new(StillProducer::new(queue, desc.scene, filled_by)?)
+            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
     };
     match config.broken {

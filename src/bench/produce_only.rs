@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::runner::{Plan, Samples};
-use crate::app::{Choice, Config, Scene, Stop};
-use crate::cuda::{Cuda, KernelSource, memset};
+use crate::app::{Choice, Config, Stop};
+use crate::cuda::{Cuda, memset};
 use crate::handoff::{Memory, Place, Work, work};
 use crate::left_running::leave_running;
 use crate::producer::{Fill, Frame, reads};
@@ -24,14 +24,10 @@ pub(super) fn measure(
 ) -> Result<()> {
     let (device, _queue) =
         choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
-    let built_in = match config.scene {
-        Scene::Field => KernelSource::built_in(),
-        Scene::Texture => KernelSource::built_in_texture(),
-    };
-    let kernel = config.kernel.as_ref().unwrap_or(&built_in);
+    let kernel = config.kernel();
     let ring = config.ring.unwrap_or_default();
     let memory = Memory { slots: ring.depth(), own: false };
-    let work = work(&device, context, kernel, &config.producer_desc(), memory)?;
+    let work = work(&device, context, &kernel, &config.producer_desc(), memory)?;
     let fill = Fill::new(context, &kernel.name)?;
     let measured = measure_with(plan, config, samples, &fill, &*work, stop);
     // After an error some of it is still enqueued and uses the slots.
@@ -56,7 +52,8 @@ fn measure_with(
         let chunk = index..index + CHUNK;
         for index in chunk.clone() {
             let reads = reads(config.scene, false);
-            let frame = Frame { index, time: index as f64 / 60.0, step: 0.0, reads };
+            let (time, parameters) = (index as f64 / 60.0, config.parameters);
+            let frame = Frame { index, time, step: 0.0, parameters, reads };
             let slot = Place::Slot(ring.turn(index).slot);
             let enqueued = Instant::now();
             // SAFETY: nobody but this stream touches the slot.

@@ -40,6 +40,10 @@ pub struct RunArgs {
     /// one entry only.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
+    /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
+    /// amplitude and frequency.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
+    param: Vec<(String, f32)>,
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
@@ -146,6 +150,15 @@ pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<Kernel
         kernel.check_signature(scene.signature())?;
     }
     Ok(kernel)
+}
+
+/// Sets what `--param` gives; wrong usage where the kernel does not have it.
+pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
+    let kernel = config.kernel();
+    let given = given.iter().map(|(name, value)| (name.as_str(), *value));
+    let chosen = kernel.parameters()?.choose(&kernel.name, &[], given);
+    config.parameters = chosen.map_err(|problem| Error::Usage(format!("--param: {problem}")))?;
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -258,7 +271,7 @@ impl RunArgs {
                 ring.depth()
             )));
         }
-        Ok(Config {
+        let mut config = Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
@@ -289,8 +302,9 @@ impl RunArgs {
                 None if cfg!(debug_assertions) => Validation::IfInstalled,
                 None => Validation::Off,
             },
-            verify: false,
-            broken: None,
-        })
+            ..Config::default()
+        };
+        set_parameters(&mut config, &self.param)?;
+        Ok(config)
     }
 }

@@ -17,7 +17,7 @@ use wavefield::vulkan::{AdapterInfo, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say};
 
-use super::args::{Consent, read_kernel};
+use super::args::{Consent, read_kernel, set_parameters};
 use super::outcome::write;
 use super::{help, parse};
 
@@ -39,6 +39,10 @@ pub struct BenchArgs {
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
+    /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
+    /// amplitude and frequency.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
+    param: Vec<(String, f32)>,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
@@ -89,11 +93,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Several runs a side have commas between them, so a file name with a comma cannot
     /// be given.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
@@ -215,7 +219,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.strategies.is_empty() && args.leaves_inline_out() {
         note!("note: inline is left out: {RISK}");
     }
-    let config = Config {
+    let mut config = Config {
         device: args.device.clone(),
         scene: args.scene,
         kernel,
@@ -223,6 +227,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         wait: args.wait,
         ..Config::default()
     };
+    set_parameters(&mut config, &args.param)?;
     if args.plan(&[config.grid]).cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
     }

@@ -68,6 +68,15 @@ impl TypedValueParser for Whole {
     }
 }
 
+/// A name and a number with a `=` between.
+pub fn parameter(text: &str) -> Result<(String, f32), String> {
+    let (name, value) = text.split_once('=').unwrap_or_default();
+    match value.parse::<f32>() {
+        Ok(value) if !name.is_empty() && value.is_finite() => Ok((name.to_owned(), value)),
+        _ => Err(format!("`{text}` is not a name and a number with a = between, like amplitude=0.5")),
+    }
+}
+
 /// The name of something.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
@@ -188,5 +197,9 @@ mod tests {
         for text in ["nan", "inf", "fast"] {
             assert!(speed(text).is_err());
         }
+        for text in ["", "a", "=1", "a=", "a=high", "a=nan", "a=1e99", "a=1=2"] {
+            assert!(parameter(text).unwrap_err().contains("amplitude=0.5"), "{text}");
+        }
+        assert_eq!(parameter("a=-1.5"), Ok(("a".into(), -1.5)));
     }
 }

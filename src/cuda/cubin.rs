@@ -9,7 +9,7 @@
 //! }
 //! ```
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
@@ -36,8 +36,7 @@ impl Cubin {
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
-    let ptx = CString::new(source.ptx.as_str())
-        .map_err(|_| problem("it has a zero byte: is this PTX text?".into()))?;
+    let ptx = source.text()?;
     let mut log = vec![0u8; 16 * 1024];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];

@@ -7,6 +7,7 @@ use cudarc::driver::sys::{self, CUjit_option};
 
 use super::api;
 use super::cubin::Cubin;
+use super::parameters::KernelParameters;
 use super::ptx::{self, Code, Signature};
 use super::{Cuda, Stream, is_sticky};
 use crate::{Error, Result, plain_file};
@@ -112,13 +113,34 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None })
     }
 
+    /// The PTX as compilers take it. They refuse what is not ASCII, in comments and in the unit of a parameter, too; there it means
+    /// nothing to them.
+    ///
+    /// # Errors
+    /// A zero byte in it.
+    pub(crate) fn text(&self) -> Result<CString> {
+        let ascii: Vec<u8> =
+            self.ptx.chars().map(|c| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?')).collect();
+        let problem = "it has a zero byte: is this PTX text?".to_owned();
+        CString::new(ascii).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
+    }
+
+    /// What the text declares by lines of `//!PARAM`; the same for all its entries.
+    ///
+    /// # Errors
+    /// A line that cannot be right.
+    pub fn parameters(&self) -> Result<KernelParameters> {
+        KernelParameters::of(&self.ptx)
+            .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
+    }
+
     /// Refuses an entry with other parameters than it will be launched with.
     ///
     /// # Errors
-    /// What was expected and what was found.
+    /// What was expected and what was found; a line of `//!PARAM` that cannot be right.
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
-            .check(&self.ptx, &self.entry)
+            .check(&self.ptx, &self.entry, self.parameters()?.len())
             .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 }
@@ -137,6 +159,7 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
 pub struct Kernel {
     /// For errors.
     name: String,
+    parameters: KernelParameters,
     /// Threads in a block.
     block: u32,
     function: sys::CUfunction,
@@ -160,13 +183,12 @@ impl Kernel {
     ///
     /// # Errors
     /// The compiler's log where it refuses; the driver's answer where the entry is missing; a kernel that demands blocks of
-    /// more than one dimension.
+    /// more than one dimension; a line of `//!PARAM` that cannot be right.
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
         let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
-        let ptx = CString::new(source.ptx.as_str())
-            .map_err(|_| problem("it has a zero byte: is this PTX text?".into()))?;
+        let ptx = source.text()?;
         let entry =
             CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
 
@@ -200,6 +222,7 @@ impl Kernel {
         // From here on Drop unloads.
         let mut kernel = Self {
             name: source.name.clone(),
+            parameters: KernelParameters::default(),
             block: BLOCK,
             function: std::ptr::null_mut(),
             module,
@@ -220,6 +243,8 @@ impl Kernel {
             }
             None => kernel.largest_block()?.min(BLOCK),
         };
+        // After the compiler, which knows better what is wrong with text that is no PTX.
+        kernel.parameters = source.parameters()?;
         Ok(kernel)
     }
 
@@ -233,6 +258,11 @@ impl Kernel {
         Ok(u32::try_from(threads).unwrap_or(0).max(1))
     }
 
+    /// What it can be told between two frames.
+    pub fn parameters(&self) -> &KernelParameters {
+        &self.parameters
+    }
+
     /// Threads in a block: 256, or as many as the kernel takes or demands.
     pub(crate) fn block(&self) -> u32 {
         self.block
@@ -244,7 +274,8 @@ impl Kernel {
     }
 
     /// Enqueues the kernel with the documented signature, one thread a vertex:
-    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`.
+    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`, and behind these the
+    /// structure of its parameters, if it has any.
     ///
     /// # Safety
     /// The kernel has that signature, `stream` is of its context, and `vertices` is memory of it with 16 bytes for each of
@@ -253,18 +284,20 @@ impl Kernel {
         &self,
         stream: &Stream,
         mut vertices: sys::CUdeviceptr,
-        mut cols: u32,
-        mut rows: u32,
+        [mut cols, mut rows]: [u32; 2],
         mut frame: u64,
         mut time: f64,
+        values: &[f32],
     ) -> Result<()> {
         let count = u64::from(cols) * u64::from(rows);
-        let mut arguments: [*mut c_void; 5] = [
+        let mut values = self.parameters.values(values);
+        let mut arguments: [*mut c_void; 6] = [
             (&raw mut vertices).cast(),
             (&raw mut cols).cast(),
             (&raw mut rows).cast(),
             (&raw mut frame).cast(),
             (&raw mut time).cast(),
+            values.pointer(),
         ];
         // SAFETY: the arguments have the documented signature's types (the caller's promise).
         unsafe { self.launch_for(stream, count, &mut arguments) }
@@ -347,6 +380,17 @@ mod tests {
         let wave = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx:nothing");
         let error = KernelSource::from_argument(wave).unwrap_err().to_string();
         assert!(error.contains("no entry `nothing`") && error.contains("wave"), "{error}");
+    }
+
+    #[test]
+    fn compilers_get_ascii() {
+        let ptx = "//!PARAM a float 0 1 1 \"°\"\n.version 6.0 // é\n".to_owned();
+        let source = KernelSource { ptx, ..KernelSource::built_in() };
+        let text = source.text().unwrap();
+        assert_eq!(text.to_str(), Ok("//!PARAM a float 0 1 1 \"?\"\n.version 6.0 // ?\n"));
+        assert_eq!(source.parameters().unwrap()[0].unit, "°");
+        let zero = KernelSource { ptx: "a\0b".into(), ..source };
+        assert!(zero.text().unwrap_err().to_string().contains("zero byte"));
     }
 
     #[test]

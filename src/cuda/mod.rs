@@ -7,6 +7,7 @@ pub mod cubin;
 mod kernel;
 mod memory;
 mod mipmap;
+mod parameters;
 mod ptx;
 mod stream;
 
@@ -15,6 +16,7 @@ pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;
 pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;
+pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
 pub use ptx::Signature;
 pub use stream::{Event, Priority, Stream};
 pub(crate) use vulkan_cuda::cuda::api;

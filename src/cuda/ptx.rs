@@ -34,25 +34,34 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// Compares the parameters of an entry with these.
+    /// Compares the parameters of an entry with these; behind them a structure of `floats` floats, where there are any.
     ///
     /// # Errors
     /// What was expected and what was found.
-    pub(super) fn check(self, ptx: &str, entry: &str) -> Result<(), String> {
+    pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
         let kinds = self.kinds();
+        let structure = (floats > 0).then(|| format!(".b8[{}]", 4 * floats));
+        let (first, rest) = found.split_at(kinds.len().min(found.len()));
         let fits = |(found, kind): (&String, Kind)| kind.types().contains(&found.as_str());
-        if found.len() == kinds.len() && found.iter().zip(kinds).all(fits) {
+        if first.len() == kinds.len() && first.iter().zip(kinds).all(fits) && rest.iter().eq(&structure) {
             return Ok(());
         }
-        let expected = kinds.map(|kind| kind.types()[0]).join(", ");
+        let types = kinds.map(|kind| kind.types()[0].to_owned()).into_iter().chain(structure);
+        let expected = types.collect::<Vec<_>>().join(", ");
         let found = listed(found.into_iter());
+        let words = match floats {
+            0 => self.words().to_owned(),
+            1 => format!("{}, and a structure of 1 float for its line of //!PARAM", self.words()),
+            floats => {
+                format!("{}, and a structure of {floats} floats for its lines of //!PARAM", self.words())
+            }
+        };
         Err(format!(
-            "the parameters of entry `{}` are wrong: expected ({expected}), which is {}; found ({found}); see \
+            "the parameters of entry `{}` are wrong: expected ({expected}), which is {words}; found ({found}); see \
              kernels/README.md",
-            short(entry),
-            self.words()
+            short(entry)
         ))
     }
 }
@@ -228,7 +237,7 @@ mod tests {
     use super::*;
 
     fn check(signature: Signature, parameters: &str) -> Result<(), String> {
-        signature.check(&format!(".version 8.8\n.visible .entry k({parameters})\n{{ ret; }}"), "k")
+        signature.check(&format!(".version 8.8\n.visible .entry k({parameters})\n{{ ret; }}"), "k", 0)
     }
 
     fn names(ptx: &str) -> Vec<String> {
@@ -260,9 +269,10 @@ mod tests {
             include_str!("../../kernels/test/flat.ptx"),
         ] {
             let entry = choose(ptx, None).unwrap();
-            Signature::Field.check(ptx, &entry).unwrap();
+            let floats = if entry == "wave" { 2 } else { 0 };
+            Signature::Field.check(ptx, &entry, floats).unwrap();
         }
-        Signature::Texture.check(include_str!("../../kernels/texture.ptx"), "paint").unwrap();
+        Signature::Texture.check(include_str!("../../kernels/texture.ptx"), "paint", 0).unwrap();
     }
 
     #[test]
@@ -308,6 +318,30 @@ mod tests {
         assert!(check(Signature::Texture, pointer).unwrap_err().contains("unsigned long long surface"));
     }
 
+    /// As NVRTC, clang and nvcc write a structure of floats that is passed by value.
+    #[test]
+    fn lines_of_param_ask_for_a_structure_behind_the_others() {
+        let five = ".param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
+        let check = |floats, rest: &str| {
+            let ptx = format!(".entry k({five}{rest}) {{ ret; }}");
+            Signature::Field.check(&ptx, "k", floats)
+        };
+        check(0, "").unwrap();
+        check(1, ", .param .align 4 .b8 f[4]").unwrap();
+        check(3, ",\n\t.param .align 4 .b8 k_param_5[12]\n").unwrap();
+        for (floats, rest, parts) in [
+            (2, "", [".f64, .b8[8]), which is", "a structure of 2 floats for its lines of //!PARAM; found"]),
+            (1, "", [".f64, .b8[4]), which is", "a structure of 1 float for its line of //!PARAM; found"]),
+            (0, ", .param .align 4 .b8 f[8]", ["expected (.u64, .u32, .u32, .u64, .f64), which", ".b8[8])"]),
+            (2, ", .param .align 4 .b8 f[12]", [".b8[8]), which", ".b8[12])"]),
+            (2, ", .param .f32 f, .param .f32 g", [".b8[8]), which", ".f32, .f32)"]),
+            (2, ", .param .align 4 .b8 f[8], .param .u32 g", [".b8[8]), which", ".b8[8], .u32)"]),
+        ] {
+            let words = check(floats, rest).unwrap_err();
+            assert!(parts.iter().all(|part| words.contains(part)), "{words}");
+        }
+    }
+
     #[test]
     fn entries_are_found_and_what_looks_like_one_is_not() {
         let ptx = "// .entry no\n.file 1 \"/x/ .entry no(\"\n.visible .entry one(\n.param .u64 p)\n{ ret; }\n/* .entry no\n */\
@@ -321,7 +355,7 @@ mod tests {
         assert!(choose(ptx, None).unwrap_err().ends_with("one, two, $three$_, last"));
         assert!(choose(ptx, Some("")).unwrap_err().starts_with("it has no entry ``; it has: one"));
         assert!(choose("hello", None).unwrap_err().contains("no .entry"));
-        assert!(Signature::Field.check(ptx, "four").unwrap_err().contains("no entry `four`; it has: one"));
+        assert!(Signature::Field.check(ptx, "four", 0).unwrap_err().contains("no entry `four`; it has: one"));
         // The last has no list at all.
         let code = Code::of(ptx);
         let parameters = |name| code.entry(name).unwrap().parameters().len();

@@ -5,7 +5,7 @@ use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
 use super::work::{Memory, Place, Work, load};
-use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Signature, Stream};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use crate::vulkan::Device;
 use crate::wave::Grid;
@@ -58,6 +58,10 @@ impl Work for FieldWork {
         self.slots.iter().map(|slot| slot.vulkan().into()).collect()
     }
 
+    fn parameters(&self) -> &KernelParameters {
+        self.kernel.parameters()
+    }
+
     unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()> {
         let vertices = match into {
             Place::Slot(slot) => self.slots[slot].cuda(),
@@ -66,7 +70,9 @@ impl Work for FieldWork {
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
             // SAFETY: (both) the documented signature; 16 bytes a vertex, which nobody else touches (the caller's promise).
-            unsafe { kernel.launch(stream, vertices, cols, rows, frame.index, frame.time) }
+            unsafe {
+                kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
+            }
         };
         fill.timed(frame.index, |stream| launch(&self.kernel, stream))?;
         self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, fill.stream()))

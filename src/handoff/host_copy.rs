@@ -61,7 +61,9 @@ impl HostCopyHandoff {
             Slot::Image(image) => Source::Texture(own_slot(image)),
         };
         // There is one staging buffer: the wait for the frame before says that Vulkan has read it.
-        let profile = Profile { max_in_flight: 1, ..Profile::of_queue("cuda, host-copy", vec![drawn]) };
+        let parameters = work.parameters().clone();
+        let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
+        let profile = Profile { max_in_flight: 1, parameters, ..usual };
         Ok(Self {
             fill: Fill::new(context, &source.name)?,
             work,

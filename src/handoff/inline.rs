@@ -49,7 +49,9 @@ impl InlineHandoff {
         };
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
-        let profile = Profile { in_queue: true, ..Profile::of_queue(support.producer_name(), slots) };
+        let parameters = module.parameters().clone();
+        let profile =
+            Profile { in_queue: true, parameters, ..Profile::of_queue(support.producer_name(), slots) };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
@@ -57,16 +59,18 @@ impl InlineHandoff {
     /// Records the launch of a kernel with the documented signature, one thread a vertex.
     fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
         let (vertices, grid) = (self.addresses[slot], self.grid);
-        let parameters: [*const c_void; 5] = [
+        let mut values = kernel.parameters().values(&frame.parameters);
+        let arguments: [*const c_void; 6] = [
             (&raw const vertices).cast(),
             (&raw const grid.cols).cast(),
             (&raw const grid.rows).cast(),
             (&raw const frame.index).cast(),
             (&raw const frame.time).cast(),
+            values.pointer(),
         ];
-        // SAFETY: producers record outside a render pass; the parameters have the types of the signature that was
+        // SAFETY: producers record outside a render pass; the arguments have the types of the signature that was
         // checked; the slot lives as long as this does, and the barriers around this order its memory.
-        unsafe { kernel.launch(commands, grid, &parameters) };
+        unsafe { kernel.launch_frame(commands, grid, &arguments) };
     }
 }
 

@@ -11,7 +11,7 @@ use std::ffi::{CString, c_void};
 
 use ash::{nv, nvx, vk};
 
-use crate::cuda::{Cuda, Kernel, KernelSource, blocks, cubin};
+use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -19,6 +19,7 @@ use crate::{Error, Result};
 /// One kernel, loaded.
 pub(super) struct Module {
     loaded: Loaded,
+    parameters: KernelParameters,
     /// Threads in a block.
     block: u32,
     device: Device,
@@ -44,13 +45,13 @@ impl Module {
         let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
         let (instance, raw) = (device.instance().raw(), device.raw());
         // Vulkan does not say which blocks a kernel takes. CUDA does, of the same code.
-        let (loaded, block) = match support {
+        let (loaded, kernel) = match support {
             InlineSupport::KernelLaunch => {
-                let ptx = CString::new(source.ptx.as_str()).map_err(|_| problem("it has a zero byte"))?;
-                let block = Kernel::load(context, source)?.block();
+                let ptx = source.text()?;
+                let kernel = Kernel::load(context, source)?;
                 let ext = nv::cuda_kernel_launch::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
-                (Self::load_nv(device, ext, &ptx, &entry)?, block)
+                (Self::load_nv(device, ext, &ptx, &entry)?, kernel)
             }
             InlineSupport::BinaryImport => {
                 let cubin = match &source.cubin {
@@ -58,13 +59,14 @@ impl Module {
                     None => cubin::link(context, source)?,
                 };
                 let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
-                let block = Kernel::load(context, &linked)?.block();
+                let kernel = Kernel::load(context, &linked)?;
                 let ext = nvx::binary_import::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
-                (Self::load_nvx(device, ext, cubin.bytes(), &entry)?, block)
+                (Self::load_nvx(device, ext, cubin.bytes(), &entry)?, kernel)
             }
         };
-        Ok(Self { loaded, block, device: device.clone() })
+        let (parameters, block) = (kernel.parameters().clone(), kernel.block());
+        Ok(Self { loaded, parameters, block, device: device.clone() })
     }
 
     fn load_nv(
@@ -123,6 +125,26 @@ impl Module {
             Loaded::Nv { .. } => InlineSupport::KernelLaunch,
             Loaded::Nvx { .. } => InlineSupport::BinaryImport,
         }
+    }
+
+    /// What it can be told between two frames.
+    pub(super) fn parameters(&self) -> &KernelParameters {
+        &self.parameters
+    }
+
+    /// As [`Module::launch`], of a kernel that fills a frame; the last argument is its parameters' structure, if it has one.
+    ///
+    /// # Safety
+    /// As for [`Module::launch`].
+    pub(super) unsafe fn launch_frame(
+        &self,
+        commands: vk::CommandBuffer,
+        threads: Grid,
+        arguments: &[*const c_void; 6],
+    ) {
+        let count = if self.parameters.is_empty() { 5 } else { 6 };
+        // SAFETY: the caller's promise.
+        unsafe { self.launch(commands, threads, &arguments[..count]) };
     }
 
     /// Records a launch of one thread for each vertex, or texel, of `threads`. `parameters` point to the kernel's arguments, as

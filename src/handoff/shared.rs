@@ -75,6 +75,7 @@ impl SharedHandoff {
             max_in_flight: if on_gpu { desc.in_flight.unwrap_or(usual.max_in_flight) } else { 1 },
             // With `device-copy` only the copy waits for the slot, and it has nothing to gain from a batch.
             longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
+            parameters: work.parameters().clone(),
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;

@@ -13,7 +13,9 @@ use vulkan_cuda::ownership::SHARED_LAYOUT;
 use vulkan_cuda::{MappedImage, share_image};
 
 use super::work::{Memory, Place, Work, load};
-use crate::cuda::{Array, Cuda, Kernel, KernelSource, MipmappedArray, Signature, Stream, Surface};
+use crate::cuda::{
+    Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
+};
 use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use crate::texture::{self, Texel};
 use crate::vulkan::{Device, View};
@@ -58,6 +60,10 @@ impl TextureWork {
 impl Work for TextureWork {
     fn slots(&self) -> Vec<Source> {
         self.slots.iter().map(|picture| Source::Texture(picture.slot())).collect()
+    }
+
+    fn parameters(&self) -> &KernelParameters {
+        self.paint.parameters()
     }
 
     unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()> {
@@ -124,12 +130,14 @@ impl Chain {
         let Grid { cols: mut width, rows: mut height } = size;
         let mut surface = self.levels[level].raw();
         let (mut index, mut time) = (frame.index, frame.time);
-        let mut arguments: [*mut c_void; 5] = [
+        let mut values = kernel.parameters().values(&frame.parameters);
+        let mut arguments: [*mut c_void; 6] = [
             (&raw mut surface).cast(),
             (&raw mut width).cast(),
             (&raw mut height).cast(),
             (&raw mut index).cast(),
             (&raw mut time).cast(),
+            values.pointer(),
         ];
         // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
         unsafe { kernel.launch_for(stream, size.count(), &mut arguments) }

@@ -80,7 +80,8 @@ impl TextureInlineHandoff {
         check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
         let name = paint.support().producer_name();
-        let profile = Profile { in_queue: true, ..Profile::of_queue(name, slots) };
+        let parameters = paint.parameters().clone();
+        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue(name, slots) };
         Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 
@@ -125,15 +126,17 @@ impl Level {
     /// # Safety
     /// As for [`Module::launch`]; the kernel has that signature.
     unsafe fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, frame: &Frame) {
-        let parameters: [*const c_void; 5] = [
+        let mut values = kernel.parameters().values(&frame.parameters);
+        let arguments: [*const c_void; 6] = [
             (&raw const self.surface).cast(),
             (&raw const self.size.cols).cast(),
             (&raw const self.size.rows).cast(),
             (&raw const frame.index).cast(),
             (&raw const frame.time).cast(),
+            values.pointer(),
         ];
         // SAFETY: the caller's promise; these are the types of that signature.
-        unsafe { kernel.launch(commands, self.size, &parameters) };
+        unsafe { kernel.launch_frame(commands, self.size, &arguments) };
     }
 
     /// Records the launch of `reduce` in the same file, which makes this level from the one above.

@@ -5,7 +5,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use super::field::FieldWork;
 use super::texture::TextureWork;
 use crate::Result;
-use crate::cuda::{Cuda, Kernel, KernelSource, Signature, Stream};
+use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use crate::producer::{Fill, Frame, ProducerDesc, Source};
 use crate::scene::Scene;
 use crate::vulkan::Device;
@@ -16,6 +16,9 @@ use crate::vulkan::Device;
 pub(crate) trait Work {
     /// The shared slots as Vulkan knows them.
     fn slots(&self) -> Vec<Source>;
+
+    /// What the kernel can be told between two frames.
+    fn parameters(&self) -> &KernelParameters;
 
     /// Enqueues a frame's kernels, between its events.
     ///

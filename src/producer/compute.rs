@@ -4,14 +4,17 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ExportedBuffer;
 
-use super::{Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots};
+use super::{
+    Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots,
+    wave_parameters,
+};
 use crate::Result;
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
     pipeline_barrier,
 };
-use crate::wave::{self, Grid};
+use crate::wave::{self, Grid, Shape};
 
 /// Fills slots with `shaders/wave.wgsl`.
 pub struct ComputeProducer {
@@ -58,7 +61,8 @@ impl ComputeProducer {
             },
         )?;
         let slots = slots.iter().map(|&slot| slot.into()).collect();
-        let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
+        let parameters = wave_parameters();
+        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
         Ok(Self { pipeline, profile, _memory: memory, grid, stamped, device: device.clone() })
     }
@@ -69,12 +73,14 @@ impl ComputeProducer {
             true => (!stamp::MASK, stamp::of(frame.index)),
             false => (u32::MAX, 0),
         };
-        [self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]
+        let shape = Shape::of(&self.profile.parameters.values(&frame.parameters));
+        let [amplitude, frequency] = [shape.amplitude, shape.frequency].map(f32::to_bits);
+        [self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp, amplitude, frequency]
     }
 }
 
-/// As in `shaders/wave.wgsl`: columns, rows, phase, and which bits of a colour to keep and which to set.
-type Constants = [u32; 5];
+/// As in `shaders/wave.wgsl`: columns, rows, phase, which bits of a colour to keep and which to set, and the shape.
+type Constants = [u32; 7];
 
 impl Producer for ComputeProducer {
     fn profile(&self) -> &Profile {

@@ -4,11 +4,11 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
-use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
+use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots, wave_parameters};
 use crate::Result;
 use crate::stamp;
 use crate::vulkan::{Buffer, Device};
-use crate::wave::{self, Grid, Vertex};
+use crate::wave::{self, Grid, Shape, Vertex};
 
 /// Fills slots on the CPU, one row a task.
 pub struct HostProducer {
@@ -28,7 +28,8 @@ impl HostProducer {
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // No more than the ring has slots: then the frame that last used this slot is done before `produce` begins.
-        let profile = Profile { max_in_flight: slots.len(), ..Profile::of_queue("host", slots) };
+        let (max_in_flight, parameters) = (slots.len(), wave_parameters());
+        let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
     }
 }
@@ -40,6 +41,7 @@ impl Producer for HostProducer {
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         let (grid, phase) = (self.grid, wave::phase(frame.time) as f32);
+        let shape = Shape::of(&self.profile.parameters.values(&frame.parameters));
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut()?;
@@ -47,7 +49,7 @@ impl Producer for HostProducer {
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {
-                *vertex = wave::vertex(grid, col as u32, row as u32, phase);
+                *vertex = wave::vertex(grid, col as u32, row as u32, phase, shape);
                 if stamped {
                     vertex.w = stamp::apply(vertex.w, frame_index);
                 }

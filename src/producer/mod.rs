@@ -25,6 +25,7 @@ use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::{Ring, Turn};
 
 use crate::Result;
+use crate::cuda::{KernelParameters, KernelSource, KernelValues};
 use crate::scene::Scene;
 use crate::wave::Grid;
 
@@ -70,6 +71,8 @@ pub struct Frame {
     pub time: f64,
     /// Seconds to the next frame, as far as is known: for what fills frames ahead of their time.
     pub step: f64,
+    /// Values for [`Profile::parameters`].
+    pub parameters: KernelValues,
     /// Who reads the slot: see [`reads`].
     pub reads: Access,
 }
@@ -190,6 +193,8 @@ pub struct Profile {
     pub in_queue: bool,
     /// How many frames it can fill in one go: see [`Producer::set_batch`].
     pub longest_batch: usize,
+    /// What [`Frame::parameters`] has values for.
+    pub parameters: KernelParameters,
 }
 
 impl Profile {
@@ -198,7 +203,8 @@ impl Profile {
         // Two at least, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
         let owner = Owner::Queue;
-        Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1 }
+        let parameters = KernelParameters::default();
+        Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1, parameters }
     }
 
     /// The slot of a frame.
@@ -216,6 +222,12 @@ impl Profile {
             blocked: None,
         }
     }
+}
+
+/// What the wave can be told, whoever computes it: the parameters of the CUDA kernel.
+pub(crate) fn wave_parameters() -> KernelParameters {
+    // A test reads them, too.
+    KernelSource::built_in().parameters().unwrap_or_default()
 }
 
 /// Fills the slots of a ring. See the [module](self) for the order of calls.
@@ -261,4 +273,21 @@ pub trait Producer {
 
     /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.
     fn abandon(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wave::Shape;
+
+    #[test]
+    fn the_wave_has_a_shape() {
+        let parameters = wave_parameters();
+        let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        assert_eq!(names, ["amplitude", "frequency"]);
+        assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());
+        assert_eq!(Shape::of(&parameters.values(&[9.0, 0.0])), Shape { amplitude: 2.0, frequency: 0.25 });
+        // The source and its PTX, from which they are read, say the same.
+        assert_eq!(KernelParameters::of(include_str!("../../kernels/wave.cu")), Ok(parameters));
+    }
 }

@@ -4,6 +4,7 @@ use vulkan_cuda::Ring;
 
 use super::{Frame, Producer, Profile, reads};
 use crate::Result;
+use crate::cuda::KernelValues;
 use crate::scene::Scene;
 use crate::vulkan::{Queue, one_shot};
 
@@ -15,9 +16,14 @@ pub struct StillProducer {
 
 impl StillProducer {
     /// Shows frame 0 of `filled_by` for good. Waits for the queue.
-    pub fn new(queue: &mut Queue, scene: Scene, filled_by: Box<dyn Producer>) -> Result<Self> {
+    pub fn new(
+        queue: &mut Queue,
+        scene: Scene,
+        parameters: KernelValues,
+        filled_by: Box<dyn Producer>,
+    ) -> Result<Self> {
         let slots = filled_by.profile().slots.clone();
-        let first = Frame { index: 0, time: 0.0, step: 0.0, reads: reads(scene, false) };
+        let first = Frame { index: 0, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
         one_shot(queue, |commands| filled_by.record_before_draw(commands, &first, slots[0]))?;
         // As many as the default ring allows: nothing is ever overwritten.
         let max_in_flight = Ring::default().depth();

@@ -101,7 +101,10 @@ mod tests {
 
     fn pick(grid: Grid, ray: Ray) -> Option<(u32, u32)> {
         let trail = Trail::new(ray, grid)?;
-        let values: Vec<_> = trail.vertices().map(|(col, row)| wave::vertex(grid, col, row, 0.25)).collect();
+        let values: Vec<_> = trail
+            .vertices()
+            .map(|(col, row)| wave::vertex(grid, col, row, 0.25, wave::Shape::default()))
+            .collect();
         trail.hit(&values).and_then(|index| trail.vertices().nth(index))
     }
 
@@ -122,7 +125,7 @@ mod tests {
             let camera = Camera { azimuth, elevation, ..Camera::default() };
             let (mut found, mut hidden, mut missed) = (0, 0, 0);
             for (col, row) in all(GRID).step_by(37).filter(is_inside) {
-                let vertex = wave::vertex(GRID, col, row, 0.25);
+                let vertex = wave::vertex(GRID, col, row, 0.25, wave::Shape::default());
                 let point = Vec3::new(vertex.x, vertex.y, vertex.z);
                 let (x, y, depth) = seen(&camera, point);
                 let ray = camera.ray((x, y), SIZE);
@@ -130,7 +133,7 @@ mod tests {
                     missed += 1;
                     continue;
                 };
-                let got = wave::vertex(GRID, got_col, got_row, 0.25);
+                let got = wave::vertex(GRID, got_col, got_row, 0.25, wave::Shape::default());
                 let got = seen(&camera, Vec3::new(got.x, got.y, got.z));
                 assert!((got.0 - x).hypot(got.1 - y) < 15.0, "{col}, {row}: {got:?} is not near {x} {y}");
                 // Where the surface is seen from the side, many vertices lie in a pixel.
@@ -171,8 +174,10 @@ mod tests {
     fn what_is_no_number_is_looked_through() {
         let ray = Camera::default().ray((640.0, 400.0), SIZE);
         let trail = Trail::new(ray, GRID).unwrap();
-        let mut values: Vec<_> =
-            trail.vertices().map(|(col, row)| wave::vertex(GRID, col, row, 0.25)).collect();
+        let mut values: Vec<_> = trail
+            .vertices()
+            .map(|(col, row)| wave::vertex(GRID, col, row, 0.25, wave::Shape::default()))
+            .collect();
         let hit = trail.hit(&values).unwrap();
         values[hit].y = f32::NAN;
         assert!(trail.hit(&values).unwrap().abs_diff(hit) <= 1);

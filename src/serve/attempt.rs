@@ -52,7 +52,7 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let stream = Stream::new(&context)?;
     say!("{LAUNCHED}");
     // SAFETY: memory for the whole grid that nobody else has, and a kernel of the documented signature.
-    let launched = unsafe { kernel.launch(&stream, memory.pointer(), grid.cols, grid.rows, 0, 0.0) };
+    let launched = unsafe { kernel.launch(&stream, memory.pointer(), [grid.cols, grid.rows], 0, 0.0, &[]) };
     let ran = launched.and_then(|()| wait_for(&stream));
     if ran.is_err() {
         // A faulted context takes nothing back; the end of the process does.

@@ -62,7 +62,7 @@ impl Exchange {
         shared: &Rc<RefCell<Shared>>,
     ) -> Result<()> {
         let producer = ForeignProducer::new(engine.queue(), client, shared);
-        self.built_in = Some(exchange(engine, Box::new(producer))?);
+        self.built_in = Some(exchange(engine, Box::new(producer), &[])?);
         client.clone_into(&mut self.ring_of);
         self.stamps.begin(engine, client);
         Ok(())
@@ -75,7 +75,7 @@ impl Exchange {
         producer: Box<dyn Producer>,
         source: KernelSource,
     ) -> Result<()> {
-        let old = exchange_own(engine, producer)?;
+        let old = exchange_own(engine, producer, &[])?;
         self.stamps.end(engine);
         // Otherwise the old one is the client's, too.
         self.built_in.get_or_insert(old);
@@ -136,7 +136,9 @@ impl Exchange {
     /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. False:
     /// nothing comes to rest.
     pub(super) fn take_down(&mut self, engine: &mut Engine) -> bool {
-        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent::new()))) else { return false };
+        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent::new()), &[])) else {
+            return false;
+        };
         drop(faulted);
         self.built_in = None;
         true
@@ -158,12 +160,12 @@ impl Exchange {
                 Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc())?)
             }
         };
-        exchange_own(engine, built_in).map(drop)
+        exchange_own(engine, built_in, &setup.config.parameters).map(drop)
     }
 }
 
 /// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
-fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
+fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>, parameters: &[f32]) -> Result<Installed> {
     let Profile { slots, owner, .. } = producer.profile();
     if let Err(error) = engine.blank(slots, *owner) {
         if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
@@ -171,12 +173,12 @@ fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Inst
         }
         return Err(error);
     }
-    exchange(engine, producer)
+    exchange(engine, producer, parameters)
 }
 
 /// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.
-fn exchange(engine: &mut Engine, producer: Box<dyn Producer>) -> Result<Installed> {
-    let mut incoming = Some(Installed::new(producer));
+fn exchange(engine: &mut Engine, producer: Box<dyn Producer>, parameters: &[f32]) -> Result<Installed> {
+    let mut incoming = Some(Installed::new(producer, parameters));
     let swapped = engine.swap(&mut incoming);
     if matches!(swapped, Err(Error::Stuck { .. } | Error::Stopped(_))) {
         std::mem::forget(incoming.take());

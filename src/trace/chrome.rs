@@ -224,11 +224,20 @@ pub(crate) fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> V
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::producer::Batch;
 
     fn frame(frame: u64, cuda: (f64, f64), vulkan: [f64; 3]) -> FrameSpans {
-        FrameSpans { frame, batch: Batch::of_one(frame), vulkan, slices: None, cuda: Some(cuda) }
+        FrameSpans {
+            frame,
+            batch: Batch::of_one(frame),
+            vulkan,
+            slices: None,
+            cuda: Some(cuda),
+            cpu: (Instant::now(), Duration::ZERO),
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn each_leaves_out_its_own_part() {
         let reads: Access = reads(Scene::Field, true);
-        let frame = Frame { index: 0, time: 0.0, step: 0.0, reads };
+        let frame = Frame { index: 0, time: 0.0, step: 0.0, parameters: Default::default(), reads };
         for (broken, waits, in_flight, recorded) in
             [(Broken::Ready, false, 3, 2), (Broken::Free, true, 6, 2), (Broken::Barrier, true, 3, 0)]
         {

@@ -3,17 +3,17 @@
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
-use super::slots::{Slot, SlotsFound};
+use super::slots::{Moment, Slot, SlotsFound};
 use super::{Broken, Checker, Footprint, Pass, tally::Tally};
 use crate::machine::Machine;
 use crate::observer::{At, Finished, Observer};
 use crate::producer::{Frame, Produced, Profile, Source, Vertices, level_regions};
 use crate::scene::Scene;
 use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
-use crate::wave::Grid;
+use crate::wave::{Grid, Shape};
 use crate::{Result, texture};
 
-/// Frames whose times are remembered: the deepest ring, and a batch as long that is filled ahead.
+/// Frames whose moments are remembered: the deepest ring, and a batch as long that is filled ahead.
 const REMEMBERED: usize = 64;
 
 /// A check in progress. Allocates nothing for a frame.
@@ -21,9 +21,9 @@ pub struct Check {
     checker: Checker,
     /// The frame of each flight that was submitted and not read yet, by the number that it should carry.
     pending: Vec<Option<u64>>,
-    /// The numbers of the last frames that were filled, each with the time that it was filled for, by the number modulo
+    /// The numbers of the last frames that were filled, each with what the reference has to know, by the number modulo
     /// [`REMEMBERED`].
-    times: [(u64, f64); REMEMBERED],
+    moments: [(u64, Moment); REMEMBERED],
     /// How many frames were filled: the last of a batch, though they may not have been drawn.
     filled: u64,
     tally: Tally,
@@ -85,7 +85,7 @@ impl Check {
         let made = Self {
             checker: Checker::new(&device, desc.scene, desc.grid, desc.flights)?,
             pending: vec![None; desc.flights],
-            times: [(u64::MAX, 0.0); REMEMBERED],
+            moments: [(u64::MAX, Moment { time: 0.0, shape: Shape::default() }); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
@@ -137,8 +137,8 @@ impl Check {
             let found = read_slot(queue, producer.slots[slot as usize], producer.owner, self.grid)?;
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let time = self.time_of(frame).filter(|_| self.has_reference);
-                    slots.add_filled(self.grid, &found, frame, time);
+                    let moment = self.moment_of(frame).filter(|_| self.has_reference);
+                    slots.add_filled(self.grid, &found, frame, moment);
                 }
                 None => slots.add_blank(&found),
             }
@@ -158,10 +158,10 @@ impl Check {
         }
     }
 
-    /// The time for which a frame was filled.
-    fn time_of(&self, frame: u64) -> Option<f64> {
-        let (number, time) = self.times[(frame % REMEMBERED as u64) as usize];
-        (number == frame).then_some(time)
+    /// For when a frame was filled, and how.
+    fn moment_of(&self, frame: u64) -> Option<Moment> {
+        let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
+        (number == frame).then_some(moment)
     }
 }
 
@@ -185,8 +185,9 @@ impl Observer for Check {
         if produced.batch.first == frame.index {
             for ahead in 0..produced.batch.frames {
                 let number = frame.index + ahead;
-                self.times[(number % REMEMBERED as u64) as usize] =
-                    (number, frame.time + ahead as f64 * frame.step);
+                let time = frame.time + ahead as f64 * frame.step;
+                let moment = Moment { time, shape: Shape::of(&frame.parameters) };
+                self.moments[(number % REMEMBERED as u64) as usize] = (number, moment);
             }
             self.filled = produced.batch.end();
         }

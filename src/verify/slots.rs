@@ -7,7 +7,7 @@ use crate::scene::Scene;
 use crate::stamp::texel;
 use crate::stamp::{self, Seen};
 use crate::texture::{self, Texel};
-use crate::wave::{self, Grid, Vertex};
+use crate::wave::{self, Grid, Shape, Vertex};
 
 /// What lies in one slot.
 pub enum Slot {
@@ -17,13 +17,22 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// The largest error that the built-in wave may have against the float64 reference, in units of [`wave::HEIGHT`]; or the
+/// The largest error that the built-in wave may have against the float64 reference, in the units of [`wave::worst_error`]; or the
 /// built-in texture, in those of its channels, whose numbers are half floats.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
         Scene::Field => 1e-5,
         Scene::Texture => texture::TOLERANCE,
     }
+}
+
+/// What the reference has to know of the frame that filled a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// The time that it was filled for.
+    pub time: f64,
+    /// The wave's shape in it; nothing to a texture.
+    pub shape: Shape,
 }
 
 /// What was found in the slots.
@@ -41,8 +50,8 @@ pub struct SlotsFound {
 }
 
 impl SlotsFound {
-    /// Adds a slot that `frame` was the last to fill; `time` is that frame's, where the reference applies.
-    pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, time: Option<f64>) {
+    /// Adds a slot that `frame` was the last to fill; `moment` is that frame's, where the reference applies.
+    pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, moment: Option<Moment>) {
         let right = |seen: Seen| seen == Seen::Right;
         let wrong = match slot {
             Slot::Vertices(vertices) => {
@@ -54,9 +63,9 @@ impl SlotsFound {
         };
         self.slots += 1;
         self.wrong_stamps += wrong as u64;
-        if let Some(time) = time {
+        if let Some(Moment { time, shape }) = moment {
             let worst = match slot {
-                Slot::Vertices(vertices) => worst_error(grid, vertices, time),
+                Slot::Vertices(vertices) => worst_error(grid, vertices, time, shape),
                 Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
             };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
@@ -86,10 +95,10 @@ impl SlotsFound {
 }
 
 /// As [`wave::worst_error`], for stamped vertices.
-fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
+fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
     let error = |(index, got): (usize, &Vertex)| {
         let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-        let [x, y, z, w] = wave::reference(grid, col, row, time);
+        let [x, y, z, w] = wave::reference(grid, col, row, time, shape);
         let away = |got: f32, want: f64| (f64::from(got) - want).abs();
         let errors = [away(got.x, x), away(got.y, y), away(got.z, z), stamp::distance(got.w, w)];
         // What is no number is infinitely far; `max` alone would pass it over.
@@ -97,7 +106,7 @@ fn worst_error(grid: Grid, vertices: &[Vertex], time: f64) -> f64 {
             .into_iter()
             .fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) })
     };
-    vertices.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max) / wave::HEIGHT
+    vertices.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max) / shape.unit()
 }
 
 #[cfg(test)]
@@ -106,17 +115,19 @@ mod tests {
 
     const GRID: Grid = Grid { cols: 20, rows: 13 };
     const TIME: f64 = 3.7;
+    const SHAPE: Shape = Shape { amplitude: 1.5, frequency: 0.5 };
+    const MOMENT: Moment = Moment { time: TIME, shape: SHAPE };
 
     fn field(frame: u64) -> Vec<Vertex> {
         let phase = wave::phase(TIME) as f32;
-        let vertex = |index: u32| wave::vertex(GRID, index % GRID.cols, index / GRID.cols, phase);
+        let vertex = |index: u32| wave::vertex(GRID, index % GRID.cols, index / GRID.cols, phase, SHAPE);
         let stamped = |vertex: Vertex| Vertex { w: stamp::apply(vertex.w, frame), ..vertex };
         (0..GRID.cols * GRID.rows).map(vertex).map(stamped).collect()
     }
 
     fn found(vertices: &[Vertex], frame: u64) -> SlotsFound {
         let mut found = SlotsFound::default();
-        found.add_filled(GRID, &Slot::Vertices(vertices.to_vec()), frame, Some(TIME));
+        found.add_filled(GRID, &Slot::Vertices(vertices.to_vec()), frame, Some(MOMENT));
         found
     }
 
@@ -174,7 +185,7 @@ mod tests {
     fn a_stamped_texture_is_right_and_one_wrong_texel_is_found() {
         let found = |chain: Vec<Texel>| {
             let mut found = SlotsFound::default();
-            found.add_filled(GRID, &Slot::Texels(chain), 77, Some(TIME));
+            found.add_filled(GRID, &Slot::Texels(chain), 77, Some(MOMENT));
             found
         };
         let all = found(texture(77));

@@ -11,7 +11,7 @@ use wavefield::app::write_png;
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, State, Welcome};
 use wavefield::serve::socket::{Connection, Received};
 use wavefield::stamp;
-use wavefield::wave::{self, Grid, Vertex};
+use wavefield::wave::{self, Grid, Shape, Vertex};
 
 use super::common::wavefield;
 use super::example::client::{Arguments, Memory, connect};
@@ -204,7 +204,9 @@ impl Client {
     pub fn wave(&self, turn: f32) -> Vec<u8> {
         let grid = self.grid();
         let vertices = (0..grid.rows)
-            .flat_map(|row| (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn)))
+            .flat_map(|row| {
+                (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn, Shape::default()))
+            })
             .collect::<Vec<_>>();
         bytemuck::cast_slice(&vertices).to_vec()
     }

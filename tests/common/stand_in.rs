@@ -149,6 +149,8 @@ pub struct Report {
     pub descriptors: usize,
     /// Rules that were broken.
     pub offences: Vec<String>,
+    /// What the parameters of kernels were, one after the other.
+    pub values: Vec<String>,
 }
 
 impl Report {
@@ -163,6 +165,7 @@ impl Report {
                 "left" => drop(report.left.insert(name.into(), count.parse().unwrap())),
                 "descriptor" => report.descriptors += 1,
                 "offence" => report.offences.push(rest.into()),
+                "values" => report.values.push(rest.into()),
                 "end" => return Some(report),
                 _ => panic!("not a line of a report: {line}"),
             }

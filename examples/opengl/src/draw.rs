@@ -19,7 +19,7 @@ use crate::interop::{Buffer, Frames, Gpu, Slot};
 use crate::kernels::{Kernel, PAINT, WAVE};
 use crate::program::{Program, at};
 use crate::texture::{Texel, chain_texels, level, levels, paint_chain};
-use crate::wave::{Grid, Vertex, phase, vertex};
+use crate::wave::{Grid, Shape, Vertex, phase, vertex};
 use crate::{mesh, picture::Picture};
 
 const SAMPLES: i32 = 4;
@@ -108,7 +108,8 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
             Named::Texture(texture)
         } else {
             let vertices = (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| (col, row)));
-            let vertices: Vec<Vertex> = vertices.map(|(col, row)| vertex(grid, col, row, phase)).collect();
+            let vertices: Vec<Vertex> =
+                vertices.map(|(col, row)| vertex(grid, col, row, phase, Shape::default())).collect();
             let buffer = gl.raw.create_named_buffer().map_err(anyhow::Error::msg)?;
             let bytes = bytemuck::cast_slice(&vertices);
             gl.raw.named_buffer_storage(buffer, bytes.len() as i32, Some(bytes), 0);

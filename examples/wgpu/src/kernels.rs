@@ -1,4 +1,4 @@
-//! The kernels, with cudarc: all have one signature, `(out, cols, rows, frame, time)`.
+//! The kernels, with cudarc: all have one signature, `(out, cols, rows, frame, time)`, and the wave its parameters behind that.
 
 use std::sync::Arc;
 
@@ -45,6 +45,9 @@ impl Kernel {
         let (grid_dim, block_dim) = ((threads.div_ceil(256) as u32, 1, 1), (256, 1, 1));
         let mut launch = stream.launch_builder(function);
         launch.arg(&out).arg(cols).arg(rows).arg(&frame).arg(&time);
+        // The amplitude and frequency of the wave; the other kernels do not read it.
+        let shape = [1.0f32, 1.0];
+        launch.arg(&shape);
         // SAFETY: these are the parameters that the entries have; the rest is the caller's promise.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }) }?;
         Ok(())

@@ -3,6 +3,7 @@
 use vulkan_cuda::ownership::Owner;
 
 use super::Engine;
+use crate::cuda::KernelValues;
 use crate::producer::{Producer, Source};
 use crate::verify::Check;
 use crate::verify::tally::Tally;
@@ -12,12 +13,15 @@ use crate::{Error, Result};
 pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     pub(crate) next: u64,
+    /// The values of its parameters.
+    parameters: KernelValues,
 }
 
 impl Installed {
-    /// A producer that has not produced yet.
-    pub(crate) fn new(producer: Box<dyn Producer>) -> Self {
-        Self { producer, next: 0 }
+    /// A producer that has not produced yet, with these values of its parameters.
+    pub(crate) fn new(producer: Box<dyn Producer>, parameters: &[f32]) -> Self {
+        let parameters = producer.profile().parameters.values(parameters);
+        Self { producer, next: 0, parameters }
     }
 }
 
@@ -58,8 +62,9 @@ impl Engine {
         self.forget_recorded();
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
         self.begin_producer();
-        Installed { producer, next }
+        Installed { producer, next, parameters }
     }
 
     /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.

@@ -21,7 +21,7 @@ use tracing::trace_span;
 
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, Scene, Stop};
-use crate::cuda::Cuda;
+use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
@@ -66,6 +66,8 @@ pub struct Engine {
     filled: u64,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
+    /// Of the producer's parameters: see [`Profile::parameters`].
+    parameters: KernelValues,
     grid: Grid,
     scene: Scene,
     /// The pictures'.
@@ -111,6 +113,7 @@ impl Engine {
         queue.set_patience(patience.limit(None));
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
+        let parameters = made.producer.profile().parameters.values(&config.parameters);
         let wait = config.wait.on(queue.device().info());
         let pacer = Pacer::new(&queue, made.flights, wait)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
@@ -131,6 +134,7 @@ impl Engine {
             auto: None,
             filled: 0,
             handoff_waits: 0,
+            parameters,
             grid: config.grid,
             scene: config.scene,
             format,
@@ -179,6 +183,18 @@ impl Engine {
     /// that chooses another.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
+    }
+
+    /// Other values for the parameters of who fills the field ([`Profile::parameters`]), in their order and each brought into its
+    /// range; those that are left out go to their defaults. They hold from the next frame that is filled: those that were
+    /// filled ahead are as they are.
+    pub fn set_parameters(&mut self, values: &[f32]) {
+        self.parameters = self.producer.profile().parameters.values(values);
+    }
+
+    /// What they are now.
+    pub fn parameters(&self) -> &[f32] {
+        &self.parameters
     }
 
     /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
@@ -277,6 +293,7 @@ impl Engine {
             index: self.pacer.submitted() - self.first,
             time: moment.time,
             step: moment.step,
+            parameters: self.parameters,
             reads: reads(self.scene, self.observers.check.is_some()),
         };
         if self.renderer.needs_resize(picture.extent) {

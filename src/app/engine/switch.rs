@@ -46,6 +46,7 @@ impl Engine {
         // Whoever watches begins anew: the clocks were tied to the old stream.
         self.observers.live = None;
         (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
+        self.parameters = self.producer.profile().parameters.values(&config.parameters);
         self.begin_producer();
         Ok(())
     }

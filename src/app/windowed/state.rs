@@ -250,6 +250,7 @@ impl State {
             config: &self.config,
             modes: self.swapchain.modes(),
             no_cuda,
+            extent: self.swapchain.extent(),
             serves: self.companion.is_some(),
         };
         match overlay.lay_out(&self.window, &mut view, &self.controls.parameters)? {

@@ -378,11 +378,12 @@ exports! {
         if !look::<String>(module)?.contains(&format!(".entry {name}(")) {
             return Err(NOT_FOUND);
         }
-        // The number of a kernel and its blocks, not a pointer.
+        // The number of a kernel and its head, not a pointer.
         let kernel = match &*name {
             "stamp" => STAMP,
             "frame_stamp" => FRAME_STAMP,
             "flat" => FLAT,
+            "level" => LEVEL,
             "spin" => SPIN,
             "trap_kernel" => TRAP,
             "illegal" => ILLEGAL,
@@ -396,8 +397,8 @@ exports! {
             "fill" => FILL,
             _ => NOTHING,
         };
-        let blocks = Blocks::of(look::<String>(module)?, &name);
-        *function = (kernel | (blocks.pack() << KERNEL_BITS)) as *mut c_void;
+        let head = Head::of(look::<String>(module)?, &name);
+        *function = (kernel | (head.pack() << KERNEL_BITS)) as *mut c_void;
         Ok(())
     }
     fn cuFuncGetAttribute(value: *mut c_int, which: c_int, function: *mut c_void) {
@@ -405,16 +406,18 @@ exports! {
         if which != 0 {
             return Err(INVALID_VALUE);
         }
-        *value = Blocks::unpack(function as usize >> KERNEL_BITS).most as c_int;
+        *value = Head::unpack(function as usize >> KERNEL_BITS).most as c_int;
         Ok(())
     }
     fn cuLaunchKernel(
         function: *mut c_void, bx: c_uint, _by: c_uint, _bz: c_uint, tx: c_uint, _ty: c_uint, _tz: c_uint,
         _shared: c_uint, stream: *mut c_void, arguments: *mut *mut c_void, _extra: *mut c_void
     ) {
-        if !Blocks::unpack(function as usize >> KERNEL_BITS).takes(tx) {
+        let head = Head::unpack(function as usize >> KERNEL_BITS);
+        if !head.takes(tx) {
             return Err(INVALID_VALUE);
         }
+        let values = head.values(arguments.cast());
         let kernel = kernel_of(function);
         if kernel == NOTHING {
             return look::<Stream>(stream)?.push(|| Ok(()));
@@ -439,6 +442,7 @@ exports! {
                 rows: *argument(2).cast(),
                 frame: *argument(3).cast(),
                 time: *argument(4).cast(),
+                values,
             },
         };
         let (threads, wanted) = (u64::from(bx) * u64::from(tx), u64::from(arguments.cols) * u64::from(arguments.rows));
@@ -928,27 +932,39 @@ fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
     })
 }
 
-/// What a kernel says of its blocks, by `.maxntid` and `.reqntid`.
+/// What a kernel says of its parameters, and of its blocks by `.maxntid` and `.reqntid`.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks {
+pub(crate) struct Head {
+    /// How many parameters it has.
+    pub(crate) parameters: usize,
+    /// Floats in the structure that is the last of them, if it is one.
+    floats: usize,
     most: usize,
     exactly: bool,
 }
 
-impl Blocks {
+/// The most floats of such a structure.
+const FLOATS: usize = 16;
+
+impl Head {
     pub(crate) fn of(ptx: &str, entry: &str) -> Self {
         let head = ptx.split_once(&format!(".entry {entry}(")).map_or("", |(_, rest)| rest);
         let head = head.split('{').next().unwrap_or_default();
+        let (list, head) = head.split_once(')').unwrap_or((head, ""));
+        let structure = list.rsplit(',').next().filter(|last| last.contains(".align 4 .b8"));
+        let bytes =
+            structure.and_then(|last| last.split_once('[')?.1.split(']').next()?.parse::<usize>().ok());
         let threads = |directive: &str| -> Option<usize> {
             let numbers = head.split_once(directive)?.1.trim_start();
             let end = numbers.find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | ' '));
             let numbers = numbers[..end.unwrap_or(numbers.len())].trim().split(',');
             numbers.map(|number| number.trim().parse::<usize>().ok()).product()
         };
-        match (threads(".reqntid"), threads(".maxntid")) {
-            (Some(most), _) => Self { most, exactly: true },
-            (None, most) => Self { most: most.unwrap_or(1024), exactly: false },
-        }
+        let (most, exactly) = match (threads(".reqntid"), threads(".maxntid")) {
+            (Some(most), _) => (most, true),
+            (None, most) => (most.unwrap_or(1024), false),
+        };
+        Self { parameters: list.matches(".param").count(), floats: bytes.unwrap_or(0) / 4, most, exactly }
     }
 
     pub(crate) fn takes(self, threads: c_uint) -> bool {
@@ -956,16 +972,32 @@ impl Blocks {
         threads == self.most || threads < self.most && !self.exactly
     }
 
+    /// The structure that is the last of the arguments, which is written down.
+    pub(crate) unsafe fn values(self, arguments: *const *const c_void) -> [f32; FLOATS] {
+        let mut values = [0.0; FLOATS];
+        if (1..=FLOATS).contains(&self.floats) {
+            let structure = (*arguments.add(self.parameters - 1)).cast::<f32>();
+            values[..self.floats].copy_from_slice(std::slice::from_raw_parts(structure, self.floats));
+            script::values(&values[..self.floats]);
+        }
+        values
+    }
+
     pub(crate) fn pack(self) -> usize {
-        (self.most << 1) | usize::from(self.exactly)
+        (self.most << 17) | (usize::from(self.exactly) << 16) | (self.floats << 8) | self.parameters
     }
 
     pub(crate) fn unpack(bits: usize) -> Self {
-        Self { most: bits >> 1, exactly: bits & 1 == 1 }
+        Self {
+            parameters: bits & 0xff,
+            floats: bits >> 8 & 0xff,
+            exactly: bits >> 16 & 1 == 1,
+            most: bits >> 17,
+        }
     }
 }
 
-/// The lowest bits of a function are the kernel's number, those above are its [`Blocks`].
+/// The lowest bits of a function are the kernel's number, those above are its [`Head`].
 const KERNEL_BITS: u32 = 8;
 
 fn kernel_of(function: *mut c_void) -> usize {
@@ -988,6 +1020,7 @@ const TEXTURE_STAMP: usize = 11;
 const PATTERN: usize = 12;
 const PATTERN_TEXELS: usize = 13;
 const FILL: usize = 14;
+const LEVEL: usize = 15;
 
 /// The arguments of every kernel but [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
@@ -996,11 +1029,14 @@ struct Arguments {
     rows: u32,
     frame: u64,
     time: f64,
+    /// Of its parameters, if it has any.
+    values: [f32; FLOATS],
 }
 
 /// What the kernels of `kernels/` do, those of `kernels/test/` and those of `examples/wgpu`.
 fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
-    let Arguments { cols, rows, frame, time } = arguments;
+    let Arguments { cols, rows, frame, time, values } = arguments;
+    let [first, second] = [values[0], values[1]].map(f64::from);
     if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
         std::thread::sleep(Duration::from_millis(ms));
     }
@@ -1055,8 +1091,15 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             2.0 * f64::from(col) / f64::from(cols - 1) - 1.0,
             2.0 * f64::from(row) / f64::from(rows - 1) - 1.0,
         );
-        let sum = if kernel == FLAT { 0.0 } else { wave(x, z, time) };
-        for (bytes, value) in vertex.chunks_exact_mut(4).zip([x, 0.3 * sum, z, 0.5 + 0.5 * sum]) {
+        let (y, w) = match kernel {
+            FLAT => (0.0, 0.5),
+            LEVEL => (first, second),
+            _ => {
+                let sum = wave(second * x, second * z, time);
+                (0.3 * first * sum, 0.5 + 0.5 * sum)
+            }
+        };
+        for (bytes, value) in vertex.chunks_exact_mut(4).zip([x, y, z, w]) {
             bytes.copy_from_slice(&(value as f32).to_ne_bytes());
         }
     }

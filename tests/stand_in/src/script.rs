@@ -43,10 +43,16 @@ struct Journal {
     alive: BTreeMap<&'static str, i64>,
     /// What the program did against the rules.
     offences: Vec<String>,
+    /// The different values of kernels' parameters.
+    values: Vec<String>,
 }
 
-static JOURNAL: Mutex<Journal> =
-    Mutex::new(Journal { calls: BTreeMap::new(), alive: BTreeMap::new(), offences: Vec::new() });
+static JOURNAL: Mutex<Journal> = Mutex::new(Journal {
+    calls: BTreeMap::new(),
+    alive: BTreeMap::new(),
+    offences: Vec::new(),
+    values: Vec::new(),
+});
 
 fn journal() -> MutexGuard<'static, Journal> {
     JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,6 +111,15 @@ pub(crate) fn offence(what: String) {
     journal().offences.push(what);
 }
 
+/// A kernel was launched with these values of its parameters.
+pub(crate) fn values(values: &[f32]) {
+    let text = values.iter().map(f32::to_string).collect::<Vec<_>>().join(" ");
+    let mut journal = journal();
+    if journal.values.last() != Some(&text) {
+        journal.values.push(text);
+    }
+}
+
 /// Bytes of device memory that are in use, by both APIs.
 static USED: AtomicU64 = AtomicU64::new(0);
 
@@ -135,7 +150,8 @@ pub(crate) fn number(variable: &str) -> Option<u64> {
 }
 
 /// Writes down, one a line: `call NAME COUNT`, `left KIND COUNT` for what was not given back, `descriptor FD` for each
-/// handle that is still open, `offence WHAT`, and `end` when all is written.
+/// handle that is still open, `offence WHAT`, `values V V` for the values of a kernel's parameters whenever they changed, and `end`
+/// when all is written.
 extern "C" fn report() {
     let journal = journal();
     let mut text = String::new();
@@ -150,6 +166,9 @@ extern "C" fn report() {
     }
     for offence in &journal.offences {
         text += &format!("offence {offence}\n");
+    }
+    for values in &journal.values {
+        text += &format!("values {values}\n");
     }
     text += "end\n";
     if let Some(path) = std::env::var_os("STAND_IN_REPORT") {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
 
-use crate::cuda::Blocks;
+use crate::cuda::Head;
 use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 use crate::sparse;
@@ -835,7 +835,7 @@ own! {
         may_fail!("vkCreateCuFunctionNVX", device);
         let ptx = &*((*info).module.as_raw() as *const String);
         let name = CStr::from_ptr((*info).p_name).to_string_lossy();
-        *out = Blocks::of(ptx, &name).pack() as u64;
+        *out = Head::of(ptx, &name).pack() as u64;
         alive("CUDA function in Vulkan", 1);
         vk::Result::SUCCESS
     }
@@ -850,8 +850,14 @@ own! {
     }
     fn vkCmdCuLaunchKernelNVX(_commands: vk::CommandBuffer, info: *const vk::CuLaunchInfoNVX<'_>) {
         script::call("vkCmdCuLaunchKernelNVX");
-        let vk::CuLaunchInfoNVX { function, block_dim_x, .. } = *info;
-        if !Blocks::unpack(function.as_raw() as usize).takes(block_dim_x) {
+        let vk::CuLaunchInfoNVX { function, block_dim_x, param_count, p_params, .. } = *info;
+        let head = Head::unpack(function.as_raw() as usize);
+        if param_count != head.parameters {
+            script::offence(format!("a kernel of {} parameters was given {param_count}", head.parameters));
+        } else {
+            head.values(p_params);
+        }
+        if !head.takes(block_dim_x) {
             script::offence(format!("a kernel in a command buffer has blocks of {block_dim_x} threads, which it does not take"));
         }
     }

@@ -11,7 +11,10 @@ mod panel;
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use egui::{Align2, Color32, Context, Frame, RichText, SidePanel, TopBottomPanel, Ui, ViewportId};
+use egui::{
+    Align2, Color32, Context, Frame, Pos2, RawInput, Rect, RichText, SidePanel, TopBottomPanel, Ui,
+    ViewportId, vec2,
+};
 use vulkan_cuda::ring::MAX_DEPTH;
 use winit::event::{ElementState, WindowEvent};
 use winit::window::Window;
@@ -39,6 +42,8 @@ pub(super) struct View<'a> {
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here, if that is so.
     pub(super) no_cuda: Option<&'a str>,
+    /// The picture's size.
+    pub(super) extent: vk::Extent2D,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
 }
@@ -54,6 +59,7 @@ pub(super) struct Draft {
 
 /// The overlay of a window.
 pub(super) struct Overlay {
+    began: Instant,
     egui: Context,
     input: egui_winit::State,
     painter: Painter,
@@ -83,6 +89,7 @@ impl Overlay {
         // At the deepest ring so many frames are in flight, and one is recorded.
         let painter = Painter::new(queue, format, MAX_DEPTH as usize + 1)?;
         let mut overlay = Self {
+            began: Instant::now(),
             egui,
             input,
             painter,
@@ -96,7 +103,7 @@ impl Overlay {
             notice: None,
             cost: 0.0,
         };
-        let raw = overlay.input.take_egui_input(window);
+        let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
         let output = overlay.egui.run(raw, every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
@@ -181,7 +188,7 @@ impl Overlay {
         self.watch(view.engine, now)?;
         let mut draft = Draft { config: view.config.clone(), parameters: *parameters, step: false };
         let egui = self.egui.clone();
-        let raw = self.input.take_egui_input(window);
+        let raw = self.take_input(window, view.extent);
         let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
         self.input.handle_platform_output(window, output.platform_output);
         let textures = output.textures_delta;
@@ -197,6 +204,17 @@ impl Overlay {
         self.spend(now.elapsed());
         let changed = draft.step || draft.config != *view.config || draft.parameters != *parameters;
         Ok(changed.then_some(draft))
+    }
+
+    /// What happened since it was laid out last. egui-winit would ask the window for its size, and winit panics where the window is gone.
+    fn take_input(&mut self, window: &Window, extent: vk::Extent2D) -> RawInput {
+        let scale = egui_winit::pixels_per_point(&self.egui, window);
+        let size = vec2(extent.width as f32, extent.height as f32) / scale;
+        RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
+            time: Some(self.began.elapsed().as_secs_f64()),
+            ..self.input.egui_input_mut().take()
+        }
     }
 
     /// Whether there is something to record.
@@ -237,22 +255,18 @@ impl Overlay {
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
-        let most = egui.content_rect().size();
+        let size = egui.content_rect().size();
         // A small window is for the picture.
-        if most.x > 560.0 {
+        if size.x >= SMALLEST.x && size.y >= SMALLEST.y {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
+            let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
+            lanes.show(egui, |ui| self.bottom(ui, view));
+            // No panel: what is left belongs to the picture, and so does the pointer there.
+            let left = egui.layer_painter(egui::LayerId::background());
+            graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
         }
-        if most.y > 420.0 {
-            TopBottomPanel::bottom("lanes")
-                .frame(panel)
-                .resizable(false)
-                .show(egui, |ui| self.bottom(ui, view));
-        }
-        // No panel: what is left belongs to the picture, and so does the pointer there.
-        let left = egui.layer_painter(egui::LayerId::background());
-        graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
         self.notices(egui);
         if self.help {
             egui::Window::new("keys")
@@ -324,6 +338,8 @@ impl Overlay {
     }
 }
 
+/// The smallest window that has panels, in points.
+const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
 /// Part of a frame's cost that goes into the average.
 const SMOOTH: f64 = 0.02;
 const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
