@@ -61,6 +61,13 @@ impl Config {
                 }
             }
         }
+        let kernel = self.kernel();
+        // A kernel whose lines are wrong is refused before anything else.
+        let parameters = kernel.parameters().unwrap_or_default();
+        for (parameter, value) in parameters.iter().zip(parameters.values(&self.parameters).iter()) {
+            let given = format_args!("{}={value}", parameter.name).to_string();
+            line.option("param", given, *value != parameter.default);
+        }
         if self.risk_the_gpu {
             line.flag("risk-the-gpu");
         }
@@ -130,7 +137,7 @@ impl Line {
 
 /// A word that a shell takes as it is.
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+./:,@%".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./:,@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
