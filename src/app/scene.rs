@@ -45,6 +45,11 @@ impl Scene {
 }
 
 impl Config {
+    /// Where the camera is at first.
+    pub(crate) fn camera(&self) -> Camera {
+        self.camera.unwrap_or(self.scene.camera())
+    }
+
     /// The kernel that fills the scene, or stands for those who fill it without CUDA.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
