@@ -47,10 +47,11 @@ impl Config {
             line.option("device", device, true);
         }
         line.choice("producer", self.producer, usual.producer);
+        if let Some(kernel) = &self.kernel {
+            let of_file = format!("{}:{}", kernel.name, kernel.entry);
+            line.option("kernel", kernel.gallery.map_or(of_file, Into::into), true);
+        }
         if self.producer.may_use_cuda() {
-            if let Some(kernel) = &self.kernel {
-                line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true);
-            }
             line.choice("handoff", self.handoff, usual.handoff);
             match self.batch {
                 _ if self.handoff != Handoff::Timeline => {}
@@ -145,9 +146,8 @@ fn quoted(word: &str) -> String {
 }
 
 /// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Of its own place only the file's
-/// name: the folder is nobody's business.
-pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static str, String)> {
-    let frames = engine.next_frame();
+/// name: the folder is nobody's business. It is the last of so many `frames`.
+pub(super) fn picture_texts(config: &Config, engine: &Engine, frames: u64) -> Vec<(&'static str, String)> {
     let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
     let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
     let (info, profile) = (engine.device().info(), engine.producer().profile());

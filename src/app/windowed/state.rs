@@ -1,5 +1,6 @@
 //! Everything that exists while the window does, and how it draws a frame.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,11 @@ use super::keys::Action;
 use super::overlay::{self, Draft, Overlay, View};
 use super::title::Title;
 use super::visibility::Visibility;
+use crate::app::command_line::picture_texts;
 use crate::app::engine::{Behind, PresentSync};
 use crate::app::filmed;
-use crate::app::headless::announce;
+use crate::app::headless::{STEP, announce};
+use crate::app::write_png;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
     Moment,
@@ -213,16 +216,16 @@ impl State {
         let mut overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
         let has_more = film.is_some() || overlay.is_some();
         let mut record = |commands| {
+            if let Some(overlay) = &mut overlay {
+                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
+                // frames are in flight than the deepest ring has slots.
+                unsafe { overlay.record(commands, picture) }?;
+            }
             if let Some(film) = &mut film {
-                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images, and may
-                // be copied from since `make_readable`; the flight was free, and the film told so.
+                // SAFETY: as above; the picture may be copied from since `make_readable`; the flight was free, and the film told so.
                 unsafe { film.record(commands, flight.index, picture) };
             }
-            match &mut overlay {
-                // SAFETY: as above; no more frames are in flight than the deepest ring has slots.
-                Some(overlay) => unsafe { overlay.record(commands, picture) },
-                None => Ok(()),
-            }
+            Ok(())
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
@@ -237,16 +240,22 @@ impl State {
 
     /// Lays the overlay out, and does what the user asks for there.
     fn lay_out(&mut self) -> Result<()> {
-        let Some(overlay) = &mut self.overlay else { return Ok(()) };
+        let Some(overlay) = &self.overlay else { return Ok(()) };
         let no_cuda = match &self.choice.twin {
             Some(_) => None,
             None => Some(self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
+        let command = match overlay.is_due() {
+            true => self.shown().command_line(false),
+            false => return Ok(()),
+        };
+        let Some(overlay) = &mut self.overlay else { return Ok(()) };
         let mut view = View {
             engine: &mut self.engine,
             config: &self.config,
             modes: self.swapchain.modes(),
             no_cuda,
+            command: &command,
             extent: self.swapchain.extent(),
             camera: &self.controls.camera,
             serves: self.companion.is_some(),
@@ -414,6 +423,44 @@ impl State {
         }
     }
 
+    /// Saves the picture, as it is without the overlay, under a name that is free.
+    fn save_picture(&mut self) -> Result<()> {
+        let Some(path) =
+            (1..).map(|number| PathBuf::from(format!("wavefield-{number}.png"))).find(|path| !path.exists())
+        else {
+            return Ok(());
+        };
+        let like = (self.swapchain.extent(), self.swapchain.format());
+        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
+        let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
+            let pixels = self.aside.pixels(&mut self.engine)?;
+            let shown = self.shown();
+            let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
+            // A run without a window shows frame n at n steps.
+            let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
+            write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames))
+        });
+        let words = match saved {
+            Ok(()) => format!("saved {}", path.display()),
+            Err(error) if self.engine.has_failed() => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        crate::note!("note: {words}");
+        if let Some(overlay) = &mut self.overlay {
+            overlay.notify(words);
+        }
+        Ok(())
+    }
+
+    /// The settings that show what is shown now.
+    fn shown(&self) -> Config {
+        Config {
+            camera: Some(self.controls.camera).filter(|camera| *camera != self.config.scene.camera()),
+            speed: self.controls.parameters.speed,
+            ..self.config.clone()
+        }
+    }
+
     /// Takes note of what an event says of the window's visibility.
     fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
         change(&mut self.visibility);
@@ -463,6 +510,7 @@ impl State {
         match action {
             Action::Step => self.clock.step(&self.controls.parameters),
             Action::Colors => self.recolor()?,
+            Action::Picture => self.save_picture()?,
             Action::FullScreen => {
                 let is_full = self.window.fullscreen().is_some();
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));

@@ -42,6 +42,8 @@ pub(super) struct View<'a> {
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here, if that is so.
     pub(super) no_cuda: Option<&'a str>,
+    /// The command line that shows what is shown.
+    pub(super) command: &'a str,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
     /// What is seen at a pixel of the picture.
@@ -77,6 +79,8 @@ pub(super) struct Overlay {
     frozen: Option<lanes::Moment>,
     tied: Instant,
     notice: Option<(String, Instant)>,
+    /// Kept, because on X11 others ask this program for the text.
+    clipboard: Option<arboard::Clipboard>,
     /// CPU time that it takes for each frame, in seconds, smoothed.
     cost: f64,
 }
@@ -106,6 +110,7 @@ impl Overlay {
             frozen: None,
             tied: Instant::now(),
             notice: None,
+            clipboard: None,
             cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
@@ -171,6 +176,11 @@ impl Overlay {
     pub(super) fn switched(&mut self, name: String) {
         self.figures.switched(name);
         self.frozen = None;
+    }
+
+    /// Whether it is time to lay it out.
+    pub(super) fn is_due(&self) -> bool {
+        self.shown && Instant::now() >= self.next
     }
 
     /// Lays it out if it is time. Gives the settings that the user wants, if those are others now.
@@ -298,7 +308,10 @@ impl Overlay {
                 .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
                 .collapsible(false)
                 .resizable(false)
-                .show(egui, |ui| ui.label(RichText::new(keys::help()).monospace()));
+                .show(egui, |ui| {
+                    let keys = egui::Label::new(RichText::new(keys::help()).monospace());
+                    ui.add(keys.wrap_mode(egui::TextWrapMode::Extend))
+                });
         }
     }
 
@@ -320,11 +333,33 @@ impl Overlay {
             ui.label(RichText::new(change(before, &now)).color(ACCENT));
         }
         ui.separator();
+        self.command(ui, view.command);
+        ui.separator();
         let cost = format!(
             "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
             time(self.cost)
         );
         ui.label(RichText::new(cost).weak().small());
+    }
+
+    /// The command line, to be copied.
+    fn command(&mut self, ui: &mut Ui, command: &str) {
+        ui.horizontal(|ui| {
+            ui.label("shown by");
+            if ui.button("copy").clicked() {
+                self.copy(command);
+            }
+        });
+        ui.label(RichText::new(command).monospace().size(11.0));
+    }
+
+    fn copy(&mut self, text: &str) {
+        let mut made = arboard::Clipboard::new();
+        let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
+        if !copied {
+            crate::note!("note: there is no clipboard here: {text}");
+        }
+        self.clipboard = made.ok();
     }
 
     fn bottom(&mut self, ui: &mut Ui, view: &View<'_>) {
