@@ -5,6 +5,8 @@
 
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
 
 // threadIdx, blockIdx, blockDim and gridDim. This header is part of clang.
 #include <__clang_cuda_builtin_vars.h>
@@ -17,8 +19,16 @@ static inline __device__ float4 make_float4(float x, float y, float z, float w)
     return {x, y, z, w};
 }
 
-// Each is at most one PTX instruction, the same that nvcc chooses by default.
+static inline __device__ unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+static inline __device__ double min(double a, double b) { return a < b ? a : b; }
+
+// Each is at most one PTX instruction for each result, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
+static inline __device__ void __sincosf(float a, float *sine, float *cosine)
+{
+    *sine = __nvvm_sin_approx_f(a);
+    *cosine = __nvvm_cos_approx_f(a);
+}
 static inline __device__ float __fdividef(float a, float b) { return __nvvm_div_approx_f(a, b); }
 static inline __device__ float sqrtf(float a) { return __nvvm_sqrt_rn_f(a); }
 static inline __device__ float rintf(float a) { return __builtin_rintf(a); }

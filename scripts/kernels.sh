@@ -24,7 +24,7 @@ END
 # What ptxas 12.9 knows.
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are made from CUDA C++.
-sources=(wave frame_stamp image texture)
+sources=(wave ripples ocean pond swarm frame_stamp image texture)
 # Our test kernels are a few lines each, so one old and one new are enough.
 test_archs=(50 90)
 

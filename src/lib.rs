@@ -7,6 +7,7 @@
 //! | [`cuda`] | streams, kernels and memory of CUDA's own |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
 //! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that all producers are held to |
+//! | [`gallery`] | the kernels that come with this program, and their twins: compute shaders and float64 references |
 //! | [`stamp`] | a frame's number in each of its vertices or texels |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
@@ -27,7 +28,7 @@
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
-//! `wave`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `app`, `bench`, `formats`, `serve`
+//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -40,6 +41,7 @@ pub mod cuda;
 mod error;
 pub mod film;
 pub mod formats;
+pub mod gallery;
 pub mod handoff;
 mod left_running;
 pub mod machine;

@@ -1,4 +1,4 @@
-//! The wave, on the CPU: what the CUDA kernel (`kernels/wave.cu`) and the compute shader (`shaders/wave.wgsl`) also
+//! The wave, on the CPU: what the CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `shaders/gallery.wgsl`) also
 //! compute, and the float64 reference that all three are held to.
 
 use bytemuck::{Pod, Zeroable};

@@ -305,7 +305,7 @@ fn the_published_package_has_what_it_needs_and_no_more() {
     }
     for part in [
         "src/lib.rs",
-        "shaders/wave.wgsl",
+        "shaders/gallery.wgsl",
         "kernels/wave.ptx",
         "docs/interop.md",
         "README.md",

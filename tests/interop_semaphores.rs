@@ -198,6 +198,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
         ptx: include_str!("../kernels/test/answer.ptx").into(),
         entry: "answer".into(),
         cubin: None,
+        gallery: None,
     };
     let kernel = Kernel::load(&gpu.context, &source)?;
     let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;

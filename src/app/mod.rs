@@ -39,8 +39,8 @@ pub(crate) use early::EarlyContext;
 pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
-pub(crate) use engine::SlotNow;
 pub use engine::{Batching, Engine, FrameTiming, Moment};
+pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub(crate) use retire::retire;
@@ -89,7 +89,7 @@ pub struct Config {
     pub scene: Scene,
     /// Who fills the field.
     pub producer: ProducerKind,
-    /// A kernel to run instead of the wave; CUDA only.
+    /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
     /// What the parameters of [`Config::kernel`] are at first.
     pub parameters: KernelValues,

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 
 use vulkan_cuda::Ring;
 
-use super::{Batching, Config, ProducerKind};
+use super::{Batching, Choice, Config, ProducerKind};
 use crate::cuda::{Cuda, KernelSource, Signature};
+use crate::gallery::{self, Twin};
 use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
 };
-use crate::render::Camera;
+use crate::render::{Camera, Style};
 use crate::scene::Scene;
 use crate::verify::{BrokenProducer, plan};
 use crate::vulkan::{Device, Queue};
@@ -49,6 +50,15 @@ impl Config {
         self.camera.unwrap_or(self.scene.camera())
     }
 
+    /// How the field is drawn where nobody says how: particles as points.
+    pub fn usual_style(&self) -> Style {
+        let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
+        match entry {
+            Some(entry) if entry.points => Style::Points,
+            _ => Style::Surface,
+        }
+    }
+
     /// The kernel that fills the scene, or stands for those who fill it without CUDA.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
@@ -65,6 +75,35 @@ impl Config {
             timeout: self.timeout,
             plan: plan(self.broken),
         }
+    }
+
+    /// Whether the wave is shown, or the texture that comes with this crate: [`crate::verify`] has references of those.
+    pub(super) fn shows_built_in(&self) -> bool {
+        gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
+    }
+
+    /// The compute shader that fills the field as the kernel does, if it has one.
+    fn twin(&self) -> Option<&'static Twin> {
+        gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
+    }
+
+    /// Refuses a kernel where neither CUDA nor a compute shader runs it.
+    ///
+    /// # Errors
+    /// Why CUDA does not, and which kernels do without.
+    pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
+        let by_cuda =
+            choice.cuda.is_some() && matches!(self.producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let by_shader =
+            matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.twin().is_some();
+        if self.kernel.is_none() || by_cuda || by_shader {
+            return Ok(());
+        }
+        let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
+        Err(Error::Unsupported(format!(
+            "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
+            gallery::with_twins()
+        )))
     }
 
     /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.
@@ -116,7 +155,9 @@ pub(crate) fn make_producer(
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
-        (ProducerKind::Auto | ProducerKind::Compute, _) => compute(&device, &desc)?,
+        (ProducerKind::Auto | ProducerKind::Compute, _) => {
+            compute(&device, &desc, config.twin().unwrap_or_else(Twin::wave))?
+        }
         (ProducerKind::Host, _) => host(&device, &desc)?,
         (ProducerKind::Still | ProducerKind::StillShared, _) if desc.stamped => {
             return Err(Error::Usage(
@@ -124,7 +165,7 @@ pub(crate) fn make_producer(
             ));
         }
         (ProducerKind::Still, _) => {
-            let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc })?;
+            let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc }, Twin::wave())?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
         (ProducerKind::StillShared, _) => {
@@ -141,10 +182,10 @@ pub(crate) fn make_producer(
     }
 }
 
-/// A compute shader that fills the scene.
-fn compute(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
+/// A compute shader that fills the scene; a field, that one.
+fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
-        Scene::Field => Box::new(ComputeProducer::new(device, desc)?),
+        Scene::Field => Box::new(ComputeProducer::new(device, desc, field)?),
         Scene::Texture => Box::new(TextureComputeProducer::new(device, desc)?),
     })
 }

@@ -9,6 +9,7 @@ use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::film::FilmDesc;
+use wavefield::gallery;
 use wavefield::handoff::Handoff;
 use wavefield::render::{Camera, ColorMap, Samples, Style};
 use wavefield::vulkan::{PresentMode, Validation, Wait};
@@ -36,9 +37,10 @@ pub struct RunArgs {
     /// Vertices across and along; of --scene texture, texels.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
-    /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
-    /// one entry only.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
+    /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
+    /// must have one entry only.
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
@@ -47,7 +49,7 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
-    /// How the field is drawn [default: surface].
+    /// How the field is drawn [default: surface; swarm: points].
     #[arg(long, value_enum, help_heading = help::WHAT)]
     style: Option<Style>,
     /// The colours.
@@ -132,10 +134,10 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Refuses to put `kernel` into Vulkan's command buffer without consent.
+    /// Refuses to put a kernel of the user's own into Vulkan's command buffer without consent.
     pub fn check(&self, kernel: Option<&str>, inline: bool) -> Result<()> {
         match kernel {
-            Some(kernel) if inline && !self.risk_the_gpu => {
+            Some(kernel) if inline && !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
                 Err(Error::Usage(format!("--kernel {kernel} is not run inline: {RISK}")))
             }
             _ => Ok(()),
@@ -145,11 +147,18 @@ impl Consent {
 
 /// The kernel of `--kernel`, if it can fill that scene.
 pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<KernelSource>> {
-    let kernel = argument.map(KernelSource::from_argument).transpose()?;
-    if let Some(kernel) = &kernel {
-        kernel.check_signature(scene.signature())?;
+    let Some(argument) = argument else { return Ok(None) };
+    if let Some(entry) = gallery::named(argument)? {
+        return match scene {
+            Scene::Field => Ok(Some(entry.source())),
+            Scene::Texture => Err(Error::Usage(format!(
+                "--kernel {argument} fills a field, and --scene texture has none: leave one of them out"
+            ))),
+        };
     }
-    Ok(kernel)
+    let kernel = KernelSource::from_argument(argument)?;
+    kernel.check_signature(scene.signature())?;
+    Ok(Some(kernel))
 }
 
 /// Sets what `--param` gives; wrong usage where the kernel does not have it.
@@ -200,8 +209,11 @@ impl RunArgs {
             other => other.to_possible_value(),
         };
         if let Some(producer) = producer {
+            let entry = self.kernel.as_deref().map(gallery::named).transpose()?.flatten();
+            let has_shader = self.device.producer == ProducerKind::Compute
+                && entry.is_some_and(|entry| entry.twin.is_some());
             let for_cuda = [
-                (self.kernel.is_some(), "--kernel"),
+                (self.kernel.is_some() && !has_shader, "--kernel"),
                 (self.handoff.is_some(), "--handoff"),
                 (self.batch.is_some(), "--batch"),
                 (self.batch_latency.is_some(), "--batch-latency"),
@@ -291,7 +303,6 @@ impl RunArgs {
             trace: self.trace,
             present: self.present.unwrap_or_default(),
             overlay: self.overlay != Some(OnOff::Off),
-            style: self.style.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,
@@ -304,6 +315,7 @@ impl RunArgs {
             },
             ..Config::default()
         };
+        config.style = self.style.unwrap_or(config.usual_style());
         set_parameters(&mut config, &self.param)?;
         Ok(config)
     }

@@ -37,7 +37,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
     /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
-    #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
@@ -349,7 +349,7 @@ impl BenchArgs {
 
     /// A kernel that is not built in runs there with consent only.
     fn leaves_inline_out(&self) -> bool {
-        self.kernel.is_some() && !self.consent.risk_the_gpu
+        self.consent.check(self.kernel.as_deref(), true).is_err()
     }
 
     fn plan(&self, grids: &[Grid]) -> Plan {

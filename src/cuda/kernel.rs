@@ -7,9 +7,9 @@ use cudarc::driver::sys::{self, CUjit_option};
 
 use super::api;
 use super::cubin::Cubin;
-use super::parameters::KernelParameters;
+use super::parameters::{self, KernelParameters};
 use super::ptx::{self, Code, Signature};
-use super::{Cuda, Stream, is_sticky};
+use super::{Cuda, Stream, is_sticky, nvrtc};
 use crate::{Error, Result, plain_file};
 
 /// No kernel's PTX is longer, in bytes.
@@ -26,6 +26,8 @@ pub struct KernelSource {
     pub entry: String,
     /// Machine code that [`super::cubin::link`] made of it for this very GPU, to spare the compiler.
     pub cubin: Option<Cubin>,
+    /// Its name in [`crate::gallery`], if it is from there.
+    pub gallery: Option<&'static str>,
 }
 
 impl KernelSource {
@@ -36,6 +38,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/wave.ptx").into(),
             entry: "wave".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -46,6 +49,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/frame_stamp.ptx").into(),
             entry: "frame_stamp".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -56,6 +60,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/stamp.ptx").into(),
             entry: "stamp".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -66,6 +71,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/image.ptx").into(),
             entry: entry.into(),
             cubin: None,
+            gallery: None,
         }
     }
 
@@ -90,13 +96,14 @@ impl KernelSource {
             ptx: include_str!("../../kernels/texture.ptx").into(),
             entry: "reduce".into(),
             cubin: None,
+            gallery: None,
         }
     }
 
-    /// Reads `FILE.ptx[:ENTRY]`. Without an entry the file must have exactly one.
+    /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
     ///
     /// # Errors
-    /// A file that cannot be read or is not PTX, an entry that it lacks, several entries and none named; an empty name.
+    /// An empty name, and those of [`KernelSource::from_file`].
     pub fn from_argument(argument: &str) -> Result<Self> {
         if argument.is_empty() || argument.starts_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
@@ -105,12 +112,33 @@ impl KernelSource {
             return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
         }
         let (path, entry) = split_argument(argument);
+        Self::from_file(&path, entry.as_deref())
+    }
+
+    /// Reads a file of PTX, or one of CUDA C++, which NVRTC compiles: its name ends with `.cu`. Without an entry it must have
+    /// exactly one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or compiled, or is not PTX; no NVRTC; an entry that it lacks, several entries and none named; a
+    /// line of `//!PARAM` that cannot be right.
+    pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
-        let ptx = String::from_utf8(plain_file::read(&path, MAX_PTX)?)
-            .map_err(|_| problem("it is not text, so it is no PTX".into()))?;
-        let entry = ptx::choose(&ptx, entry.as_deref()).map_err(problem)?;
-        Ok(Self { name, ptx, entry, cubin: None })
+        let is_cuda = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("cu"));
+        let kind = if is_cuda { "CUDA C++" } else { "PTX" };
+        let mut ptx = String::from_utf8(plain_file::read(path, MAX_PTX)?)
+            .map_err(|_| problem(format!("it is not text, so it is no {kind}")))?;
+        if is_cuda {
+            // Here a line has the number that the user sees.
+            KernelParameters::of(&ptx).map_err(problem)?;
+            let compiled = nvrtc::compile(path, &ptx)?;
+            if !compiled.log.is_empty() {
+                crate::note!("note: {}", compiled.log);
+            }
+            ptx = parameters::declarations(&ptx) + &compiled.ptx;
+        }
+        let entry = ptx::choose(&ptx, entry).map_err(problem)?;
+        Ok(Self { name, ptx, entry, cubin: None, gallery: None })
     }
 
     /// The PTX as compilers take it. They refuse what is not ASCII, in comments and in the unit of a parameter, too; there it means
@@ -145,7 +173,7 @@ impl KernelSource {
     }
 }
 
-/// A colon after the last `.ptx` or path separator parts the entry from the file, so that `C:\…` stays whole.
+/// A colon after the last dot or path separator parts the entry from the file, so that `C:\…` stays whole.
 fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     match argument.rsplit_once(':') {
         Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {

@@ -7,6 +7,7 @@ pub mod cubin;
 mod kernel;
 mod memory;
 mod mipmap;
+mod nvrtc;
 mod parameters;
 mod ptx;
 mod stream;

@@ -126,6 +126,11 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The lines of a source that declare parameters, for a compiler drops comments.
+pub(super) fn declarations(text: &str) -> String {
+    lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
+}
+
 /// The parameters of a kernel, in the order of their lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelParameters(Arc<[KernelParameter]>);

@@ -198,7 +198,7 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
         (None, [entry]) => Ok(entry.name.into()),
         (Some(name), entries) if entries.iter().any(|entry| entry.name == name) => Ok(name.into()),
         (None, [_, ..]) => Err(format!(
-            "it has several entries, name one as FILE.ptx:ENTRY: {}",
+            "it has several entries, name one as FILE:ENTRY: {}",
             listed(entries.iter().map(|entry| entry.name.to_owned()))
         )),
         (name, entries) => Err(no_entry(entries, name.unwrap_or_default())),
@@ -210,7 +210,9 @@ fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
         [] => "no .entry in it: is this PTX text?".into(),
         entries => {
             let entries = listed(entries.iter().map(|entry| entry.name.to_owned()));
-            format!("it has no entry `{}`; it has: {entries}", short(name))
+            let mangled =
+                if entries.contains("_Z") { "; extern \"C\" keeps a name as it is written" } else { "" };
+            format!("it has no entry `{}`; it has: {entries}{mangled}", short(name))
         }
     }
 }

@@ -132,7 +132,8 @@ impl Module {
         &self.parameters
     }
 
-    /// As [`Module::launch`], of a kernel that fills a frame; the last argument is its parameters' structure, if it has one.
+    /// As [`Module::launch`], of a kernel that fills a frame; the last argument is its parameters' structure, if it has one. What
+    /// the launch before has left in the module's own memory, this one sees: a kernel may keep its state there.
     ///
     /// # Safety
     /// As for [`Module::launch`].
@@ -142,6 +143,17 @@ impl Module {
         threads: Grid,
         arguments: &[*const c_void; 6],
     ) {
+        let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
+        let both = vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE;
+        // Of all memory, because no Vulkan object stands for the module's.
+        let state = [vk::MemoryBarrier2::default()
+            .src_stage_mask(kernels)
+            .src_access_mask(vk::AccessFlags2::MEMORY_WRITE)
+            .dst_stage_mask(kernels)
+            .dst_access_mask(both)];
+        let state = vk::DependencyInfo::default().memory_barriers(&state);
+        // SAFETY: recording, outside a render pass (the caller's promise).
+        unsafe { self.device.raw().cmd_pipeline_barrier2(commands, &state) };
         let count = if self.parameters.is_empty() { 5 } else { 6 };
         // SAFETY: the caller's promise.
         unsafe { self.launch(commands, threads, &arguments[..count]) };

@@ -4,24 +4,23 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ExportedBuffer;
 
-use super::{
-    Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots,
-    wave_parameters,
-};
+use super::{Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots};
 use crate::Result;
+use crate::gallery::Twin;
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
     pipeline_barrier,
 };
-use crate::wave::{self, Grid, Shape};
+use crate::wave::Grid;
 
-/// Fills slots with `shaders/wave.wgsl`.
+/// Fills slots with a compute shader of the gallery.
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
     /// What owns the slots.
     _memory: Memory,
+    twin: &'static Twin,
     grid: Grid,
     stamped: bool,
     device: Device,
@@ -34,53 +33,64 @@ enum Memory {
 
 impl ComputeProducer {
     /// Works on every Vulkan device.
-    pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
+    pub(crate) fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let none = vk::BufferUsageFlags::empty();
         let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
         let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Self::with(device, desc, &slots, Memory::Own { _buffers: buffers })
+        Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
     }
 
-    /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
+    /// The wave with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;
-        Self::with(device, desc, &[buffer.raw()], Memory::Exported { _buffer: buffer })
+        Self::with(device, desc, Twin::wave(), &[buffer.raw()], Memory::Exported { _buffer: buffer })
     }
 
-    fn with(device: &Device, desc: &ProducerDesc, slots: &[vk::Buffer], memory: Memory) -> Result<Self> {
+    fn with(
+        device: &Device,
+        desc: &ProducerDesc,
+        twin: &'static Twin,
+        slots: &[vk::Buffer],
+        memory: Memory,
+    ) -> Result<Self> {
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
             &ComputePipelineDesc {
-                spirv: include_bytes!(concat!(env!("OUT_DIR"), "/wave.wave.spv")),
-                entry: c"wave",
+                spirv: twin.spirv,
+                entry: twin.entry,
                 constants: size_of::<Constants>() as u32,
                 sets: &[Choices::These(&bound)],
             },
         )?;
         let slots = slots.iter().map(|&slot| slot.into()).collect();
-        let parameters = wave_parameters();
+        let parameters = twin.parameters();
         let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
-        Ok(Self { pipeline, profile, _memory: memory, grid, stamped, device: device.clone() })
+        Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
     }
 
     fn constants(&self, frame: &Frame) -> Constants {
-        let phase = wave::phase(frame.time) as f32;
+        let phase = self.twin.phase(frame.time);
         let (keep, stamp) = match self.stamped {
             true => (!stamp::MASK, stamp::of(frame.index)),
             false => (u32::MAX, 0),
         };
-        let shape = Shape::of(&self.profile.parameters.values(&frame.parameters));
-        let [amplitude, frequency] = [shape.amplitude, shape.frequency].map(f32::to_bits);
-        [self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp, amplitude, frequency]
+        let mut constants = [0; 8 + VALUES];
+        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
+        let values = self.profile.parameters.values(&frame.parameters);
+        constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
+        constants
     }
 }
 
-/// As in `shaders/wave.wgsl`: columns, rows, phase, which bits of a colour to keep and which to set, and the shape.
-type Constants = [u32; 7];
+/// As in `shaders/gallery.wgsl`: columns, rows, phase, which bits of a colour to keep and which to set, three that are unused,
+/// and the values of the kernel's parameters.
+type Constants = [u32; 8 + VALUES];
+/// How many parameters a shader can have.
+const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {
     fn profile(&self) -> &Profile {

@@ -28,10 +28,10 @@ pub struct Trail {
 
 /// A ray ends so far from the eye. A camera is never so far away.
 const FARTHEST: f32 = 100.0;
-/// Vertices of a trail. A field with more rows and columns has some left out between them.
-const MOST: usize = 1024;
-
 impl Trail {
+    /// Vertices of a trail at most. A field with more rows and columns has some left out between them.
+    pub const MOST: usize = 1024;
+
     /// The part of `ray` above or below a field; `None` if it passes by.
     pub fn new(ray: Ray, grid: Grid) -> Option<Self> {
         let (mut near, mut far) = (0.0f32, FARTHEST);
@@ -54,7 +54,7 @@ impl Trail {
     /// How many vertices it passes over, as far as they are looked at.
     fn count(&self) -> usize {
         let cells = (self.end.0 - self.begin.0).abs().max_element();
-        (cells.ceil() as usize + 1).clamp(2, MOST)
+        (cells.ceil() as usize + 1).clamp(2, Self::MOST)
     }
 
     /// How far along vertex `index` is, 0 to 1.
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(pick(Grid { cols: 2, rows: 2 }, down), Some((1, 0)));
         let large = Grid { cols: 16384, rows: 16384 };
         let trail = Trail::new(Camera::default().ray((640.0, 400.0), SIZE), large).unwrap();
-        assert_eq!(trail.vertices().count(), MOST);
+        assert_eq!(trail.vertices().count(), Trail::MOST);
         assert!(pick(large, Camera::default().ray((640.0, 400.0), SIZE)).is_some());
     }
 

@@ -45,7 +45,7 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let info =
         info.ok_or_else(|| Error::Unsupported(format!("CUDA has no device with the UUID {device}")))?;
     let context = Cuda::primary(driver, &info)?;
-    let source = KernelSource { name: format!("`{entry}`"), ptx, entry, cubin: None };
+    let source = KernelSource { name: format!("`{entry}`"), ptx, entry, cubin: None, gallery: None };
     let kernel = Kernel::load(&context, &source)?;
     source.check_signature(Signature::Field)?;
     let memory = DeviceMemory::new(&context, grid.bytes())?;

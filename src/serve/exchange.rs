@@ -14,6 +14,7 @@ use super::pace::cpu_time;
 use super::stamps::Stamps;
 use crate::app::{EarlyContext, Engine, Installed, make_producer};
 use crate::cuda::KernelSource;
+use crate::gallery::Twin;
 use crate::producer::{ComputeProducer, Producer, Profile};
 use crate::{Error, Result, note};
 
@@ -157,7 +158,7 @@ impl Exchange {
                     "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
                 );
                 self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
-                Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc())?)
+                Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc(), Twin::wave())?)
             }
         };
         exchange_own(engine, built_in, &setup.config.parameters).map(drop)

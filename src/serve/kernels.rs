@@ -87,7 +87,7 @@ impl Kernels {
         let watched = Arc::downgrade(&wanted);
         let job = move || -> Compiled {
             let ptx = read(&name, file, bytes)?;
-            let mut source = KernelSource { name, ptx, entry, cubin: None };
+            let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
             // First of all, and not in this process: a fault would cost it CUDA, and a kernel that never ends everything.
             let trial = Trial { program: &program, device: &cuda.1, grid, patience };

@@ -4,7 +4,7 @@
 //! so the picture looks right: at 1 the colour is off by 1/4096 at most. 4096 numbers are many more than there can be
 //! frames in a ring of 32, so before and after can be told apart.
 //!
-//! `kernels/frame_stamp.cu`, `shaders/wave.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
+//! `kernels/frame_stamp.cu`, `shaders/gallery.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
 
 pub mod texel;
 

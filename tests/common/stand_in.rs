@@ -62,7 +62,7 @@ impl StandIn {
     fn of(library: PathBuf) -> Self {
         let stand_in = Self { library, folder: tempfile::tempdir().unwrap(), patched: None };
         // Under every name by which a driver may be looked for.
-        for name in ["libcuda.so", "libcuda.so.1"] {
+        for name in ["libcuda.so", "libcuda.so.1", "libnvrtc.so.12"] {
             std::os::unix::fs::symlink(&stand_in.library, stand_in.folder.path().join(name)).unwrap();
         }
         let extensions: Vec<_> = ALL

@@ -59,6 +59,7 @@ impl Engine {
             check.exchanged(false);
         }
         self.times.forget();
+        self.observers.probe = None;
         self.forget_recorded();
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);

@@ -5,6 +5,7 @@ mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
 mod observers;
+mod probe;
 mod recording;
 mod rest;
 mod setup;
@@ -34,8 +35,9 @@ pub use batching::Batching;
 #[cfg(target_os = "linux")]
 pub(crate) use exchange::Installed;
 use observers::Observers;
+pub(crate) use probe::Found;
 use recording::Recordings;
-use setup::{Setup, check_kernel};
+use setup::Setup;
 pub use submission::{Behind, PresentSync};
 pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
@@ -108,7 +110,7 @@ impl Engine {
         format: vk::Format,
         flights: usize,
     ) -> Result<Self> {
-        check_kernel(choice, config)?;
+        config.check_kernel(choice)?;
         let patience = Patience::new(&queue, choice, config);
         queue.set_patience(patience.limit(None));
         let context = context.finish()?;
@@ -119,7 +121,7 @@ impl Engine {
         let Setup { producer, check, renderer, times, flights: _ } = made;
         // From here on nothing fails: a producer in `ManuallyDrop` would be left.
         let mut engine = Self {
-            observers: Observers { check, recorder: None, live: None },
+            observers: Observers { check, recorder: None, live: None, probe: None },
             renderer,
             producer: ManuallyDrop::new(producer),
             context: ManuallyDrop::new(context),
@@ -294,7 +296,7 @@ impl Engine {
             time: moment.time,
             step: moment.step,
             parameters: self.parameters,
-            reads: reads(self.scene, self.observers.check.is_some()),
+            reads: reads(self.scene, self.observers.read_by_compute()),
         };
         if self.renderer.needs_resize(picture.extent) {
             self.drain()?;

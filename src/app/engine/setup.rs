@@ -3,6 +3,7 @@
 use ash::vk;
 
 use super::timing::Times;
+use crate::Result;
 use crate::app::scene::make_producer;
 use crate::app::{Choice, Config};
 use crate::cuda::Cuda;
@@ -10,7 +11,6 @@ use crate::producer::Producer;
 use crate::render::{FieldRenderer, FieldRendererDesc};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::Queue;
-use crate::{Error, Result};
 
 /// All that depends on the settings.
 pub(super) struct Setup {
@@ -38,7 +38,7 @@ impl Setup {
             scene: config.scene,
             grid: config.grid,
             flights,
-            has_reference: config.kernel.is_none(),
+            has_reference: config.shows_built_in(),
             broken: config.broken,
             machine: choice.machine(),
         };
@@ -58,14 +58,4 @@ impl Setup {
         let times = Times::new(queue.device(), flights)?;
         Ok(Self { producer, check, renderer, times, flights })
     }
-}
-
-/// Refuses a kernel that nobody would run.
-pub(super) fn check_kernel(choice: &Choice, config: &Config) -> Result<()> {
-    let runs = choice.cuda.is_some() && config.producer.may_use_cuda();
-    if config.kernel.is_some() && !runs {
-        let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-        return Err(Error::Unsupported(format!("--kernel needs the CUDA producer: {reason}")));
-    }
-    Ok(())
 }

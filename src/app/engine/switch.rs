@@ -1,7 +1,7 @@
 //! Other settings while the engine runs.
 
 use super::Engine;
-use super::setup::{Setup, check_kernel};
+use super::setup::Setup;
 use crate::Result;
 use crate::app::watchdog::Patience;
 use crate::app::{Choice, Config};
@@ -19,7 +19,7 @@ impl Engine {
     pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
-        check_kernel(&choice, config)?;
+        config.check_kernel(&choice)?;
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
         self.look_at_all()?;
@@ -44,7 +44,7 @@ impl Engine {
         *self.producer = producer;
         (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
         // Whoever watches begins anew: the clocks were tied to the old stream.
-        self.observers.live = None;
+        (self.observers.live, self.observers.probe) = (None, None);
         (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
         self.parameters = self.producer.profile().parameters.values(&config.parameters);
         self.begin_producer();

@@ -1,7 +1,10 @@
 //! What somebody sees who watches a running engine.
 
 use super::Engine;
+use super::probe::{Found, Probe};
 use crate::Result;
+use crate::render::{Ray, Trail};
+use crate::scene::Scene;
 use crate::trace::Recorder;
 
 /// What a slot of the ring is in use for, as far as the CPU knows at this moment.
@@ -53,6 +56,29 @@ impl Engine {
         let submitted = self.pacer.submitted() - self.first;
         let slots = self.producer.profile().slots.len() as u64;
         Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect())
+    }
+
+    /// Looks for the vertex that is seen in this ray, in every frame from now on; in none with `None`. Waits for both sides where that
+    /// begins or ends.
+    pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<()> {
+        let ray = ray.filter(|_| self.scene == Scene::Field);
+        if ray.is_some() != self.observers.probe.is_some() {
+            self.finish()?;
+            self.look_at_all()?;
+            let probe = ray.map(|_| Probe::new(self.queue.device(), self.grid, self.pacer.depth()));
+            self.observers.probe = probe.transpose()?;
+            // The slots are read by one more shader now, or by one less.
+            self.forget_recorded();
+        }
+        if let Some(probe) = &mut self.observers.probe {
+            probe.aim(ray.and_then(|ray| Trail::new(ray, self.grid)));
+        }
+        Ok(())
+    }
+
+    /// The vertex that was found there.
+    pub(crate) fn found_vertex(&self) -> Option<Found> {
+        self.observers.probe.as_ref()?.found()
     }
 
     /// Slots that CUDA fills for each wait from the next batch on.

@@ -170,9 +170,6 @@ impl State {
             return Ok(());
         };
         self.retry = None;
-        if let Some(overlay) = &mut self.overlay {
-            overlay.finished(&self.engine);
-        }
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
@@ -251,6 +248,7 @@ impl State {
             modes: self.swapchain.modes(),
             no_cuda,
             extent: self.swapchain.extent(),
+            camera: &self.controls.camera,
             serves: self.companion.is_some(),
         };
         match overlay.lay_out(&self.window, &mut view, &self.controls.parameters)? {
@@ -261,7 +259,10 @@ impl State {
 
     /// Does what the user asks for.
     fn follow(&mut self, wish: Draft) -> Result<()> {
-        let Draft { mut config, parameters, step } = wish;
+        let Draft { mut config, parameters, values, step } = wish;
+        self.engine.set_parameters(&values);
+        self.config.parameters = self.engine.producer().profile().parameters.values(&values);
+        config.parameters = self.config.parameters;
         let other_colors = parameters.colormap != self.controls.parameters.colormap;
         self.controls.parameters = parameters;
         if other_colors {
@@ -466,7 +467,7 @@ impl State {
             }
             Action::Overlay => {
                 if let Some(overlay) = &mut self.overlay {
-                    overlay.toggle(&mut self.engine);
+                    overlay.toggle(&mut self.engine)?;
                 }
             }
             Action::Help => {

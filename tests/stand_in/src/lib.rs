@@ -1,8 +1,8 @@
 //! A GPU that fails when it is told to: for tests only.
 //!
-//! One shared library that is two things. Found under the name `libcuda.so.1` it is a CUDA driver with one device whose
-//! kernels run on the CPU ([`cuda`]). Named in a manifest it is a Vulkan layer ([`vulkan`]) above a real driver, which
-//! may be a software one. As both it lets the two share memory and semaphores as on a GPU, so that the whole program
+//! One shared library that is three things. Found under the name `libcuda.so.1` it is a CUDA driver with one device whose
+//! kernels run on the CPU ([`cuda`]), and as `libnvrtc.so.12` a compiler for it ([`nvrtc`]). Named in a manifest it is a Vulkan layer ([`vulkan`]) above a real driver, which
+//! may be a software one. As driver and layer it lets the two share memory and semaphores as on a GPU, so that the whole program
 //! runs where there is none.
 //!
 //! Each call of the program to either API can be made to fail, and at the end it is written down which calls there were
@@ -27,6 +27,8 @@
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 pub mod cuda;
+#[allow(non_snake_case)] // As in NVRTC.
+pub mod nvrtc;
 pub mod script;
 mod shared;
 mod sparse;

@@ -23,7 +23,7 @@ use self::figures::{Cost, Figures, change, time};
 use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters};
-use crate::render::{Painter, Painting, Picture};
+use crate::render::{Camera, Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue};
 
 /// How often it is laid out while nothing happens.
@@ -44,6 +44,8 @@ pub(super) struct View<'a> {
     pub(super) no_cuda: Option<&'a str>,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
+    /// What is seen at a pixel of the picture.
+    pub(super) camera: &'a Camera,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
 }
@@ -53,6 +55,8 @@ pub(super) struct View<'a> {
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
+    /// Of the kernel's own parameters.
+    pub(super) values: Vec<f32>,
     /// One step in a pause.
     pub(super) step: bool,
 }
@@ -82,6 +86,7 @@ impl Overlay {
     pub(super) fn new(window: &Window, queue: &mut Queue, format: vk::Format, shown: bool) -> Result<Self> {
         let egui = Context::default();
         egui.set_visuals(visuals());
+        egui.set_fonts(fonts());
         let largest = queue.device().info().largest_picture as usize;
         let scale = window.scale_factor() as f32;
         let input =
@@ -134,12 +139,14 @@ impl Overlay {
     }
 
     /// Hides it, or shows it again.
-    pub(super) fn toggle(&mut self, engine: &mut Engine) {
+    pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.shown = !self.shown;
         self.next = Instant::now();
         if !self.shown {
             engine.unwatch();
+            engine.point(None)?;
         }
+        Ok(())
     }
 
     /// Shows the list of keys, or hides it.
@@ -153,13 +160,6 @@ impl Overlay {
     pub(super) fn notify(&mut self, words: String) {
         self.notice = Some((words, Instant::now() + NOTICE));
         self.next = Instant::now();
-    }
-
-    /// The GPU has finished another frame, perhaps.
-    pub(super) fn finished(&mut self, engine: &Engine) {
-        if let Some(timing) = engine.finished() {
-            self.figures.add(&timing);
-        }
     }
 
     /// There was a rest.
@@ -186,7 +186,13 @@ impl Overlay {
         }
         self.next = now + EVERY;
         self.watch(view.engine, now)?;
-        let mut draft = Draft { config: view.config.clone(), parameters: *parameters, step: false };
+        self.point(view)?;
+        let mut draft = Draft {
+            config: view.config.clone(),
+            parameters: *parameters,
+            values: view.engine.parameters().to_vec(),
+            step: false,
+        };
         let egui = self.egui.clone();
         let raw = self.take_input(window, view.extent);
         let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
@@ -202,7 +208,10 @@ impl Overlay {
             pixels_per_point: output.pixels_per_point,
         };
         self.spend(now.elapsed());
-        let changed = draft.step || draft.config != *view.config || draft.parameters != *parameters;
+        let changed = draft.step
+            || draft.config != *view.config
+            || draft.parameters != *parameters
+            || draft.values != view.engine.parameters();
         Ok(changed.then_some(draft))
     }
 
@@ -246,11 +255,24 @@ impl Overlay {
                 engine.watch(lanes::WATCHED)?;
             }
             self.tied = now;
-        } else if now - self.tied > TIE_EVERY {
+        }
+        if let Some(watched) = engine.watched() {
+            let in_queue = engine.producer().profile().in_queue;
+            self.figures.add(watched.frames(), in_queue, watched.clock());
+        }
+        if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
             self.tied = now;
         }
         Ok(())
+    }
+
+    /// Looks under the pointer, where that is on the picture.
+    fn point(&mut self, view: &mut View<'_>) -> Result<()> {
+        let pointer = self.egui.pointer_latest_pos().filter(|_| !self.egui.is_pointer_over_area());
+        let size = (view.extent.width, view.extent.height);
+        let scale = self.egui.pixels_per_point();
+        view.engine.point(pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size)))
     }
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
@@ -266,6 +288,9 @@ impl Overlay {
             // No panel: what is left belongs to the picture, and so does the pointer there.
             let left = egui.layer_painter(egui::LayerId::background());
             graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
+            if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
+                graph::vertex(&left, at, &found);
+            }
         }
         self.notices(egui);
         if self.help {
@@ -280,7 +305,8 @@ impl Overlay {
     fn left(&mut self, ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
-        ui.label(RichText::new(format!("{} on {device}", view.engine.producer().profile().name)).weak());
+        let what = format!("{} on {device}", view.engine.producer().profile().name);
+        ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
         ui.separator();
@@ -346,7 +372,16 @@ const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
 const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
 
 fn visuals() -> egui::Visuals {
-    egui::Visuals { panel_fill: PAPER, window_fill: PAPER, ..egui::Visuals::dark() }
+    let opaque = Color32::from_rgb(22, 24, 29);
+    egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
+}
+
+/// The usual fonts; what the first has no glyph for, an arrow, the one for code has.
+fn fonts() -> egui::FontDefinitions {
+    let mut fonts = egui::FontDefinitions::default();
+    let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
+    fonts.families.entry(egui::FontFamily::Proportional).or_default().extend(code);
+    fonts
 }
 
 /// Every glyph that is going to be used, in every size.

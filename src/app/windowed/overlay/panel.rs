@@ -96,9 +96,19 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
+/// A slider for each of the kernel's own parameters.
+fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
+    let parameters = &view.engine.producer().profile().parameters;
+    for (parameter, value) in parameters.iter().zip(values) {
+        row(ui, &parameter.name, |ui| {
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(&parameter.unit));
+        });
+    }
+}
+
 /// How it is shown.
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
-    let Draft { config, parameters, .. } = draft;
+    let Draft { config, parameters, .. } = &mut *draft;
     row(ui, "present", |ui| {
         let name = |mode: &crate::vulkan::PresentMode| (mode.name().to_owned(), None);
         choose(ui, "present", &mut config.present, view.modes, name);
@@ -112,6 +122,8 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     row(ui, "colours", |ui| {
         choose(ui, "colours", &mut parameters.colormap, &ColorMap::ALL, |map| (map.name().to_owned(), None));
     });
+    values(ui, view, &mut draft.values);
+    let parameters = &mut draft.parameters;
     row(ui, "speed", |ui| {
         ui.add(Slider::new(&mut parameters.speed, 0.0..=4.0).suffix("×"));
     });

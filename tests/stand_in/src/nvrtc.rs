@@ -1,0 +1,150 @@
+//! `libnvrtc`: a compiler of one program. It knows the kernels `flat` and `level` of `kernels/test`, a mistake when it sees one,
+//! and no CUDA C++.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{LazyLock, Mutex};
+
+use crate::script::{self, alive};
+
+const INVALID_PROGRAM: c_int = 4;
+const COMPILATION: c_int = 6;
+
+/// What was created, and not destroyed yet.
+#[derive(Default)]
+struct Program {
+    name: String,
+    source: String,
+    log: Vec<u8>,
+    ptx: Vec<u8>,
+}
+
+/// Programs by their handles, which are no pointers.
+static PROGRAMS: LazyLock<Mutex<Vec<Option<Program>>>> = LazyLock::new(Default::default);
+
+/// Does `work` with a program, unless this call is to fail.
+fn with(call: &'static str, program: *mut c_void, work: impl FnOnce(&mut Program) -> c_int) -> c_int {
+    if let Some(code) = script::call(call) {
+        return code;
+    }
+    let mut programs = PROGRAMS.lock().unwrap();
+    let place = (program as usize).checked_sub(1).and_then(|index| programs.get_mut(index));
+    place.and_then(Option::as_mut).map_or(INVALID_PROGRAM, work)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
+    (*major, *minor) = (12, 0);
+    script::call("nvrtcVersion").unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetErrorString(code: c_int) -> *const c_char {
+    let text = match code {
+        INVALID_PROGRAM => c"NVRTC_ERROR_INVALID_PROGRAM",
+        COMPILATION => c"NVRTC_ERROR_COMPILATION",
+        _ => c"NVRTC_ERROR of the stand-in",
+    };
+    text.as_ptr()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcCreateProgram(
+    program: *mut *mut c_void,
+    source: *const c_char,
+    name: *const c_char,
+    _headers: c_int,
+    _texts: *const *const c_char,
+    _names: *const *const c_char,
+) -> c_int {
+    if let Some(code) = script::call("nvrtcCreateProgram") {
+        return code;
+    }
+    let text = |text| CStr::from_ptr(text).to_string_lossy().into_owned();
+    let mut programs = PROGRAMS.lock().unwrap();
+    programs.push(Some(Program { name: text(name), source: text(source), ..Program::default() }));
+    *program = programs.len() as *mut c_void;
+    alive("NVRTC program", 1);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut c_void) -> c_int {
+    let mut destroyed = None;
+    let code = with("nvrtcDestroyProgram", *program, |program| {
+        destroyed = Some(std::mem::take(program));
+        0
+    });
+    if destroyed.is_some() {
+        PROGRAMS.lock().unwrap()[*program as usize - 1] = None;
+        alive("NVRTC program", -1);
+    }
+    code
+}
+
+/// The text of PTX whose `//!PARAM` lines a compiler has dropped.
+fn without_declarations(ptx: &str) -> Vec<u8> {
+    ptx.lines()
+        .filter(|line| !line.starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect::<String>()
+        .into()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcCompileProgram(
+    program: *mut c_void,
+    count: c_int,
+    options: *const *const c_char,
+) -> c_int {
+    with("nvrtcCompileProgram", program, |program| {
+        let options = std::slice::from_raw_parts(options, count as usize);
+        let options: Vec<_> =
+            options.iter().map(|option| CStr::from_ptr(*option).to_string_lossy()).collect();
+        if !options.iter().any(|option| option.starts_with("--gpu-architecture=compute_")) {
+            script::offence(format!("NVRTC was not told what to compile for: {options:?}"));
+        }
+        let line = |word| program.source.lines().position(|line| line.contains(word)).map(|line| line + 1);
+        if let Some(line) = line("mistake") {
+            let name = &program.name;
+            program.log = format!("{name}({line}): error: identifier \"mistake\" is undefined\n").into();
+            return COMPILATION;
+        }
+        if let Some(line) = line("unused") {
+            program.log =
+                format!("{}({line}): warning #177-D: \"unused\" is not used\n", program.name).into();
+        }
+        program.ptx = without_declarations(match line("void level(") {
+            Some(_) => include_str!("../../../kernels/test/level.ptx"),
+            None => include_str!("../../../kernels/test/flat.ptx"),
+        });
+        0
+    })
+}
+
+/// The functions that give a text, and its size with a terminator.
+macro_rules! texts {
+    ($($size:ident, $get:ident = $field:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $size(program: *mut c_void, size: *mut usize) -> c_int {
+            with(stringify!($size), program, |program| {
+                *size = program.$field.len() + 1;
+                0
+            })
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $get(program: *mut c_void, text: *mut c_char) -> c_int {
+            with(stringify!($get), program, |program| {
+                let place = std::slice::from_raw_parts_mut(text.cast::<u8>(), program.$field.len() + 1);
+                place[..program.$field.len()].copy_from_slice(&program.$field);
+                place[program.$field.len()] = 0;
+                0
+            })
+        }
+    )*};
+}
+
+texts! {
+    nvrtcGetProgramLogSize, nvrtcGetProgramLog = log;
+    nvrtcGetPTXSize, nvrtcGetPTX = ptx;
+}
