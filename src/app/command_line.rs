@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::engine::Engine;
 use super::{Batching, Config, Scene};
+use crate::cuda::KernelSource;
 use crate::film::FilmDesc;
 use crate::handoff::Handoff;
 use crate::vulkan::Validation;
@@ -32,7 +33,7 @@ impl Config {
         line.option("grid", format_args!("{}x{}", self.grid.cols, self.grid.rows), self.grid != usual.grid);
         line.option("speed", self.speed, self.speed != usual.speed);
         if self.scene == Scene::Field {
-            line.choice("style", self.style, usual.style);
+            line.choice("style", self.style, self.usual_style());
         }
         line.choice("colormap", self.color_map, usual.color_map);
         if let Some(camera) = self.camera {
@@ -47,9 +48,12 @@ impl Config {
             line.option("device", device, true);
         }
         line.choice("producer", self.producer, usual.producer);
-        if let Some(kernel) = &self.kernel {
-            let of_file = format!("{}:{}", kernel.name, kernel.entry);
-            line.option("kernel", kernel.gallery.map_or(of_file, Into::into), true);
+        match &self.kernel {
+            Some(KernelSource { gallery: Some(name), .. }) => line.option("kernel", name, true),
+            Some(kernel) if self.producer.may_use_cuda() => {
+                line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true);
+            }
+            _ => {}
         }
         if self.producer.may_use_cuda() {
             line.choice("handoff", self.handoff, usual.handoff);

@@ -12,7 +12,7 @@ use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
 };
-use crate::render::Camera;
+use crate::render::{Camera, Style};
 use crate::scene::Scene;
 use crate::verify::{BrokenProducer, plan};
 use crate::vulkan::{Device, Queue};
@@ -48,6 +48,15 @@ impl Config {
     /// Where the camera is at first.
     pub(crate) fn camera(&self) -> Camera {
         self.camera.unwrap_or(self.scene.camera())
+    }
+
+    /// How the field is drawn where nobody says how: particles as points.
+    pub fn usual_style(&self) -> Style {
+        let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
+        match entry {
+            Some(entry) if entry.points => Style::Points,
+            _ => Style::Surface,
+        }
     }
 
     /// The kernel that fills the scene, or stands for those who fill it without CUDA.

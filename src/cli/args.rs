@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
-    /// How the field is drawn [default: surface].
+    /// How the field is drawn [default: surface; swarm: points].
     #[arg(long, value_enum, help_heading = help::WHAT)]
     style: Option<Style>,
     /// The colours.
@@ -303,7 +303,6 @@ impl RunArgs {
             trace: self.trace,
             present: self.present.unwrap_or_default(),
             overlay: self.overlay != Some(OnOff::Off),
-            style: self.style.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,
@@ -316,6 +315,7 @@ impl RunArgs {
             },
             ..Config::default()
         };
+        config.style = self.style.unwrap_or(config.usual_style());
         set_parameters(&mut config, &self.param)?;
         Ok(config)
     }
