@@ -72,6 +72,43 @@ fn lines(uv: vec2f) -> f32 {
     return line * (1.0 - smoothstep(0.15, 0.45, max(width.x, width.y)));
 }
 
+// 1 on a line of the grid, 0 between two. Along each axis the lines are at least SPARSE pixels apart: from one distance to the next
+// every second one fades out.
+const SPARSE: f32 = 8.0;
+
+fn grid_lines(at: f32, last: f32) -> f32 {
+    let cells_per_pixel = max(fwidth(at), 1e-6);
+    let level = max(log2(SPARSE * cells_per_pixel), 0.0);
+    let step = exp2(floor(level));
+    let often = distance_to_multiple(at, step);
+    let seldom = distance_to_multiple(at, 2.0 * step);
+    let border = min(at, last - at);
+    let line = vec2f(often, min(seldom, border)) / cells_per_pixel;
+    let shown = 1.0 - smoothstep(vec2f(0.3), vec2f(1.3), line);
+    return max(shown.x * (1.0 - fract(level)), shown.y);
+}
+
+fn distance_to_multiple(at: f32, step: f32) -> f32 {
+    return abs(at - step * round(at / step));
+}
+
+// The surface as the lines of its grid. It is dark between them rather than open: what is behind it would be a tangle.
+@fragment
+fn wireframe_main(point: Point) -> @location(0) vec4f {
+    let at = point.at_and_tilt.xy;
+    let last = vec2f(globals.grid.xy - vec2u(1));
+    let line = max(grid_lines(at.x, last.x), grid_lines(at.y, last.y));
+    let cell = min(vec2u(max(at, vec2f(0.0))), vec2u(last) - vec2u(1));
+    let part = at - vec2f(cell);
+    let before = mix(vertex_at(cell).w, vertex_at(cell + vec2u(1, 0)).w, part.x);
+    let after = mix(vertex_at(cell + vec2u(0, 1)).w, vertex_at(cell + vec2u(1, 1)).w, part.x);
+    let value = mix(before, after, part.y);
+    let colour = textureSampleLevel(palette, palette_sampler, vec2f(value, 0.5), 0.0).rgb;
+    return vec4f(mix(DARK + 0.04 * colour, colour, line), 1.0);
+}
+
+const DARK: vec3f = vec3f(0.006, 0.008, 0.014);
+
 const KEY_LIGHT: vec3f = vec3f(-0.46, 0.74, 0.49);
 const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
 const SKY: vec3f = vec3f(0.62, 0.72, 0.92);

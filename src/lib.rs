@@ -15,6 +15,7 @@
 //! | [`observer`] | who looks on while frames are drawn |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
+//! | [`film`] | drawn pictures as a GIF or as raw frames |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
@@ -27,7 +28,7 @@
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
-//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `app`, `bench`, `formats`, `serve`
+//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -38,6 +39,7 @@ mod axis;
 pub mod bench;
 pub mod cuda;
 mod error;
+pub mod film;
 pub mod formats;
 pub mod gallery;
 pub mod handoff;

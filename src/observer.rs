@@ -1,6 +1,8 @@
 //! Who looks on while frames are drawn, without a part in drawing them: the check of [`crate::verify`], the recorder of
 //! [`crate::trace`].
 
+use std::time::{Duration, Instant};
+
 use ash::vk;
 
 use crate::Result;
@@ -53,6 +55,8 @@ pub struct Finished<'a> {
     pub frame: u64,
     /// The flight that it used.
     pub flight: usize,
+    /// When the CPU began with it, and how long it worked on it, waits left out.
+    pub cpu: (Instant, Duration),
     /// The begin of its commands, the begin of the draw and its end, in nanoseconds of the GPU's clock, where that has one.
     pub marks: Option<[f64; 3]>,
     /// CUDA's stream, which knows the times of the kernel.

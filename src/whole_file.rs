@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -77,6 +77,81 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         Place::File { path, old } => replace(&path, old.as_ref(), &whole),
     });
     written.map_err(|error| cannot_write(path, error))
+}
+
+/// A result that grows piece by piece, where the whole of it would be too much for memory. A file appears under its name with
+/// [`Growing::finish`], as with [`write()`].
+pub(crate) struct Growing {
+    path: PathBuf,
+    to: Target,
+}
+
+#[allow(clippy::large_enum_variant)] // There is one at a time.
+enum Target {
+    Stream(Box<dyn Write + Send>),
+    File { file: NamedTempFile, path: PathBuf, old: Option<Metadata>, length: u64 },
+}
+
+impl Growing {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
+        let target = Place::of(path).and_then(|place| {
+            Ok(match place {
+                Place::Output => Target::Stream(Box::new(io::stdout())),
+                #[cfg(unix)]
+                Place::Error => Target::Stream(Box::new(io::stderr())),
+                Place::Straight(path) => Target::Stream(Box::new(open_straight(&path)?)),
+                Place::File { path, old } => {
+                    Target::File { file: beside(&path, old.as_ref())?, path, old, length: 0 }
+                }
+            })
+        });
+        let to = target.map_err(|error| cannot_write(path, error))?;
+        Ok(Self { path: path.to_owned(), to })
+    }
+
+    /// Adds a piece: to a file whole or not at all.
+    ///
+    /// # Errors
+    /// What the operating system answered. What a file has so far is kept, and can be finished.
+    pub(crate) fn append(&mut self, piece: &[u8]) -> Result<()> {
+        let appended = match &mut self.to {
+            Target::Stream(stream) => send(stream, piece),
+            Target::File { file, length, .. } => {
+                let appended = file.write_all(piece);
+                match appended {
+                    Ok(()) => *length += piece.len() as u64,
+                    Err(_) => {
+                        cut(file.as_file_mut(), *length).map_err(|error| cannot_write(&self.path, error))?
+                    }
+                }
+                appended
+            }
+        };
+        appended.map_err(|error| cannot_write(&self.path, error))
+    }
+
+    /// Puts a file in its place.
+    ///
+    /// # Errors
+    /// What the operating system answered; then what was there before stays.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.to {
+            Target::Stream(_) => Ok(()),
+            Target::File { file, path, old, .. } => {
+                persist(file, &path, old.as_ref()).map_err(|error| cannot_write(&self.path, error))
+            }
+        }
+    }
+}
+
+/// Takes away what a file has beyond `length`.
+fn cut(file: &mut File, length: u64) -> io::Result<()> {
+    file.set_len(length)?;
+    file.seek(SeekFrom::Start(length)).map(drop)
 }
 
 /// [`write()`], of `value` as JSON.
@@ -260,6 +335,13 @@ fn send(mut to: impl Write, whole: &[u8]) -> io::Result<()> {
 fn replace(path: &Path, old: Option<&Metadata>, whole: &[u8]) -> io::Result<()> {
     let mut file = beside(path, old)?;
     file.write_all(whole)?;
+    persist(file, path, old)
+}
+
+/// Puts a file that was written beside `path` in its place.
+fn persist(file: NamedTempFile, path: &Path, old: Option<&Metadata>) -> io::Result<()> {
+    #[cfg(not(unix))]
+    let _ = old;
     #[cfg(unix)]
     if let Some(old) = old {
         take_after(file.as_file(), old)?;

@@ -2,6 +2,9 @@
 
 mod common;
 
+use wavefield::render::Camera;
+use wavefield::wave::Grid;
+
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
 
 /// Draws with `arguments` and compares with a reference; also that the validation layer kept quiet.
@@ -71,6 +74,19 @@ fn the_smallest_grid() {
     check("smallest.png", &["--frames=1", "--grid=2x2", "--colormap=cividis"]);
 }
 
+/// Grids with and without room between the lines, and one where the last line is no multiple of anything.
+#[test]
+fn the_grid_as_lines() {
+    check("wireframe.png", &["--style=wireframe", "--frames=2", "--grid=400x300"]);
+    check("wireframe-odd.png", &["--style=wireframe", "--frames=40", "--grid=14x9", "--colormap=magma"]);
+}
+
+#[test]
+fn the_vertices_as_dots() {
+    check("points.png", &["--style=points", "--frames=9", "--grid=96x80"]);
+    check("points-few.png", &["--style=points", "--frames=1", "--grid=3x2", "--colormap=plasma"]);
+}
+
 /// The texture on its plane, by every producer: mip levels and all.
 #[test]
 fn the_texture_by_every_producer() {
@@ -116,4 +132,25 @@ fn a_different_moment_is_a_different_picture() {
     let difference = common::difference(&a, &b);
     assert!(difference.mean > 10.0 * SAME_PICTURE.mean, "{difference:?}");
     assert!(difference.off > 10.0 * SAME_PICTURE.off, "{difference:?}");
+}
+
+/// More of them than a coarse comparison of pictures would miss: every vertex has a dot of its own.
+#[test]
+fn every_vertex_has_its_dot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dots.png");
+    let arguments = ["--headless", "--style=points", "--frames=1", "--grid=6x5", "--size=640x480"];
+    assert_exit(&run(&[&arguments[..], &["--samples=1", "--output", path.to_str().unwrap()]].concat()), 0);
+    let (extent, pixels) = wavefield::app::read_png(&path).unwrap();
+    let matrix = Camera::default().view_projection(extent.width, extent.height);
+    let grid = Grid { cols: 6, rows: 5 };
+    for (col, row) in (0..5).flat_map(|row| (0..6).map(move |col| (col, row))) {
+        let vertex = wavefield::wave::vertex(grid, col, row, 0.0, wavefield::wave::Shape::default());
+        let clip = matrix * glam::vec4(vertex.x, vertex.y, vertex.z, 1.0);
+        let x = ((clip.x / clip.w * 0.5 + 0.5) * extent.width as f32) as usize;
+        let y = ((clip.y / clip.w * 0.5 + 0.5) * extent.height as f32) as usize;
+        let at = 4 * (y * extent.width as usize + x);
+        let brightest = pixels[at..at + 3].iter().max().unwrap();
+        assert!(*brightest > 80, "no dot for {col}, {row} at {x}, {y}: {:?}", &pixels[at..at + 4]);
+    }
 }

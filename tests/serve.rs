@@ -14,6 +14,7 @@ mod renderer;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -214,10 +215,11 @@ fn parameters_are_set_and_told() {
     let mut client = renderer.client(Memory::Host);
     assert_eq!(client.welcome.parameters.speed, 2.0);
     let parameters = Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true) };
-    client.say(&FromClient::Set { parameters });
-    let (FromServer::Parameters { parameters }, _) = client.answer() else { panic!("no parameters") };
+    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new() });
+    let (FromServer::Parameters { parameters, .. }, _) = client.answer() else { panic!("no parameters") };
     assert_eq!((parameters.speed, parameters.paused), (-0.5, true));
-    client.say(&FromClient::Set { parameters: Wishes { colormap: Some("jet".into()), ..Wishes::default() } });
+    let parameters = Wishes { colormap: Some("jet".into()), ..Wishes::default() };
+    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new() });
     let (FromServer::Failed { reason, .. }, _) = client.answer() else { panic!("no refusal") };
     assert!(reason.contains("viridis"), "{reason}");
     renderer.end().assert_fine();
@@ -644,6 +646,66 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     let trials: Vec<_> = ended.notes.lines().filter(|line| line.contains("passed its trial")).collect();
     assert_eq!(trials.len(), 2, "{}", ended.notes);
     println!("{}", trials.join("\n"));
+}
+
+/// A kernel's parameters go to its client with `running`, and the client sets them while it runs.
+#[test]
+fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report");
+    let mut command = stand_in.command(&ALL);
+    command.env("STAND_IN_UUID", first_uuid()).env("STAND_IN_REPORT", &report);
+    let renderer = Renderer::start_as(command, &["--param=amplitude=1.5"]);
+    let mut client = renderer.client(Memory::Host);
+    let set = |client: &Client, values: &[(&str, f64)]| {
+        let kernel = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        client.say(&FromClient::Set { parameters: Wishes::default(), kernel });
+    };
+    let refused = |client: &mut Client| match client.answer().0 {
+        FromServer::Failed { request, reason } if request == "set" => reason,
+        other => panic!("{other:?}"),
+    };
+    while client.state().frames_drawn == 0 {}
+    set(&client, &[("height", 0.5)]);
+    assert!(refused(&mut client).contains("no kernel of this client runs"));
+    for round in 0..2 {
+        send_kernel(&client, include_bytes!("../kernels/test/level.ptx"), "level");
+        let (FromServer::Running { parameters, .. }, _) = client.answer() else { panic!("it does not run") };
+        let text: Vec<_> = parameters.iter().map(|parameter| parameter.to_string()).collect();
+        assert_eq!(text, ["height (-0.5 to 0.5, default 0.25)", "colour (0 to 1 of 1, default 0.5)"]);
+        for (values, problem) in [
+            (&[("colour", 1.0), ("width", 1.0)][..], "no parameter `width`: it has height (-0.5 to 0.5"),
+            (&[("height", 0.75)], "height cannot be 0.75"),
+        ] {
+            set(&client, values);
+            let reason = refused(&mut client);
+            assert!(reason.contains(problem) && reason.contains("`level` of"), "{reason}");
+        }
+        let height = if round == 0 { 0.5 } else { -0.5 };
+        set(&client, &[("height", height)]);
+        let (FromServer::Parameters { kernel, .. }, _) = client.answer() else { panic!("no parameters") };
+        // What was wrong has changed nothing.
+        assert_eq!(
+            kernel.into_iter().collect::<Vec<_>>(),
+            [("colour".into(), 0.5), ("height".into(), height as f32)]
+        );
+        let before = client.state().frames_drawn;
+        while client.state().frames_drawn < before + 3 {}
+    }
+    // One that has none takes them away.
+    send_kernel(&client, include_bytes!("../kernels/test/bounded.ptx"), "flat");
+    let (FromServer::Running { parameters, .. }, _) = client.answer() else { panic!("it does not run") };
+    assert!(parameters.is_empty());
+    set(&client, &[("height", 0.0)]);
+    assert!(refused(&mut client).contains("it has none"));
+    // The renderer's own wave is what it was.
+    drop(client);
+    drop(renderer.client(Memory::Host));
+    renderer.end().assert_fine();
+    let report = std::fs::read_to_string(report).unwrap();
+    let values: Vec<_> = report.lines().filter_map(|line| line.strip_prefix("values ")).collect();
+    assert_eq!(values, ["1.5 1", "0.25 0.5", "0.5 0.5", "0.25 0.5", "-0.5 0.5", "1.5 1"], "{report}");
 }
 
 /// What passes its trial may go wrong later all the same: that costs the renderer CUDA, and it goes on without.

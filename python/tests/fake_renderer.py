@@ -166,11 +166,16 @@ class Session:
     def on_kernel(self, message: dict[str, Any], files: list[int]) -> None:
         text = os.pread(files[0], message["bytes"], 0).decode()
         self.renderer.kernels.append((message["entry"], text))
-        self.send({"type": "running", "producer": f"cuda, {message['entry']}"})
+        running = {"type": "running", "producer": f"cuda, {message['entry']}"}
+        listed = self.renderer.kernel_parameters
+        self.renderer.kernel = {item["name"]: item["default"] for item in listed}
+        self.send({**running, "parameters": listed} if listed else running)
 
     def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
         self.renderer.parameters.update(message["parameters"])
-        self.send({"type": "parameters", "parameters": self.renderer.parameters})
+        self.renderer.kernel.update(message.get("kernel", {}))
+        told = {"type": "parameters", "parameters": self.renderer.parameters}
+        self.send({**told, "kernel": self.renderer.kernel} if self.renderer.kernel else told)
 
     def on_status(self, _message: dict[str, Any], _files: list[int]) -> None:
         self.send(
@@ -206,6 +211,10 @@ class FakeRenderer:
         self.unwritten = b"\0"
         """Every byte of host memory that the client has not written."""
         self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
+        self.kernel_parameters: list[dict[str, Any]] = []
+        """What the next kernel declares."""
+        self.kernel: dict[str, float] = {}
+        """What the parameters of the one that runs are."""
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
         """What is done between a client's `bye` and the end of its connection."""

@@ -97,6 +97,83 @@ def test_another_signature_is_not_sent(
         pass  # the ring is still there
 
 
+AMPLITUDE = {"name": "amplitude", "min": 0.0, "max": 2.0, "default": 1.0, "unit": "x"}
+HEIGHT = {"name": "height", "min": -0.5, "max": 0.5, "default": 0.25}
+DECLARED = '//!PARAM amplitude float 0 2 1 "x"\n  //!PARAM height float -0.5 0.5 0.25\n'
+WITH_STRUCTURE = DECLARED + PTX.replace("p4\n", "p4, .param .align 4 .b8 p5[8]\n")
+
+
+def test_a_kernel_s_parameters_are_set_by_name(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    parameters = host.parameters
+    assert parameters.describe() == {}
+    renderer.kernel_parameters = [AMPLITUDE, HEIGHT]
+    host.run(WITH_STRUCTURE)
+    assert list(parameters) == ["speed", "colormap", "paused", "amplitude", "height"]
+    assert (len(parameters), parameters["amplitude"], parameters["height"]) == (5, 1.0, 0.25)
+    assert parameters.describe() == {
+        "amplitude": wavefield.KernelParameter(0.0, 2.0, 1.0, "x"),
+        "height": wavefield.KernelParameter(-0.5, 0.5, 0.25),
+    }
+    parameters["amplitude"] = 1.5
+    assert renderer.received[-1] == {"type": "set", "parameters": {}, "kernel": {"amplitude": 1.5}}
+    assert (parameters["amplitude"], parameters["height"], parameters["speed"]) == (1.5, 0.25, 1.0)
+    parameters.update(height=0, speed=2)
+    assert renderer.received[-1] == {"type": "set", "parameters": {"speed": 2.0}, "kernel": {"height": 0.0}}
+    for value in ("high", True):
+        with pytest.raises(TypeError, match="amplitude is a number"):
+            parameters["amplitude"] = value
+    with pytest.raises(KeyError, match=r"no parameter width; the renderer has speed, .*, amplitude, height"):
+        parameters["width"] = 1.0
+    renderer.answers["set"] = lambda session, *_: session.send(
+        {"type": "failed", "request": "set", "reason": "amplitude cannot be 3"}
+    )
+    with pytest.raises(wavefield.Refused, match="amplitude cannot be 3"):
+        parameters["amplitude"] = 3
+    assert parameters["amplitude"] == 1.5
+    # The user changes one, and in the end another kernel runs, which has none.
+    session = renderer.session
+    assert session is not None
+    session.send({"type": "parameters", "parameters": {"speed": 2.0}, "kernel": {"amplitude": 0.5}})
+    host.status()
+    assert dict(parameters) == {"speed": 2.0, "amplitude": 0.5}
+    renderer.kernel_parameters = []
+    host.run(PTX)
+    assert (dict(parameters), parameters.describe()) == ({"speed": 2.0}, {})
+
+
+def test_the_renderer_s_own_parameter_comes_first(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    renderer.kernel_parameters = [{**AMPLITUDE, "name": "speed"}]
+    host.run(WITH_STRUCTURE)
+    host.parameters["speed"] = 3.0
+    assert renderer.received[-1] == {"type": "set", "parameters": {"speed": 3.0}}
+    assert len(host.parameters) == len(list(host.parameters)) == 3
+
+
+@pytest.mark.parametrize(
+    "listed", [7, [7], [{}], [{**HEIGHT, "min": "low"}], [{**HEIGHT, "max": True}], [{**HEIGHT, "name": 1}]]
+)
+def test_parameters_that_are_none(host: wavefield.Field, renderer: FakeRenderer, listed: object) -> None:
+    renderer.answers["kernel"] = lambda session, *_: session.send(
+        {"type": "running", "producer": "x", "parameters": listed}
+    )
+    with pytest.raises(wavefield.ProtocolError, match="the renderer sent"):
+        host.run(WITH_STRUCTURE)
+
+
+@pytest.mark.parametrize(
+    ("ptx", "words"),
+    [
+        (DECLARED + PTX, r"\.f64, \.b8\[8\]\), which is .* for its lines of //!PARAM \(2\); found \(.*\.f64\); see"),
+        (WITH_STRUCTURE.replace(DECLARED, ""), r"expected \([^[]*\.f64\), which is .*; found \(.*\.b8\[8\]\)"),
+        (WITH_STRUCTURE.replace("[8]", "[12]"), r"\.b8\[8\]\), which is .*\.b8\[12\]\)"),
+    ],
+)
+def test_a_structure_goes_with_its_lines(host: wavefield.Field, renderer: FakeRenderer, ptx: str, words: str) -> None:
+    with pytest.raises(wavefield.KernelError, match=words):
+        host.run(ptx)
+    assert renderer.kernels == []
+
+
 def test_what_is_no_kernel(host: wavefield.Field) -> None:
     with pytest.raises(TypeError, match="PTX text"):
         host.run(7)

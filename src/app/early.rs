@@ -8,10 +8,9 @@ use std::thread::{Builder, JoinHandle};
 
 use tracing::trace_span;
 
-use super::{Choice, Config, ProducerKind};
+use super::{Choice, Config};
 use crate::Result;
 use crate::cuda::{Cuda, CudaInfo, Driver};
-use crate::handoff::Handoff;
 use crate::vulkan::cuda_inside_vulkan;
 
 /// Work that a thread of its own has begun. Dropped, it waits for that thread: a run that failed leaves nobody at work in a
@@ -74,11 +73,9 @@ impl EarlyDriver {
 pub(crate) struct EarlyContext(Option<Early<Result<Cuda>>>);
 
 impl EarlyContext {
-    /// Begins to make the context, if `config` asks for a producer that works in one.
-    pub(crate) fn begin(choice: &Choice, config: &Config) -> Self {
-        let asked = matches!(config.producer, ProducerKind::Auto | ProducerKind::Cuda);
-        let inline = config.handoff == Handoff::Inline;
-        Self(choice.cuda.clone().filter(|_| asked).map(|(driver, info)| {
+    /// Begins to make the context, if `config` asks for a producer that works in one. `inline`: the device is made with that.
+    pub(crate) fn begin(choice: &Choice, config: &Config, inline: bool) -> Self {
+        Self(choice.cuda.clone().filter(|_| config.producer.may_use_cuda()).map(|(driver, info)| {
             Early::begin("CUDA context", move || {
                 // Such a device has CUDA inside, so it is not made at the same time.
                 let _alone = inline.then(cuda_inside_vulkan);
@@ -92,7 +89,7 @@ impl EarlyContext {
     ///
     /// # Errors
     /// What the driver answers.
-    pub(super) fn finish(self) -> Result<Option<Cuda>> {
+    pub(crate) fn finish(self) -> Result<Option<Cuda>> {
         let Some(context) = self.0 else { return Ok(None) };
         let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;
         // It was made current on the thread that made it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::engine::{Engine, Moment};
+use super::engine::{Behind, Engine, Moment};
 use super::retire;
 use super::traced::Traced;
 use super::{
@@ -151,7 +151,12 @@ impl Headless {
     /// The same without a word about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
-        Self::make(choice, config, interop, 1)
+        Self::make(choice, config, &desc(interop, config.handoff == Handoff::Inline), 1)
+    }
+
+    /// The same, on a device that every other producer and hand-off can work on too: see [`Headless::switch`].
+    pub fn switchable(choice: &Choice, config: &Config) -> Result<Self> {
+        Self::make(choice, config, &desc(choice.twin.is_some(), true), 1)
     }
 
     /// For clients in other processes: shares memory where the device can, whoever fills the field here, and has resources
@@ -159,17 +164,12 @@ impl Headless {
     #[cfg(target_os = "linux")]
     pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice);
-        Self::make(choice, config, choice.can_export(), flights)
+        Self::make(choice, config, &desc(choice.can_export(), config.handoff == Handoff::Inline), flights)
     }
 
-    fn make(choice: &Choice, config: &Config, interop: bool, flights: usize) -> Result<Self> {
-        let context = EarlyContext::begin(choice, config);
-        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: false,
-            interop,
-            inline: config.handoff == Handoff::Inline,
-            ..DeviceDesc::default()
-        })?;
+    fn make(choice: &Choice, config: &Config, desc: &DeviceDesc, flights: usize) -> Result<Self> {
+        let context = EarlyContext::begin(choice, config, desc.inline);
+        let (device, queue) = choice.adapter.request_device(desc)?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {
             return Err(Error::Unsupported(format!(
@@ -184,6 +184,12 @@ impl Headless {
         Ok(Self { engine, target, camera: config.scene.camera() })
     }
 
+    /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
+    /// keeps its size. Waits for both sides. After an error everything is as it was, as long as frames can be drawn.
+    pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
+        self.engine.switch(choice, config)
+    }
+
     /// Draws the next frame; `step` is how many seconds of the field lie between two.
     pub fn frame(&mut self, step: f64) -> Result<()> {
         let time = self.engine.next_frame() as f64 * step;
@@ -193,7 +199,7 @@ impl Headless {
     /// Draws the next frame at a moment of the caller's.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let flight = self.engine.begin()?;
-        self.engine.draw(&flight, moment, &self.camera, &self.target.picture(), None)
+        self.engine.draw(&flight, moment, &self.camera, &self.target.picture(), Behind::default())
     }
 
     /// The engine, for reading slots.
@@ -216,6 +222,10 @@ impl Headless {
         let pixels = self.pixels()?;
         write_png(path, self.target.image().extent(), &pixels)
     }
+}
+
+fn desc(interop: bool, inline: bool) -> DeviceDesc {
+    DeviceDesc { interop, inline, ..DeviceDesc::default() }
 }
 
 impl AsMut<Engine> for Headless {

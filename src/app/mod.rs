@@ -24,7 +24,7 @@ use vulkan_cuda::Ring;
 
 use crate::cuda::{KernelSource, KernelValues};
 use crate::handoff::Handoff;
-use crate::render::{ColorMap, Samples};
+use crate::render::{ColorMap, Samples, Style};
 use crate::verify::Broken;
 use crate::vulkan::{PresentMode, Validation, Wait};
 use crate::wave::Grid;
@@ -37,6 +37,7 @@ pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
 pub(crate) use engine::Installed;
 pub use engine::{Batching, Engine, FrameTiming, Moment};
+pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
 pub(crate) use retire::retire;
@@ -69,8 +70,15 @@ pub enum ProducerKind {
     StillShared,
 }
 
+impl ProducerKind {
+    /// Whether CUDA fills the field where it can.
+    pub(crate) fn may_use_cuda(self) -> bool {
+        matches!(self, Self::Auto | Self::Cuda)
+    }
+}
+
 /// Everything that a run can be told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// An index of the device table, part of a name, or a UUID.
     pub device: Option<String>,
@@ -104,6 +112,10 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
+    /// Whether a window shows figures and settings over the picture at first.
+    pub overlay: bool,
+    /// How the field is drawn; the texture has one way only.
+    pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
     /// Seconds of the field for each second of the clock; 0 stands still.
@@ -143,6 +155,8 @@ impl Default for Config {
             output: None,
             trace: None,
             present: PresentMode::Fifo,
+            overlay: true,
+            style: Style::default(),
             color_map: ColorMap::default(),
             speed: 1.0,
             wait: Wait::default(),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use vulkan_cuda::Ring;
 
-use super::{Batching, Choice, Config, EarlyContext, ProducerKind};
-use crate::cuda::{KernelSource, Signature};
+use super::{Batching, Config, ProducerKind};
+use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::gallery::{self, Twin};
 use crate::handoff::Handoff;
 use crate::producer::{
@@ -69,27 +69,8 @@ impl Config {
     }
 
     /// The compute shader that fills the field as the kernel does, if it has one.
-    fn twin(&self) -> Option<&'static Twin> {
+    pub(super) fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
-    }
-
-    /// Refuses a kernel where neither CUDA nor a compute shader runs it.
-    ///
-    /// # Errors
-    /// Why CUDA does not, and which kernels do without.
-    pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
-        let by_cuda =
-            choice.cuda.is_some() && matches!(self.producer, ProducerKind::Auto | ProducerKind::Cuda);
-        let by_shader =
-            matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.twin().is_some();
-        if self.kernel.is_none() || by_cuda || by_shader {
-            return Ok(());
-        }
-        let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-        Err(Error::Unsupported(format!(
-            "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
-            gallery::with_twins()
-        )))
     }
 
     /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.
@@ -124,11 +105,11 @@ const LONGEST: usize = 16;
 /// What stands in the way of that producer.
 pub(crate) fn make_producer(
     queue: &mut Queue,
-    context: EarlyContext,
+    context: Option<&Cuda>,
     config: &Config,
 ) -> Result<Box<dyn Producer>> {
     let (device, desc) = (queue.device().clone(), config.producer_desc());
-    let producer = match (config.producer, context.finish()?) {
+    let producer = match (config.producer, context) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
             let kernel = config.kernel();
             let (handoff, note) = config.handoff.on(device.info(), config.scene);
@@ -136,7 +117,7 @@ pub(crate) fn make_producer(
                 crate::note!("note: {note}");
             }
             let (ring, in_flight) = config.ring_of(handoff);
-            handoff.make(queue, &context, &kernel, &ProducerDesc { ring, in_flight, ..desc })?
+            handoff.make(queue, context, &kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
         (ProducerKind::Cuda, None) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));

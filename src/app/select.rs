@@ -39,11 +39,14 @@ struct Facts {
 }
 
 /// The device to use.
+#[derive(Clone)]
 pub struct Choice {
     /// Vulkan's side.
     pub adapter: Adapter,
     /// CUDA's side, where it is to be used.
     pub cuda: Option<(Driver, CudaInfo)>,
+    /// CUDA's side of the device, where the two can share it, whether or not that is asked for.
+    pub twin: Option<(Driver, CudaInfo)>,
     /// Why `auto` does without CUDA.
     pub fallback: Option<String>,
 }
@@ -129,12 +132,12 @@ impl DeviceTable {
         let adapter = row.adapter.clone();
         let adapter =
             adapter.ok_or_else(|| Error::Unsupported(format!("{} is no Vulkan device", row.facts.name)))?;
-        let shares = row.facts.shares.is_ok() && matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
-        let cuda = match (&self.driver, &row.cuda) {
-            (Ok(driver), Some(device)) if shares => Some((*driver, device.clone())),
+        let twin = match (&self.driver, &row.cuda) {
+            (Ok(driver), Some(device)) if row.facts.shares.is_ok() => Some((*driver, device.clone())),
             _ => None,
         };
-        Ok(Choice { adapter, cuda, fallback })
+        let cuda = twin.clone().filter(|_| producer.may_use_cuda());
+        Ok(Choice { adapter, cuda, twin, fallback })
     }
 
     /// The table, with the device that `choose` would take marked. Where that is wider than `width`, a block for each device.

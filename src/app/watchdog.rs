@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::Stop;
+use ash::vk;
+
+use super::{Choice, Config, Stop};
 use crate::producer::Producer;
-use crate::vulkan::Device;
+use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
 /// How long a run waits.
@@ -21,6 +23,16 @@ pub(super) struct Patience {
 const STOPPING: Duration = Duration::from_secs(2);
 
 impl Patience {
+    /// The patience of a run with these settings.
+    pub(super) fn new(queue: &Queue, choice: &Choice, config: &Config) -> Self {
+        let is_software = queue.device().info().kind == vk::PhysicalDeviceType::CPU;
+        Self {
+            timeout: config.timeout,
+            software: is_software && choice.cuda.is_none(),
+            stop: Stop::default(),
+        }
+    }
+
     /// How long to wait for a frame before giving up, where the slowest so far took `slowest`.
     pub(super) fn limit(&self, slowest: Option<Duration>) -> Duration {
         match (self.software, slowest) {

@@ -10,7 +10,7 @@ use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::gallery;
 use wavefield::handoff::Handoff;
-use wavefield::render::{ColorMap, Samples};
+use wavefield::render::{ColorMap, Samples, Style};
 use wavefield::vulkan::{PresentMode, Validation, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
@@ -48,6 +48,9 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
+    /// How the field is drawn [default: surface; of the kernel swarm: points].
+    #[arg(long, value_enum, help_heading = help::WHAT)]
+    style: Option<Style>,
     /// The colours.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     colormap: ColorMap,
@@ -81,6 +84,9 @@ pub struct RunArgs {
     /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
+    /// Figures and settings over the picture, in a window: Tab hides them, and shows them again [default: on].
+    #[arg(long, value_enum, help_heading = help::HOW)]
+    overlay: Option<OnOff>,
     /// How the CPU waits for the GPU.
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
     wait: Wait,
@@ -146,7 +152,9 @@ pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<Kernel
 /// Sets what `--param` gives; wrong usage where the kernel does not have it.
 pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
     let kernel = config.kernel();
-    config.parameters = kernel.parameters()?.choose(&kernel.name, given)?;
+    let given = given.iter().map(|(name, value)| (name.as_str(), *value));
+    let chosen = kernel.parameters()?.choose(&kernel.name, &[], given);
+    config.parameters = chosen.map_err(|problem| Error::Usage(format!("--param: {problem}")))?;
     Ok(())
 }
 
@@ -164,10 +172,21 @@ impl RunArgs {
                 "--present is for a window, and this run has none: leave it out".into(),
             ));
         }
+        if headless && self.overlay.is_some() {
+            return Err(Error::Usage(
+                "--overlay is for a window, and this run has none: leave it out".into(),
+            ));
+        }
         if !headless && self.output.is_some() {
             return Err(Error::Usage(
                 "--output is the last picture of a run without a window: add --headless".into(),
             ));
+        }
+        if let (Scene::Texture, Some(style)) = (self.scene, self.style) {
+            return Err(Error::Usage(format!(
+                "--style {} is for the field: the plane of --scene texture is always drawn in the same way",
+                style.name()
+            )));
         }
         let producer = match self.device.producer {
             ProducerKind::Auto | ProducerKind::Cuda => None,
@@ -248,11 +267,16 @@ impl RunArgs {
                 ring.depth()
             )));
         }
+        let kernel = read_kernel(self.kernel.as_deref(), self.scene)?;
+        let usual = match gallery::entry_of(kernel.as_ref()) {
+            Some(entry) if entry.points => Style::Points,
+            _ => Style::default(),
+        };
         let mut config = Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
-            kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
+            kernel,
             grid: self.grid,
             ring: self.ring,
             batch,
@@ -264,6 +288,8 @@ impl RunArgs {
             output: self.output,
             trace: self.trace,
             present: self.present.unwrap_or_default(),
+            overlay: self.overlay != Some(OnOff::Off),
+            style: self.style.unwrap_or(usual),
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,

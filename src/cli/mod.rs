@@ -20,7 +20,7 @@ use wavefield::app::Stop;
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///
-/// In the window: drag to turn, wheel to zoom, Space pauses, C changes the colours, R resets the camera, Escape leaves.
+/// In the window: drag to turn, wheel to zoom, F1 lists the keys.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true, after_help = help::end(run::EXAMPLES))]
 pub struct Cli {

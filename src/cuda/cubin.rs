@@ -19,7 +19,7 @@ use super::{Cuda, KernelSource};
 use crate::{Error, Result};
 
 /// Machine code of one kernel for one GPU, as the linker made it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cubin(Arc<[u8]>);
 
 impl Cubin {

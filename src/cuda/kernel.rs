@@ -16,7 +16,7 @@ use crate::{Error, Result, plain_file};
 pub const MAX_PTX: u64 = 16 << 20;
 
 /// PTX text and the name of its entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
     /// For errors: the file, or what else it is.
     pub name: String,

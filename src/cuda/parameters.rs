@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// No kernel has more parameters.
 pub const MAX_PARAMETERS: usize = 16;
@@ -22,8 +22,8 @@ const MAX_NAME: usize = 40;
 /// Characters of a unit.
 const MAX_UNIT: usize = 16;
 
-/// A number that a kernel takes.
-#[derive(Clone, Debug, PartialEq)]
+/// A number that a kernel takes. In messages and files it is as it is here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelParameter {
     /// An identifier as in C.
     pub name: String,
@@ -165,32 +165,34 @@ impl KernelParameters {
         values
     }
 
-    /// Values by name; the last of a name holds. `kernel` is whose they are, for errors.
+    /// Values of which some are given by name, and the others are as they are `now`; the last of a name holds.
     ///
     /// # Errors
-    /// A name that it has not, or a value outside of the range; says what there is.
-    pub fn choose(&self, kernel: &str, given: &[(String, f32)]) -> Result<KernelValues> {
-        let mut values = self.values(&[]);
+    /// A name that `kernel` does not have, or a value outside of its range: what there is.
+    pub fn choose<'a>(
+        &self,
+        kernel: &str,
+        now: &[f32],
+        given: impl IntoIterator<Item = (&'a str, f32)>,
+    ) -> Result<KernelValues, String> {
+        let mut values = self.values(now);
         for (name, value) in given {
-            let Some(index) = self.iter().position(|parameter| parameter.name == *name) else {
-                return Err(Error::Usage(match self.len() {
-                    0 => format!("--param {}: {kernel} has no parameters (kernels/README.md)", short(name)),
-                    _ => format!("--param {}: {kernel} has no such parameter; it has {self}", short(name)),
-                }));
+            let named = self.iter().zip(&mut values.numbers).find(|(parameter, _)| parameter.name == name);
+            let Some((parameter, number)) = named else {
+                let has = if self.is_empty() {
+                    "it has none (kernels/README.md)".into()
+                } else {
+                    format!("it has {self}")
+                };
+                return Err(format!("{kernel} has no parameter {}: {has}", quoted(name)));
             };
-            if !(self[index].min..=self[index].max).contains(value) {
-                return Err(Error::Usage(format!(
-                    "--param {name}={value} is outside of its range: {kernel} has {self}"
-                )));
+            if !(parameter.min..=parameter.max).contains(&value) {
+                return Err(format!("{name} cannot be {value}: {kernel} has {self}"));
             }
-            values.numbers[index] = *value;
+            *number = value;
         }
         Ok(values)
     }
-}
-
-fn short(name: &str) -> String {
-    name.chars().take(MAX_NAME).collect()
 }
 
 impl Deref for KernelParameters {
@@ -311,20 +313,18 @@ mod tests {
     #[test]
     fn a_wrong_name_or_value_is_answered_with_what_there_is() {
         let two = parameters(TWO);
-        let choose = |given: &[(&str, f32)]| {
-            let given: Vec<_> = given.iter().map(|&(name, value)| (name.into(), value)).collect();
-            two.choose("k.ptx", &given)
-        };
-        assert_eq!(choose(&[("_f2", -3.0), ("amplitude", 0.0), ("_f2", 0.5)]).unwrap()[..], [0.0, 0.5]);
+        let choose = |given: &[(&str, f32)]| two.choose("k.ptx", &[1.5, -1.0], given.iter().copied());
+        assert_eq!(choose(&[]).unwrap()[..], [1.5, -1.0]);
+        assert_eq!(choose(&[("_f2", -3.0), ("_f2", 0.5)]).unwrap()[..], [1.5, 0.5]);
         for (name, value, part) in [
-            ("height", 1.0, "--param height: k.ptx has no such parameter; it has amplitude (0 to 2 ×"),
-            ("amplitude", 2.5, "--param amplitude=2.5 is outside of its range: k.ptx has amplitude (0 to 2"),
-            ("_f2", f32::NAN, "--param _f2=NaN is outside"),
+            ("height", 1.0, "k.ptx has no parameter `height`: it has amplitude (0 to 2 ×, default 1), _f2"),
+            ("amplitude", 2.5, "amplitude cannot be 2.5: k.ptx has amplitude (0 to 2"),
+            ("_f2", f32::NAN, "_f2 cannot be NaN"),
         ] {
-            let error = choose(&[(name, value)]).unwrap_err();
-            assert!(error.to_string().starts_with(part) && error.exit_code() == 2, "{error}");
+            let words = choose(&[("amplitude", 0.0), (name, value)]).unwrap_err();
+            assert!(words.starts_with(part), "{words}");
         }
-        let none = KernelParameters::default().choose("k.ptx", &[("a".into(), 1.0)]).unwrap_err();
-        assert!(none.to_string().contains("k.ptx has no parameters"), "{none}");
+        let none = KernelParameters::default().choose("k.ptx", &[], [("a", 1.0)]).unwrap_err();
+        assert!(none.contains("k.ptx has no parameter `a`: it has none"), "{none}");
     }
 }

@@ -3,6 +3,8 @@
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
+use super::Ray;
+
 /// Looks at a point from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
@@ -43,14 +45,25 @@ impl Camera {
 
     /// World to Vulkan's clip space (Y down), with reversed depth: 1 at the near plane, 0 infinitely far, which keeps precision even.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
-        let aspect = width.max(1) as f32 / height.max(1) as f32;
-        // In a narrow picture the width is what must fit.
-        let fov = if aspect < NARROW {
-            2.0 * ((FIELD_OF_VIEW / 2.0).tan() * NARROW / aspect).atan()
-        } else {
-            FIELD_OF_VIEW
-        };
+        let aspect = aspect(width, height);
+        let fov = 2.0 * half_height(aspect).atan();
         perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
+    }
+
+    /// How many pixels a length of 1 has at a distance of 1, in a picture of this size.
+    pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
+        height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
+    }
+
+    /// What is seen at a place of a picture of this width and height, in pixels from the top left.
+    pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
+        let forward = (self.target - self.eye()).normalize();
+        let across = forward.cross(Vec3::Y).normalize();
+        let up = across.cross(forward);
+        let per_pixel = 1.0 / self.pixels_per_length(size.0, size.1);
+        let (right, down) = (at.0 - 0.5 * size.0 as f32, at.1 - 0.5 * size.1 as f32);
+        let direction = forward + per_pixel * (right * across - down * up);
+        Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
     /// Turns by a drag of the pointer, in pixels.
@@ -80,6 +93,16 @@ impl Camera {
     pub fn zoom(&mut self, notches: f32) {
         self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
     }
+}
+
+fn aspect(width: u32, height: u32) -> f32 {
+    width.max(1) as f32 / height.max(1) as f32
+}
+
+/// Half of what is seen from top to bottom at a distance of 1.
+fn half_height(aspect: f32) -> f32 {
+    // In a narrow picture the width is what must fit.
+    (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)
 }
 
 /// A little below the middle, so that the crests have room.

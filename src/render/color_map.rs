@@ -20,6 +20,20 @@ pub enum ColorMap {
 }
 
 impl ColorMap {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::Viridis, Self::Plasma, Self::Magma, Self::Inferno, Self::Cividis];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Viridis => "viridis",
+            Self::Plasma => "plasma",
+            Self::Magma => "magma",
+            Self::Inferno => "inferno",
+            Self::Cividis => "cividis",
+        }
+    }
+
     /// The colours as sRGB texels, `count` of them.
     pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
         let gradient = match self {

@@ -5,8 +5,8 @@ use ash::vk;
 
 use super::inputs::Inputs;
 use super::pass::Attachments;
-use super::pipeline::{BACKGROUND, FIELD, PLANE, Pipeline, PipelineDesc};
-use super::{Camera, ColorMap, Picture, Samples, mesh};
+use super::pipeline::{BACKGROUND, FIELD, PLANE, POINTS, Pipeline, PipelineDesc, Shaders, WIREFRAME};
+use super::{Camera, ColorMap, Picture, Samples, Style, mesh};
 use crate::producer::Source;
 use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, Queue};
@@ -31,6 +31,8 @@ pub struct FieldRendererDesc {
     pub scene: Scene,
     /// What a frame holds: vertices, or texels.
     pub grid: Grid,
+    /// How a field is drawn.
+    pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
     /// Samples a pixel.
@@ -49,11 +51,14 @@ pub struct FieldRenderer {
     samples: Samples,
     grid: Grid,
     scene: Scene,
+    style: Style,
     device: Device,
 }
 
 /// Vertices of the plane: two triangles.
 const PLANE_VERTICES: u32 = 6;
+/// Vertices of a point: two triangles.
+const POINT_VERTICES: u32 = 6;
 /// Vertices of the background: one triangle, which is larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
@@ -74,13 +79,9 @@ impl FieldRenderer {
             let (layout, format, samples) = (inputs.layout(), desc.format, desc.samples);
             Pipeline::new(&device, shaders, &PipelineDesc { layout, format, samples, shows })
         };
-        let shaders = match desc.scene {
-            Scene::Field => &FIELD,
-            Scene::Texture => &PLANE,
-        };
         Ok(Self {
             background_pipeline: pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL)?,
-            surface_pipeline: pipeline(shaders, vk::CompareOp::GREATER)?,
+            surface_pipeline: pipeline(shaders(desc.scene, desc.style), vk::CompareOp::GREATER)?,
             inputs,
             indices,
             index_count: tile.len() as u32,
@@ -89,8 +90,21 @@ impl FieldRenderer {
             samples: desc.samples,
             grid: desc.grid,
             scene: desc.scene,
+            style: desc.style,
             device,
         })
+    }
+
+    /// Draws a field in another way from now on. The GPU must be idle, and no draw that was recorded before may be submitted again.
+    ///
+    /// # Errors
+    /// The pipeline could not be made; then nothing has changed.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        let (layout, format, samples) = (self.inputs.layout(), self.format, self.samples);
+        let desc = PipelineDesc { layout, format, samples, shows: vk::CompareOp::GREATER };
+        self.surface_pipeline = Pipeline::new(&self.device, shaders(self.scene, style), &desc)?;
+        self.style = style;
+        Ok(())
     }
 
     /// Uploads other colours; waits for the queue.
@@ -159,8 +173,15 @@ impl FieldRenderer {
     /// # Safety
     /// `commands` is recording, in a render pass; the flight's source was set.
     unsafe fn draw(&self, commands: vk::CommandBuffer, flight: usize, slices: Option<Slices<'_>>) {
-        let tiles = mesh::tile_count(self.grid);
-        let tiles = tiles.0 * tiles.1;
+        // The pieces that a slice has some of.
+        let pieces = match (self.scene, self.style) {
+            (Scene::Texture, _) => 1,
+            (Scene::Field, Style::Points) => self.grid.cols * self.grid.rows,
+            (Scene::Field, Style::Surface | Style::Wireframe) => {
+                let (across, along) = mesh::tile_count(self.grid);
+                across * along
+            }
+        };
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
@@ -169,14 +190,17 @@ impl FieldRenderer {
             self.inputs.bind(commands, flight);
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for slice in 0..count {
-                let (first, end) = (part(tiles, slice, count), part(tiles, slice + 1, count));
-                match self.scene {
-                    // The plane is one piece, the first.
-                    Scene::Texture if slice == 0 => vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0),
-                    Scene::Field if first < end => {
-                        vk.cmd_draw_indexed(commands, self.index_count, end - first, 0, 0, first);
+                let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
+                let some = end - first;
+                match (self.scene, self.style) {
+                    _ if some == 0 => {}
+                    (Scene::Texture, _) => vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0),
+                    (Scene::Field, Style::Points) => {
+                        vk.cmd_draw(commands, POINT_VERTICES * some, 1, POINT_VERTICES * first, 0);
                     }
-                    _ => {}
+                    (Scene::Field, Style::Surface | Style::Wireframe) => {
+                        vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first);
+                    }
                 }
                 if let Some(slices) = &slices {
                     (slices.after)(slice);
@@ -189,7 +213,17 @@ impl FieldRenderer {
     }
 }
 
-/// Where slice number `slice` of `slices` begins in `all` tiles.
+/// What draws this.
+fn shaders(scene: Scene, style: Style) -> &'static Shaders {
+    match (scene, style) {
+        (Scene::Texture, _) => &PLANE,
+        (Scene::Field, Style::Surface) => &FIELD,
+        (Scene::Field, Style::Wireframe) => &WIREFRAME,
+        (Scene::Field, Style::Points) => &POINTS,
+    }
+}
+
+/// Where slice number `slice` of `slices` begins in `all` pieces.
 fn part(all: u32, slice: usize, slices: usize) -> u32 {
     (u64::from(all) * slice as u64 / slices as u64) as u32
 }

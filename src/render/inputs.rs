@@ -13,13 +13,15 @@ use crate::scene::Scene;
 use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
 use crate::wave::Grid;
 
-/// As in `shaders/field.wgsl`.
+/// As in `shaders/points.wgsl`; the others declare as much of it as they read.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Globals {
     view_projection: Mat4,
     eye: Vec4,
     grid: [u32; 4],
+    /// Width, height, pixels that a length of 1 has at a distance of 1, unused.
+    picture: [f32; 4],
 }
 
 /// The shaders' set of what stays: uniforms and colours.
@@ -98,6 +100,12 @@ impl Inputs {
             view_projection: camera.view_projection(extent.width, extent.height),
             eye: camera.eye().extend(1.0),
             grid: [grid.cols, grid.rows, mesh::tile_count(grid).0, 0],
+            picture: [
+                extent.width as f32,
+                extent.height as f32,
+                camera.pixels_per_length(extent.width, extent.height),
+                0.0,
+            ],
         };
         self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
         Ok(())

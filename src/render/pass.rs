@@ -46,8 +46,23 @@ impl Samples {
 }
 
 /// What the pass does to colours.
-const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+
+/// Where pictures are drawn on and copied from.
+pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
+    vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
+        | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
+);
+
+/// Who uses a picture next that is left in a layout.
+pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
+    match layout {
+        // The present's semaphore orders what follows; commands behind the draw begin at these stages.
+        vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
+        _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+    }
+}
 
 /// 24 bits, where the device has that, else 32: every device has one of them ("Required Format Support"). Fewer bits are less to
 /// clear and to write (`docs/performance.md`, "The draw"), and with 24 the default camera still tells depths apart that differ by a
@@ -219,16 +234,11 @@ impl Attachments {
     /// # Safety
     /// As [`Attachments::record`].
     unsafe fn hand_on(&self, commands: vk::CommandBuffer, picture: &Picture) {
-        let next_use = match picture.final_layout {
-            // The present's semaphore orders what follows.
-            vk::ImageLayout::PRESENT_SRC_KHR => (vk::PipelineStageFlags2::NONE, vk::AccessFlags2::NONE),
-            _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
-        };
         let drawn = image_barrier(
             picture.image,
             vk::ImageAspectFlags::COLOR,
             (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
-            (picture.final_layout, next_use),
+            (picture.final_layout, next_use(picture.final_layout)),
         );
         // SAFETY: recording (the caller's promise), outside a render pass, and the picture is alive.
         unsafe { pipeline_barrier(&self.device, commands, &[], &[drawn]) };

@@ -1,5 +1,7 @@
 //! A graphics pipeline: two shaders, and how what they draw meets the picture.
 
+use std::ffi::CStr;
+
 use ash::vk;
 
 use super::Samples;
@@ -7,17 +9,26 @@ use super::pass::depth_format;
 use crate::Result;
 use crate::vulkan::{Device, ShaderModule};
 
-/// The two shaders of a file of `shaders/`, as SPIR-V.
+/// Two shaders of a file of `shaders/`, as SPIR-V.
 pub(super) struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],
+    /// The fragment shader's entry point.
+    entry: &'static CStr,
 }
 
 macro_rules! shaders {
     ($file:literal) => {
+        shaders!($file, "fragment_main")
+    };
+    ($file:literal, $entry:literal) => {
         Shaders {
             vertex: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".vertex_main.spv")),
-            fragment: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".fragment_main.spv")),
+            fragment: include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".", $entry, ".spv")),
+            entry: match CStr::from_bytes_with_nul(concat!($entry, "\0").as_bytes()) {
+                Ok(entry) => entry,
+                Err(_) => panic!("a name has no zeros"),
+            },
         }
     };
 }
@@ -25,6 +36,8 @@ macro_rules! shaders {
 pub(super) const BACKGROUND: Shaders = shaders!("background");
 pub(super) const FIELD: Shaders = shaders!("field");
 pub(super) const PLANE: Shaders = shaders!("plane");
+pub(super) const POINTS: Shaders = shaders!("points");
+pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");
 
 /// How to make a [`Pipeline`].
 pub(super) struct PipelineDesc {
@@ -55,7 +68,7 @@ impl Pipeline {
         };
         let stages = [
             stage(vk::ShaderStageFlags::VERTEX, &vertex, c"vertex_main"),
-            stage(vk::ShaderStageFlags::FRAGMENT, &fragment, c"fragment_main"),
+            stage(vk::ShaderStageFlags::FRAGMENT, &fragment, shaders.entry),
         ];
         let vertex_input = vk::PipelineVertexInputStateCreateInfo::default();
         let assembly = vk::PipelineInputAssemblyStateCreateInfo::default()

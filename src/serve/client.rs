@@ -1,6 +1,7 @@
 //! The client that has the seat: the render thread hears it between two frames, and tells it things. Waits for neither.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ pub(super) struct Client {
     pub(super) busy: bool,
     /// When it said goodbye: what it made ready before is still shown.
     pub(super) leaving: Option<Instant>,
-    /// The parameters that it knows.
-    pub(super) told: Parameters,
+    /// The parameters that it knows, and those of its kernel.
+    pub(super) told: (Parameters, BTreeMap<String, f32>),
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
     /// Why it is to be dropped.
@@ -80,7 +81,7 @@ impl Client {
             wants_picture: false,
             busy: false,
             leaving: None,
-            told: parameters,
+            told: (parameters, BTreeMap::new()),
             last_new: Instant::now(),
             ended: None,
             complaints: 0,
@@ -118,9 +119,10 @@ impl Client {
         self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
     }
 
-    pub(super) fn tell(&mut self, parameters: Parameters) {
-        self.told = parameters;
-        self.send(&FromServer::Parameters { parameters }, &[]);
+    /// Tells it the parameters, and those of its kernel.
+    pub(super) fn tell(&mut self, parameters: Parameters, kernel: BTreeMap<String, f32>) {
+        self.told = (parameters, kernel.clone());
+        self.send(&FromServer::Parameters { parameters, kernel }, &[]);
     }
 
     /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived

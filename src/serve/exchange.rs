@@ -147,8 +147,11 @@ impl Exchange {
 
     /// Makes the renderer's own producer anew, after [`Exchange::take_down`].
     pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup) -> Result<()> {
-        let context = EarlyContext::begin(&setup.choice, &setup.config);
-        let built_in = match make_producer(engine.queue(), context, &setup.config) {
+        let context = EarlyContext::begin(&setup.choice, &setup.config, engine.device().is_inline());
+        let made = context
+            .finish()
+            .and_then(|context| make_producer(engine.queue(), context.as_ref(), &setup.config));
+        let built_in = match made {
             Ok(producer) => producer,
             Err(again) => {
                 note!(

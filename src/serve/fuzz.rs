@@ -53,6 +53,7 @@ fn message() -> impl Strategy<Value = Value> {
         json!({
             "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
             "protocol": a % 3, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
+            "kernel": {"amplitude": f64::from_bits(c)},
         })
     })
 }

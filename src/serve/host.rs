@@ -9,7 +9,7 @@ use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
 use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode};
 use super::report::Report;
-use super::requests::{Desk, free_released, send_picture, takes_picture};
+use super::requests::{Desk, free_released, kernel_parameters, send_picture, takes_picture};
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine};
@@ -69,9 +69,14 @@ impl Host {
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
             free_released(engine, client)?;
-            if client.told != *parameters {
-                // The user has changed them.
-                client.tell(*parameters);
+            let kernel = match client.kernel_since {
+                None => kernel_parameters(engine, &self.exchange.kernels),
+                // It hears of those with `running`.
+                Some(_) => client.told.1.clone(),
+            };
+            if client.told.0 != *parameters || client.told.1 != kernel {
+                // The user has changed them, or another kernel took over.
+                client.tell(*parameters, kernel);
             }
             if client.is_over() {
                 self.dismiss(engine)?;
@@ -274,7 +279,11 @@ impl Companion for Host {
             let name = kernel.map_or("", |source| &source.name);
             let producer = format!("{}, {name}", engine.producer().profile().name);
             note!("note: {producer} runs");
-            client.send(&FromServer::Running { producer }, &[]);
+            let parameters = engine.producer().profile().parameters.to_vec();
+            // Until it is told otherwise it takes them to be at their defaults.
+            client.told.1 =
+                parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
+            client.send(&FromServer::Running { producer, parameters }, &[]);
         }
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! The messages, as `docs/protocol.md` has them: types, and the way from and to bytes. Nothing here knows of sockets.
 
+use std::collections::BTreeMap;
+
 use clap::ValueEnum;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
 pub use crate::app::Parameters;
+pub use crate::cuda::KernelParameter;
 use crate::render::ColorMap;
 
 /// The version that both sides must speak.
@@ -62,6 +65,9 @@ pub enum FromClient {
         /// Those to change.
         #[serde(deserialize_with = "object")]
         parameters: Wishes,
+        /// Those of its kernel, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        kernel: BTreeMap<String, f64>,
     },
     /// Say how things are.
     Status,
@@ -167,6 +173,9 @@ pub enum FromServer {
     Running {
         /// What runs.
         producer: String,
+        /// What `set` can change of it; at first each has its default.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parameters: Vec<KernelParameter>,
     },
     /// A request did nothing.
     Failed {
@@ -190,6 +199,9 @@ pub enum FromServer {
     Parameters {
         /// All of them.
         parameters: Parameters,
+        /// All of the client's kernel, if one runs that has any.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        kernel: BTreeMap<String, f32>,
     },
     /// The answer to `status`.
     State(State),
@@ -455,6 +467,8 @@ mod tests {
             r#"{"type": "set", "parameters": []}"#,
             r#"{"type": "set", "parameters": [0.5, "magma", true]}"#,
             r#"{"type": "set", "parameters": {"speed": "fast"}}"#,
+            r#"{"type": "set", "parameters": {}, "kernel": [1.0]}"#,
+            r#"{"type": "set", "parameters": {}, "kernel": {"height": "high"}}"#,
         ] {
             assert!(read(rubbish).is_err(), "{rubbish}");
         }
@@ -471,10 +485,20 @@ mod tests {
         assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.colormap), Ok(ColorMap::Magma));
         assert!(wish(r#"{"speed": 1e9}"#).unwrap_err().contains("1000"));
         assert!(wish(r#"{"colormap": "jet"}"#).unwrap_err().contains("viridis"));
-        let text = String::from_utf8(encode(&FromServer::Parameters { parameters: now })).unwrap();
+        let text = |message: &FromServer| String::from_utf8(encode(message)).unwrap();
+        let told = |kernel| text(&FromServer::Parameters { parameters: now, kernel });
+        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false}"#;
+        assert_eq!(told(BTreeMap::new()), format!("{start}}}"));
+        let kernel = BTreeMap::from([("height".to_owned(), 0.1)]);
+        assert_eq!(told(kernel), format!(r#"{start},"kernel":{{"height":0.1}}}}"#));
+        let running = |parameters| text(&FromServer::Running { producer: "x".into(), parameters });
+        assert_eq!(running(Vec::new()), r#"{"type":"running","producer":"x"}"#);
+        let (name, unit) = ("height".to_owned(), "m".to_owned());
+        let parameter = KernelParameter { name, min: -0.5, max: 0.5, default: 0.25, unit };
+        let list = r#"[{"name":"height","min":-0.5,"max":0.5,"default":0.25,"unit":"m"}]"#;
         assert_eq!(
-            text,
-            r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false}}"#
+            running(vec![parameter]),
+            format!(r#"{{"type":"running","producer":"x","parameters":{list}}}"#)
         );
     }
 

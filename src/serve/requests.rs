@@ -1,5 +1,6 @@
 //! What a client can ask for, and how that is answered: kernels, memory, pictures, parameters, the state.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use super::session::Action;
 use super::socket::discard;
 use crate::Result;
 use crate::app::Engine;
+use crate::cuda::KernelValues;
 
 /// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
 const MAX_UNREAD: u64 = 32 << 10;
@@ -52,22 +54,39 @@ impl Desk<'_> {
             Action::Allocate { bytes } => self.allocate(client, bytes),
             Action::Snapshot if client.wants_picture => client.fail("snapshot", "one is on its way already"),
             Action::Snapshot => client.wants_picture = true,
-            Action::Set(wishes) => match wishes.apply(*self.parameters) {
-                Ok(wanted) => {
-                    if wanted.colormap != self.parameters.colormap {
-                        self.engine.set_color_map(wanted.colormap)?;
+            Action::Set(wishes, kernel) => {
+                let wanted = wishes.apply(*self.parameters);
+                match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(&kernel)?))) {
+                    Ok((wanted, values)) => {
+                        if wanted.colormap != self.parameters.colormap {
+                            self.engine.set_color_map(wanted.colormap)?;
+                        }
+                        *self.parameters = wanted;
+                        if !kernel.is_empty() {
+                            self.engine.set_parameters(&values);
+                        }
+                        client.tell(wanted, kernel_parameters(self.engine, self.kernels));
                     }
-                    *self.parameters = wanted;
-                    client.tell(wanted);
+                    Err(reason) => client.fail("set", reason),
                 }
-                Err(reason) => client.fail("set", reason),
-            },
+            }
             Action::Status => {
                 let state = self.state(client);
                 client.send(&FromServer::State(state), &[]);
             }
         }
         Ok(())
+    }
+
+    /// The values of the client's kernel with these changes.
+    fn kernel_values(&self, wishes: &BTreeMap<String, f64>) -> Result<KernelValues, String> {
+        if wishes.is_empty() {
+            return Ok(KernelValues::default());
+        }
+        let kernel = self.kernels.running().ok_or("no kernel of this client runs")?;
+        let given = wishes.iter().map(|(name, value)| (name.as_str(), *value as f32));
+        let parameters = &self.engine.producer().profile().parameters;
+        parameters.choose(&kernel.name, self.engine.parameters(), given)
     }
 
     fn allocate(&self, client: &mut Client, bytes: u64) {
@@ -101,6 +120,15 @@ impl Desk<'_> {
             late_us: self.watch.late_us(),
         }
     }
+}
+
+/// The values that a client's kernel has in the engine, by name; none where no such kernel runs.
+pub(super) fn kernel_parameters(engine: &Engine, kernels: &Kernels) -> BTreeMap<String, f32> {
+    if kernels.running().is_none() {
+        return BTreeMap::new();
+    }
+    let names = engine.producer().profile().parameters.iter().map(|parameter| parameter.name.clone());
+    names.zip(engine.parameters().iter().copied()).collect()
 }
 
 /// Frees what the client gave back, once the GPU is done with it.

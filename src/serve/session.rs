@@ -53,8 +53,8 @@ pub enum Action {
     },
     /// Send the picture.
     Snapshot,
-    /// Change parameters, and answer with all of them.
-    Set(Wishes),
+    /// Change parameters, and those of its kernel by name, and answer with all of them.
+    Set(Wishes, BTreeMap<String, f64>),
     /// Answer with the state.
     Status,
     /// Answer that the request did nothing.
@@ -73,7 +73,7 @@ impl Action {
     pub fn is_heavy(&self) -> bool {
         match self {
             Self::Kernel { .. } | Self::Allocate { .. } | Self::Release { .. } | Self::Snapshot => true,
-            Self::Set(wishes) => wishes.colormap.is_some(),
+            Self::Set(wishes, _) => wishes.colormap.is_some(),
             Self::None | Self::Status | Self::Fail { .. } | Self::Leave => false,
         }
     }
@@ -196,7 +196,7 @@ impl Session {
                 }),
             },
             FromClient::Snapshot => Ok(Action::Snapshot),
-            FromClient::Set { parameters } => Ok(Action::Set(parameters)),
+            FromClient::Set { parameters, kernel } => Ok(Action::Set(parameters, kernel)),
             FromClient::Status => Ok(Action::Status),
             FromClient::Bye => Ok(Action::Leave),
         }
@@ -548,7 +548,7 @@ mod tests {
                     held.insert(session.allocated(bytes), bytes);
                 }
                 Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
-                Ok(Action::Set(wishes)) => {
+                Ok(Action::Set(wishes, _)) => {
                     let now = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
                     prop_assert!(
                         wishes.apply(now).is_ok_and(|p| p.speed.abs() <= 1000.0)

@@ -201,7 +201,7 @@ fn round(microseconds: f64) -> f64 {
 }
 
 /// The times in which neither a kernel nor a draw was running, from the first frame to the last.
-fn neither(frames: &[FrameSpans]) -> Vec<(f64, f64)> {
+pub(crate) fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> Vec<(f64, f64)> {
     let mut busy: Vec<(f64, f64)> = Vec::new();
     for spans in frames {
         let [begin, draw, end] = spans.vulkan;
@@ -224,11 +224,20 @@ fn neither(frames: &[FrameSpans]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::producer::Batch;
 
     fn frame(frame: u64, cuda: (f64, f64), vulkan: [f64; 3]) -> FrameSpans {
-        FrameSpans { frame, batch: Batch::of_one(frame), vulkan, slices: None, cuda: Some(cuda) }
+        FrameSpans {
+            frame,
+            batch: Batch::of_one(frame),
+            vulkan,
+            slices: None,
+            cuda: Some(cuda),
+            cpu: (Instant::now(), Duration::ZERO),
+        }
     }
 
     #[test]
@@ -236,6 +245,6 @@ mod tests {
         // A kernel, a gap of 5, a draw that a second kernel lies within, a gap of 10, a draw.
         let frames = [frame(0, (0.0, 10.0), [0.0, 15.0, 40.0]), frame(1, (20.0, 22.0), [41.0, 50.0, 60.0])];
         assert_eq!(neither(&frames), [(10.0, 15.0), (40.0, 50.0)]);
-        assert!(neither(&[]).is_empty());
+        assert!(neither([]).is_empty());
     }
 }

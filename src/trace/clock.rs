@@ -60,6 +60,12 @@ impl GpuClock {
         tied + (gpu_ns - self.gpu_ns) * 1e-3
     }
 
+    /// A moment of the CPU's clock in nanoseconds of the GPU's.
+    pub fn at(&self, host: Instant) -> f64 {
+        let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;
+        self.gpu_ns + since(self.host, host) - since(host, self.host)
+    }
+
     /// How far off it may be.
     pub fn error(&self) -> Duration {
         self.error
@@ -76,6 +82,8 @@ pub struct CudaClock {
     base: Event,
     base_ns: f64,
     error_ns: f64,
+    /// What the base will be, once the stream has passed it.
+    next: Option<Event>,
 }
 
 impl CudaClock {
@@ -98,7 +106,7 @@ impl CudaClock {
             let error_ns = f64::from(base.elapsed_ms(&after)?.unwrap_or(0.0)) * 1e6 / 2.0;
             let base_ns = u64::from_ne_bytes(bytes) as f64 - error_ns;
             if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
-                best = Some(Self { base, base_ns, error_ns });
+                best = Some(Self { base, base_ns, error_ns, next: None });
             }
         }
         best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
@@ -108,6 +116,22 @@ impl CudaClock {
     pub fn time_of(&self, event: &Event) -> Result<Option<f64>> {
         let elapsed = self.base.elapsed_ms(event)?;
         Ok(elapsed.map(|milliseconds| self.base_ns + f64::from(milliseconds) * 1e6))
+    }
+
+    /// Moves its base on, since CUDA gives times in single precision: a microsecond is lost after ten seconds. Waits for nobody, so it
+    /// takes two calls.
+    pub fn move_on(&mut self, stream: &Stream) -> Result<()> {
+        if let Some(next) = self.next.take() {
+            match self.time_of(&next)? {
+                Some(time) => (self.base, self.base_ns) = (next, time),
+                None => self.next = Some(next),
+            }
+        } else {
+            let next = Event::new(stream.context())?;
+            next.record(stream)?;
+            self.next = Some(next);
+        }
+        Ok(())
     }
 
     /// How far off it may be, in nanoseconds; CUDA gives event times to about half a microsecond besides.

@@ -19,6 +19,7 @@ mod cpu;
 mod picture;
 mod recorder;
 
+pub(crate) use chrome::neither;
 pub use chrome::{Lane, write_chrome_trace, write_trace};
 pub use clock::{CudaClock, GpuClock};
 pub use cpu::{CpuSpan, CpuSpans};

@@ -222,6 +222,7 @@ mod tests {
             vulkan: [0.0, 0.0, at + length(SLICES)],
             slices: Some(slices),
             cuda: None,
+            cpu: (std::time::Instant::now(), std::time::Duration::ZERO),
         }
     }
 

@@ -1,5 +1,8 @@
 //! The GPU's times of the first frames of a run.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use ash::vk;
 
 use super::clock::{CudaClock, GpuClock};
@@ -26,15 +29,19 @@ pub struct FrameSpans {
     pub slices: Option<[f64; SLICES]>,
     /// Begin and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
+    /// When the CPU began with the frame, and how long it worked on it.
+    pub cpu: (Instant, Duration),
 }
 
-/// Collects [`FrameSpans`] until it has as many as it was asked for.
+/// Collects [`FrameSpans`]: the first, until it has as many as it was asked for, or always the last.
 pub struct Recorder {
     slices: Option<Timestamps<SLICES>>,
     vulkan: GpuClock,
     cuda: Option<CudaClock>,
-    frames: Vec<FrameSpans>,
+    frames: VecDeque<FrameSpans>,
     most: usize,
+    /// Whether an older frame makes room for a new one.
+    live: bool,
     /// Of each flight's frame.
     batches: Vec<Batch>,
 }
@@ -47,15 +54,47 @@ impl Recorder {
             slices: Timestamps::new(queue.device(), flights)?,
             vulkan: GpuClock::tie(queue)?,
             cuda: fill.map(tie).transpose()?,
-            frames: Vec::with_capacity(most),
+            frames: VecDeque::with_capacity(most),
             most,
+            live: false,
             batches: vec![Batch::of_one(0); flights],
         })
     }
 
+    /// Collects the last `most` frames at any time, with their draws in one piece. Waits for both sides.
+    pub(crate) fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        Ok(Self { slices: None, live: true, ..Self::new(queue, fill, flights, most)? })
+    }
+
+    /// The last frames, in order.
+    pub(crate) fn frames(&self) -> &VecDeque<FrameSpans> {
+        &self.frames
+    }
+
+    /// How the GPU's clock relates to the CPU's.
+    pub(crate) fn clock(&self) -> &GpuClock {
+        &self.vulkan
+    }
+
+    /// Ties the clocks again, as far as that needs no wait.
+    pub(crate) fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
+        if self.vulkan.calibrated() {
+            self.vulkan = GpuClock::tie(queue)?;
+        }
+        match (&mut self.cuda, fill) {
+            (Some(clock), Some(fill)) => clock.move_on(fill.stream()),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it wants more frames.
     fn wants(&self) -> bool {
-        self.frames.len() < self.most
+        self.live || self.frames.len() < self.most
+    }
+
+    /// Wants no more frames.
+    pub(crate) fn end(&mut self) {
+        self.most = self.frames.len();
     }
 
     /// Everything collected.
@@ -66,7 +105,7 @@ impl Recorder {
             grid,
             producer: producer.name,
             in_queue: producer.in_queue,
-            frames: self.frames,
+            frames: self.frames.into(),
             vulkan_clock: self.vulkan,
             cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
         }
@@ -75,7 +114,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn slices(&self) -> usize {
-        if self.wants() { SLICES } else { 0 }
+        if self.slices.is_some() && self.wants() { SLICES } else { 0 }
     }
 
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, _source: Source, at: At) {
@@ -88,11 +127,14 @@ impl Observer for Recorder {
     }
 
     fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
-        self.batches[flight] = produced.batch;
+        // There may be more flights by now than when it began, but then it has ended.
+        if let Some(batch) = self.batches.get_mut(flight) {
+            *batch = produced.batch;
+        }
     }
 
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
-        let Finished { frame, flight, marks, fill } = *done;
+        let Finished { frame, flight, cpu, marks, fill } = *done;
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
         let cuda = match (fill, &self.cuda) {
             (Some(fill), Some(clock)) => {
@@ -105,7 +147,10 @@ impl Observer for Recorder {
             Some(slices) => slices.read(flight)?,
             None => None,
         };
-        self.frames.push(FrameSpans { frame, batch: self.batches[flight], vulkan, slices, cuda });
+        if self.live && self.frames.len() == self.most {
+            self.frames.pop_front();
+        }
+        self.frames.push_back(FrameSpans { frame, batch: self.batches[flight], vulkan, slices, cuda, cpu });
         Ok(())
     }
 }

@@ -102,6 +102,11 @@ impl Check {
         Ok(made)
     }
 
+    /// Counts on from what an earlier check has found.
+    pub fn with_earlier(self, earlier: Tally) -> Self {
+        Self { tally: earlier, ..self }
+    }
+
     /// Fills slots that nobody uses yet with [`crate::stamp::BLANK`], or clears them where they are images. Waits for the queue.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         self.checker.blank(queue, slots, owner)

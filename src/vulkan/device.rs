@@ -49,7 +49,7 @@ pub struct Device {
 
 struct Shared {
     // Dropped by hand, first: its Drop frees VkDeviceMemory.
-    allocator: ManuallyDrop<Mutex<Allocator>>,
+    allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
@@ -78,7 +78,7 @@ impl Device {
             allocation_sizes: Default::default(),
         });
         let allocator = match allocator {
-            Ok(allocator) => ManuallyDrop::new(Mutex::new(allocator)),
+            Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
             Err(source) => {
                 // SAFETY: nothing was made from the device yet.
                 unsafe { raw.destroy_device(None) };
@@ -152,6 +152,11 @@ impl Device {
         self.shared.adapter.instance()
     }
 
+    /// The allocator, for a library that allocates by itself. What it makes goes before the last clone of this device.
+    pub(crate) fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
+        Arc::clone(&self.shared.allocator)
+    }
+
     /// The allocator of everything that is not exported.
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
         // A poisoned lock only says that another thread panicked; the allocator itself is still whole.
@@ -161,6 +166,11 @@ impl Device {
     /// Swapchain functions; an error on a device that was made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
+    }
+
+    /// Whether it was made to launch CUDA kernels from command buffers, of fields or textures.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.shared.inline.is_some() || self.shared.image_view_handles.is_some()
     }
 
     /// How it launches CUDA kernels; an error where it cannot, and on a device that was made without `inline`.

@@ -46,11 +46,13 @@ impl Wait {
 pub struct Flight {
     /// Its index, below [`Pacer::depth`].
     pub index: usize,
-    /// For what comes before the draw. The GPU is done with both command buffers; each keeps its commands, to be submitted again,
+    /// For what comes before the draw. The GPU is done with all command buffers; each keeps its commands, to be submitted again,
     /// until it is recorded anew.
     pub before: vk::CommandBuffer,
     /// For the draw.
     pub draw: vk::CommandBuffer,
+    /// For what is drawn over it, or done with the picture.
+    pub behind: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
     pub acquired: vk::Semaphore,
 }
@@ -77,11 +79,24 @@ pub struct Pacer {
 impl Pacer {
     /// `depth` frames may be in flight, 1 at least. The thread that makes it should be the one that waits.
     pub fn new(queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
+        Self::counting_from(0, queue, depth, wait)
+    }
+
+    /// A pacer with another depth, in this one's place once none of its frames is in flight: it counts on.
+    pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
+        let mut successor = Self::counting_from(self.submitted, queue, depth, self.wait)?;
+        (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
+        Ok(successor)
+    }
+
+    fn counting_from(submitted: u64, queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
         let device = queue.device().clone();
         if wait == Wait::Hybrid {
             threads::sleep_exactly();
         }
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(submitted);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
         let done = unsafe { device.raw().create_semaphore(&info, None) }
@@ -92,7 +107,7 @@ impl Pacer {
             pool: vk::CommandPool::null(),
             flights: Vec::new(),
             done,
-            submitted: 0,
+            submitted,
             wait,
             rhythm: Rhythm::default(),
             limit: depth.max(1) as u64,
@@ -114,16 +129,16 @@ impl Pacer {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.pool)
             .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(2 * count as u32);
+            .command_buffer_count(3 * count as u32);
         // SAFETY: the pool was made above.
         let commands = unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))?;
-        for (index, pair) in commands.chunks_exact(2).enumerate() {
+        for (index, three) in commands.chunks_exact(3).enumerate() {
             // SAFETY: a live device.
             let acquired =
                 unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
                     .map_err(device.failed("vkCreateSemaphore"))?;
-            self.flights.push(Flight { index, before: pair[0], draw: pair[1], acquired });
+            self.flights.push(Flight { index, before: three[0], draw: three[1], behind: three[2], acquired });
         }
         Ok(())
     }

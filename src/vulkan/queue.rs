@@ -44,8 +44,8 @@ impl Queue {
         self.patience = patience;
     }
 
-    /// The raw handle, for presenting.
-    pub(super) fn raw(&mut self) -> vk::Queue {
+    /// The raw handle, for presenting and for a library that submits by itself.
+    pub(crate) fn raw(&mut self) -> vk::Queue {
         self.raw
     }
 

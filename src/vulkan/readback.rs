@@ -152,6 +152,7 @@ pub(crate) struct TransientPool {
 }
 
 impl TransientPool {
+    /// Makes it.
     pub(crate) fn new(device: &Device, family: u32) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::TRANSIENT)
@@ -165,6 +166,11 @@ impl TransientPool {
 
 impl TransientPool {
     /// Command buffers, freed with the pool.
+    /// The pool, for a library that allocates from it.
+    pub(crate) fn raw(&self) -> vk::CommandPool {
+        self.raw
+    }
+
     pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.raw)

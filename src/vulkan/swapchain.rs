@@ -20,6 +20,15 @@ pub enum PresentMode {
 }
 
 impl PresentMode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Mailbox => "mailbox",
+            Self::Immediate => "immediate",
+        }
+    }
+
     fn raw(self) -> vk::PresentModeKHR {
         match self {
             Self::Fifo => vk::PresentModeKHR::FIFO,
@@ -59,6 +68,7 @@ pub struct Swapchain {
     extent: vk::Extent2D,
     format: vk::SurfaceFormatKHR,
     mode: PresentMode,
+    modes: Vec<PresentMode>,
     stale: bool,
     /// The surface is lost and must be made anew before anything else.
     lost: bool,
@@ -92,7 +102,9 @@ impl Swapchain {
         let modes =
             unsafe { surface.ext().get_physical_device_surface_present_modes(adapter, surface.raw()) }
                 .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
-        let mode = if modes.contains(&wish.raw()) { wish } else { PresentMode::Fifo };
+        let all = [PresentMode::Fifo, PresentMode::Mailbox, PresentMode::Immediate];
+        let modes: Vec<_> = all.into_iter().filter(|mode| modes.contains(&mode.raw())).collect();
+        let mode = if modes.contains(&wish) { wish } else { PresentMode::Fifo };
         if mode != wish {
             crate::note!("note: this window does not offer {wish:?} presentation, using Fifo");
         }
@@ -102,6 +114,7 @@ impl Swapchain {
             extent: vk::Extent2D::default(),
             format,
             mode,
+            modes,
             stale: true,
             lost: false,
             losses: 0,
@@ -119,6 +132,16 @@ impl Swapchain {
     /// The images' size, once there are any.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
+    }
+
+    /// What the window offers.
+    pub fn modes(&self) -> &[PresentMode] {
+        &self.modes
+    }
+
+    /// Presents in another way from the next acquire on, which remakes the images.
+    pub fn set_mode(&mut self, mode: PresentMode) {
+        (self.mode, self.stale) = (mode, true);
     }
 
     /// How frames reach the screen.

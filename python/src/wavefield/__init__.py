@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._launch import launch
+from ._parameters import KernelParameter
 from ._streams import Stream
 from ._vertices import Vertices
 from .errors import (
@@ -58,6 +59,7 @@ __all__ = [
     "Frame",
     "FrameHandedOver",
     "KernelError",
+    "KernelParameter",
     "NoRenderer",
     "NumbaMemoryManager",
     "ProtocolError",

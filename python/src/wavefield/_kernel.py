@@ -19,6 +19,7 @@ _F64 = {".f64", ".b64", ".b8[8]"}
 _TYPES = (_POINTER, _U32, _U32, _U64, _F64)
 """How compilers write the parameters of `SIGNATURE`."""
 
+_PARAMETER = re.compile(r"^[^\S\n]*//!PARAM(?=\s|\Z)", re.MULTILINE)
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"?', re.DOTALL)
 _HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
 
@@ -42,13 +43,16 @@ def _type(declaration: str) -> str:
     return f"{kind}[{count.partition(']')[0].strip()}]" if array else kind
 
 
-def _check_signature(entry: str, parameters: str) -> None:
+def _check_signature(entry: str, parameters: str, floats: int) -> None:
     found = [_type(declaration) for declaration in parameters.split(",")] if parameters else []
-    if len(found) == len(_TYPES) and all(kind in types for kind, types in zip(found, _TYPES, strict=True)):
+    types = (*_TYPES, {f".b8[{4 * floats}]"}) if floats else _TYPES
+    if len(found) == len(types) and all(kind in kinds for kind, kinds in zip(found, types, strict=True)):
         return
+    structure = f", .b8[{4 * floats}]" if floats else ""
+    words = f", and a structure of floats for its lines of //!PARAM ({floats})" if floats else ""
     raise KernelError(
-        f"the parameters of entry `{_short(entry)}` are wrong: expected (.u64, .u32, .u32, .u64, .f64), which is "
-        f"{SIGNATURE}; found ({_listed(found)}); see kernels/README.md"
+        f"the parameters of entry `{_short(entry)}` are wrong: expected (.u64, .u32, .u32, .u64, .f64{structure}), "
+        f"which is {SIGNATURE}{words}; found ({_listed(found)}); see kernels/README.md"
     )
 
 
@@ -75,7 +79,8 @@ def ptx_of(kernel: Any, entry: str | None, capability: tuple[int, int] | None) -
             (entry,) = found
         if entry not in found:
             raise KernelError(f"the PTX has no entry {_short(entry)!r}; it has: {_listed(list(found))}")
-        _check_signature(entry, found[entry])
+        # What is wrong with such a line the renderer says.
+        _check_signature(entry, found[entry], len(_PARAMETER.findall(kernel)))
         return kernel, entry
     function = getattr(kernel, "py_func", kernel)
     if not callable(function):

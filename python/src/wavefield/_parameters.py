@@ -4,45 +4,77 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
+
+
+@dataclass(frozen=True)
+class KernelParameter:
+    """What a kernel's text says of one of its parameters, by a line of `//!PARAM`."""
+
+    min: float
+    max: float
+    default: float
+    unit: str = ""
 
 
 class Parameters(Mapping[str, Any]):
     """The renderer's parameters, as it last said them: `speed`, `colormap`, `paused`, whatever it has.
 
+    Behind them come those of the kernel that was sent, if it has any.
+
     `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
     change them, and return when it has.
     """
 
-    def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any], dict[str, float]], None]) -> None:
         self._values = dict(values)
+        self._kernel: dict[str, float] = {}
+        self._described: dict[str, KernelParameter] = {}
         self._ask = ask
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        return self._values[name] if name in self._values else self._kernel[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        yield from self._values
+        # The renderer's own come first, also where a kernel has one of the same name.
+        yield from (name for name in self._kernel if name not in self._values)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._values.keys() | self._kernel.keys())
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.update(**{name: value})
 
     def __repr__(self) -> str:
-        return f"Parameters({self._values!r})"
+        return f"Parameters({dict(self)!r})"
+
+    def describe(self) -> dict[str, KernelParameter]:
+        """Return the range, the default and the unit of each parameter of the kernel that was sent."""
+        return {name: self._described[name] for name in self._kernel if name in self._described}
 
     def update(self, **values: Any) -> None:
-        """Change several at once. `TypeError` or `ValueError` for what no renderer would take."""
-        unknown = [name for name in values if name not in self._values]
-        if unknown:
-            raise KeyError(f"no parameter {', '.join(unknown)}; the renderer has {', '.join(self._values)}")
-        self._ask({name: _like(self._values[name], name, value) for name, value in values.items()})
+        """Change several at once.
 
-    def _set(self, values: dict[str, Any]) -> None:
-        self._values = dict(values)
+        `TypeError` or `ValueError` for what no renderer would take, `Refused` for what is outside of a kernel's range.
+        """
+        unknown = [name for name in values if name not in self]
+        if unknown:
+            raise KeyError(f"no parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
+        wanted = {name: _like(self[name], name, value) for name, value in values.items()}
+        own = {name: value for name, value in wanted.items() if name in self._values}
+        self._ask(own, {name: value for name, value in wanted.items() if name not in own})
+
+    def _set(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
+        self._values, self._kernel = dict(values), dict(kernel)
+
+    def _describe(self, described: dict[str, KernelParameter]) -> None:
+        """Take the parameters of a kernel that has begun to run, each with its default."""
+        # Those of the kernel before stay known: it comes back if this one faults.
+        self._described |= described
+        self._kernel = {name: parameter.default for name, parameter in described.items()}
 
 
 def _like(now: Any, name: str, value: Any) -> Any:

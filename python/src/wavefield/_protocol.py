@@ -6,12 +6,14 @@ One packet of a `SOCK_SEQPACKET` socket is one message: a JSON object with a "ty
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from . import _layout
 from ._layout import Layout
+from ._parameters import KernelParameter
 from .errors import ProtocolError, VersionMismatch
 
 VERSION = 1
@@ -68,6 +70,33 @@ def mapping(message: Mapping[str, Any], key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProtocolError(f"the renderer sent {key!r} as {value!r}; an object was expected")
     return value
+
+
+def number(message: Mapping[str, Any], key: str) -> float:
+    """Return a number of a message."""
+    value = message.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; a number was expected")
+    return float(value)
+
+
+def numbers(message: Mapping[str, Any], key: str) -> dict[str, float]:
+    """Return the numbers of a message by name; none if it does not have them."""
+    named = mapping(message, key) if key in message else {}
+    return {name: number(named, name) for name in named}
+
+
+def kernel_parameters(message: Mapping[str, Any]) -> dict[str, KernelParameter]:
+    """Return the parameters that a `running` lists; none if it does not have them."""
+    listed = message.get("parameters", [])
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise ProtocolError(f"the renderer sent 'parameters' as {listed!r}; a list of objects was expected")
+    return {
+        text(item, "name"): KernelParameter(
+            number(item, "min"), number(item, "max"), number(item, "default"), text(item, "unit", "")
+        )
+        for item in listed
+    }
 
 
 @dataclass(frozen=True)

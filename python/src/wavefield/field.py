@@ -444,8 +444,9 @@ class Field:
 
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
-        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters
-        is a `KernelError` before anything is sent. Returns when the first frame of it was drawn. This connection
+        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters is
+        a `KernelError` before anything is sent. PTX with lines of `//!PARAM` takes a structure of floats behind these,
+        and `parameters` has them by name once it runs. Returns when the first frame of it was drawn. This connection
         writes no more frames after that; the kernel runs until the field is closed. How long that takes is the
         renderer's to say (its `--timeout`, a window that is hidden), so there is no end to the waiting; a renderer that
         ends is noticed. After Ctrl-C the kernel may yet run, and another `run` waits first for what becomes of it.
@@ -485,6 +486,7 @@ class Field:
         finally:
             os.close(descriptor)
         close_all(files)
+        self._running(message)
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
@@ -554,28 +556,39 @@ class Field:
             gaps_us=gaps if isinstance(gaps, dict) else {},
         )
 
-    def _set_parameters(self, values: dict[str, Any]) -> None:
+    def _set_parameters(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
         self._check_open()
-        message, files = self._connection.request({"type": "set", "parameters": values}, "parameters")
+        wish: Message = {"type": "set", "parameters": values}
+        if kernel:
+            wish["kernel"] = kernel
+        message, files = self._connection.request(wish, "parameters")
         close_all(files)
-        self.parameters._set(_protocol.mapping(message, "parameters"))
+        self._told(message)
+
+    def _told(self, message: Message) -> None:
+        self.parameters._set(_protocol.mapping(message, "parameters"), _protocol.numbers(message, "kernel"))
+
+    def _running(self, message: Message) -> None:
+        self.parameters._describe(_protocol.kernel_parameters(message))
 
     def _unasked(self, message: Message) -> None:
         kind = message["type"]
         if kind == "parameters":
-            self.parameters._set(_protocol.mapping(message, "parameters"))
+            self._told(message)
         elif kind == "free":
             self._ring.freed(message)
         elif kind == "failed" and message.get("request") == "kernel":
             self._kernel_failure = _protocol.text(message, "reason", "the renderer gave no reason")
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
-        elif kind != "running":
+        elif kind == "running":
+            self._running(message)
+        else:
             raise ProtocolError(f"the renderer sent {kind!r}, which is no answer to anything")
 
     def _late(self, message: Message) -> None:
         """Take the answer to a request whose wait was cut short."""
-        if message["type"] == "parameters":
+        if message["type"] in ("parameters", "running"):
             self._unasked(message)
         elif message["type"] == "allocated":
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
@@ -643,7 +656,7 @@ class Field:
             self.close()
 
 
-def _closed(_values: dict[str, Any]) -> None:
+def _closed(_values: dict[str, Any], _kernel: dict[str, float]) -> None:
     raise FieldClosed("the field is closed: connect anew")
 
 

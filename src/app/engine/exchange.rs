@@ -59,12 +59,12 @@ impl Engine {
             check.exchanged(false);
         }
         self.times.forget();
+        self.observers.probe = None;
         self.forget_recorded();
-        self.pacer.set_limit(incoming.producer.profile().max_in_flight);
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);
         let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
-        self.begin_batches();
+        self.begin_producer();
         Installed { producer, next, parameters }
     }
 

@@ -5,10 +5,14 @@ mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
 mod observers;
+mod probe;
 mod recording;
 mod rest;
+mod setup;
 mod submission;
+mod switch;
 mod timing;
+mod watch;
 
 use std::mem::ManuallyDrop;
 use std::time::Instant;
@@ -16,14 +20,12 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::scene::make_producer;
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, Scene, Stop};
-use crate::cuda::KernelValues;
+use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
-use crate::producer::{Frame, Producer, Profile, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, FieldRendererDesc, Picture};
-use crate::verify::{Check, CheckDesc};
+use crate::producer::{Frame, Producer, reads};
+use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -33,18 +35,23 @@ pub use batching::Batching;
 #[cfg(target_os = "linux")]
 pub(crate) use exchange::Installed;
 use observers::Observers;
+pub(crate) use probe::Found;
 use recording::Recordings;
-pub use submission::PresentSync;
+use setup::{Setup, check_kernel};
+pub use submission::{Behind, PresentSync};
 pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
+pub(crate) use watch::SlotNow;
 
 /// A producer, a renderer and the queue between them.
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     renderer: FieldRenderer,
-    // Dropped by hand: not while it is in use.
+    // Both are dropped by hand: not while they are in use.
     producer: ManuallyDrop<Box<dyn Producer>>,
+    /// CUDA, once a producer needed it.
+    context: ManuallyDrop<Option<Cuda>>,
     pacer: Pacer,
     times: Times,
     queue: Queue,
@@ -57,12 +64,18 @@ pub struct Engine {
     batching: Batching,
     /// Chooses the batch, where there is one to choose.
     auto: Option<AutoBatch>,
+    /// Frames that are filled, or being filled, counted from `first`.
+    filled: u64,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
     /// Of the producer's parameters: see [`Profile::parameters`].
     parameters: KernelValues,
     grid: Grid,
     scene: Scene,
+    /// The pictures'.
+    format: vk::Format,
+    /// Frames in flight that there are resources for at least.
+    flights: usize,
     patience: Patience,
     health: Health,
 }
@@ -97,64 +110,48 @@ impl Engine {
         format: vk::Format,
         flights: usize,
     ) -> Result<Self> {
-        config.check_kernel(choice)?;
-        let patience = Patience {
-            timeout: config.timeout,
-            software: queue.device().info().kind == vk::PhysicalDeviceType::CPU && choice.cuda.is_none(),
-            stop: Stop::default(),
-        };
+        check_kernel(choice, config)?;
+        let patience = Patience::new(&queue, choice, config);
         queue.set_patience(patience.limit(None));
-        let producer = make_producer(&mut queue, context, config)?;
-        let Profile { max_in_flight: in_flight, slots, parameters, .. } = producer.profile();
-        let (in_flight, slots, parameters) = (*in_flight, slots.len(), parameters.values(&config.parameters));
+        let context = context.finish()?;
+        let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
+        let parameters = made.producer.profile().parameters.values(&config.parameters);
         let wait = config.wait.on(queue.device().info());
-        let mut pacer = Pacer::new(&queue, in_flight.max(slots).max(flights), wait)?;
-        pacer.set_limit(in_flight);
-        let flights = pacer.depth();
-        let desc = || CheckDesc {
-            scene: config.scene,
-            grid: config.grid,
-            flights,
-            has_reference: config.shows_built_in(),
-            broken: config.broken,
-            machine: choice.machine(),
-        };
-        let check = config.verify.then(|| Check::new(&mut queue, producer.profile(), desc())).transpose()?;
-        let renderer = FieldRenderer::new(
-            &mut queue,
-            &FieldRendererDesc {
-                format,
-                flights,
-                scene: config.scene,
-                grid: config.grid,
-                color_map: config.color_map,
-                samples: config.samples,
-            },
-        )?;
-        let times = Times::new(queue.device(), flights)?;
+        let pacer = Pacer::new(&queue, made.flights, wait)?;
+        let Setup { producer, check, renderer, times, flights: _ } = made;
         // From here on nothing fails: a producer in `ManuallyDrop` would be left.
         let mut engine = Self {
-            observers: Observers { check, recorder: None },
+            observers: Observers { check, recorder: None, live: None, probe: None },
             renderer,
             producer: ManuallyDrop::new(producer),
+            context: ManuallyDrop::new(context),
+            recordings: Recordings::new(pacer.depth()),
             pacer,
             times,
             queue,
-            recordings: Recordings::new(flights),
             finished: None,
             first: 0,
             looked: 0,
             batching: config.batch,
             auto: None,
+            filled: 0,
             handoff_waits: 0,
             parameters,
             grid: config.grid,
             scene: config.scene,
+            format,
+            flights,
             patience,
             health: Health::Sound,
         };
-        engine.begin_batches();
+        engine.begin_producer();
         Ok(engine)
+    }
+
+    /// Lets a new producer begin.
+    fn begin_producer(&mut self) {
+        self.pacer.set_limit(self.producer.profile().max_in_flight);
+        self.begin_batches();
     }
 
     /// Tells a new producer how many frames to fill in one go.
@@ -239,7 +236,8 @@ impl Engine {
         // Who can do without the times hears of the frame in any case.
         let known = marks.as_ref().ok().copied().flatten();
         let fill = self.producer.fill();
-        let finished = Finished { frame: begun.frame, flight, marks: known, fill };
+        let cpu = (begun.at, begun.cpu);
+        let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
         self.observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
         Ok(Some(Timed { begun, marks: marks? }))
     }
@@ -261,7 +259,8 @@ impl Engine {
         outcome
     }
 
-    fn has_failed(&self) -> bool {
+    /// Whether something has failed: then the engine can only be finished with.
+    pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
 
@@ -277,9 +276,9 @@ impl Engine {
         moment: Moment,
         camera: &Camera,
         picture: &Picture,
-        present: Option<PresentSync>,
+        behind: Behind<'_>,
     ) -> Result<()> {
-        let drawn = self.try_draw(flight, moment, camera, picture, present);
+        let drawn = self.try_draw(flight, moment, camera, picture, behind);
         self.noting(drawn)
     }
 
@@ -289,7 +288,7 @@ impl Engine {
         moment: Moment,
         camera: &Camera,
         picture: &Picture,
-        present: Option<PresentSync>,
+        behind: Behind<'_>,
     ) -> Result<()> {
         let began = Instant::now();
         let frame = Frame {
@@ -297,7 +296,7 @@ impl Engine {
             time: moment.time,
             step: moment.step,
             parameters: self.parameters,
-            reads: reads(self.scene, self.observers.check.is_some()),
+            reads: reads(self.scene, self.observers.read_by_compute()),
         };
         if self.renderer.needs_resize(picture.extent) {
             self.drain()?;
@@ -307,14 +306,16 @@ impl Engine {
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
         self.handoff_waits += u64::from(produced.blocked.is_some());
+        self.filled = produced.batch.end();
         self.renderer.set_view(flight.index, camera, picture.extent)?;
         for observer in self.observers.each_mut() {
             observer.produced(flight.index, &produced)?;
         }
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
+        let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
         trace_span!("submit", frame = frame.index)
-            .in_scope(|| self.submit(flight, &produced.sync, present))?;
+            .in_scope(|| self.submit(flight, &produced.sync, behind.present, more))?;
         self.producer.submitted();
         self.pacer.end();
         for observer in self.observers.each_mut() {
@@ -339,6 +340,13 @@ impl Engine {
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
         self.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// Draws the field in another way from the next frame on; waits for the GPU.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        self.drain()?;
+        self.forget_recorded();
+        self.renderer.set_style(style)
     }
 
     /// The queue, for presenting and reading back.

@@ -1,25 +1,39 @@
 //! Who looks on in a run.
 
+use super::probe::Probe;
 use crate::observer::Observer;
 use crate::trace::Recorder;
 use crate::verify::Check;
 
-/// The check of `wavefield verify` and the recorder of `--trace`, as far as they were asked for.
+/// The check of `wavefield verify` and the recorders, as far as they were asked for.
 pub(super) struct Observers {
     /// Looks at every vertex, in a checked run.
     pub(super) check: Option<Check>,
     /// Collects when everything was, for `--trace`.
     pub(super) recorder: Option<Recorder>,
+    /// The same for the last frames at any time, for whoever watches.
+    pub(super) live: Option<Recorder>,
+    /// Looks under the pointer, where somebody points.
+    pub(super) probe: Option<Probe>,
 }
 
 impl Observers {
+    /// Whether one of them reads the slots in a compute shader.
+    pub(super) fn read_by_compute(&self) -> bool {
+        self.check.is_some() || self.probe.is_some()
+    }
+
     pub(super) fn each(&self) -> impl Iterator<Item = &dyn Observer> {
         let check = self.check.as_ref().map(|check| check as &dyn Observer);
-        check.into_iter().chain(self.recorder.as_ref().map(|recorder| recorder as &dyn Observer))
+        let recorders = [&self.recorder, &self.live].into_iter().flatten();
+        let probe = self.probe.as_ref().map(|probe| probe as &dyn Observer);
+        check.into_iter().chain(recorders.map(|recorder| recorder as &dyn Observer)).chain(probe)
     }
 
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let check = self.check.as_mut().map(|check| check as &mut dyn Observer);
-        check.into_iter().chain(self.recorder.as_mut().map(|recorder| recorder as &mut dyn Observer))
+        let recorders = [&mut self.recorder, &mut self.live].into_iter().flatten();
+        let probe = self.probe.as_mut().map(|probe| probe as &mut dyn Observer);
+        check.into_iter().chain(recorders.map(|recorder| recorder as &mut dyn Observer)).chain(probe)
     }
 }

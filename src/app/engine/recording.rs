@@ -35,6 +35,11 @@ impl Recordings {
     pub(super) fn new(flights: usize) -> Self {
         Self { flights: vec![None; flights], draws: 0 }
     }
+
+    /// The same with so many flights, with nothing in them.
+    pub(super) fn restart(&mut self, flights: usize) {
+        self.flights = vec![None; flights];
+    }
 }
 
 impl Engine {
@@ -107,6 +112,19 @@ impl Engine {
         observe(At::AfterDraw);
         producer.record_after_draw(commands, frame, source);
         end(queue.device(), commands)
+    }
+
+    /// Records what comes behind the draw, for this frame alone.
+    pub(super) fn record_behind(
+        &self,
+        flight: &Flight,
+        record: &mut dyn FnMut(vk::CommandBuffer) -> Result<()>,
+    ) -> Result<vk::CommandBuffer> {
+        let (device, commands) = (self.queue.device(), flight.behind);
+        begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+        record(commands)?;
+        end(device, commands)?;
+        Ok(commands)
     }
 
     /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.

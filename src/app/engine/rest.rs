@@ -112,7 +112,10 @@ impl Drop for Engine {
         if !self.quiesce() {
             return self.device().leave_running();
         }
-        // SAFETY: once, here; nobody looks at it any more.
-        unsafe { ManuallyDrop::drop(&mut self.producer) };
+        // SAFETY: (both) once, here; nobody looks at it any more.
+        unsafe {
+            ManuallyDrop::drop(&mut self.producer);
+            ManuallyDrop::drop(&mut self.context);
+        }
     }
 }

@@ -16,13 +16,24 @@ pub struct PresentSync {
     pub rendered: vk::Semaphore,
 }
 
+/// What comes behind a frame's draw.
+#[derive(Default)]
+pub struct Behind<'a> {
+    /// Records commands that run behind the draw, in the same submission: the picture is in its final layout then, and must be
+    /// left in it. Barriers are theirs to record: the draw's last scope is `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
+    pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
+    /// Who else waits and is waited for, where the picture is presented.
+    pub present: Option<PresentSync>,
+}
+
 impl Engine {
-    /// Submits what was recorded for a flight.
+    /// Submits what was recorded for a flight, and `more` behind it.
     pub(super) fn submit(
         &mut self,
         flight: &Flight,
         sync: &FrameSync,
         present: Option<PresentSync>,
+        more: Option<vk::CommandBuffer>,
     ) -> Result<()> {
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
         let mut waits = Batch::new();
@@ -35,12 +46,13 @@ impl Engine {
         sync.wait.into_iter().for_each(|wait| waits.push(wait));
         sync.signal.into_iter().for_each(|signal| signals.push(signal));
         signals.push(self.pacer.signal());
-        let commands = [flight.before, flight.draw];
+        let commands = [flight.before, flight.draw, more.unwrap_or_default()];
         let commands =
             commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
+        let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
         let batch = vk::SubmitInfo2::default()
             .wait_semaphore_infos(waits.as_slice())
-            .command_buffer_infos(&commands)
+            .command_buffer_infos(commands)
             .signal_semaphore_infos(signals.as_slice());
         // A batch without commands: its signal comes when everything that was submitted before is done.
         let before = sync.signal_before.map(|signal| [signal]);

@@ -2,6 +2,7 @@
 
 use ash::vk;
 
+use crate::app::engine::Behind;
 use crate::app::{Companion, Engine, Moment};
 use crate::render::{Camera, OffscreenTarget};
 use crate::vulkan::read_image;
@@ -45,7 +46,7 @@ impl Aside {
         };
         let target = self.0.insert(target);
         let drawn = engine.begin().and_then(|flight| {
-            engine.draw(&flight, moment, camera, &target.picture(), None)?;
+            engine.draw(&flight, moment, camera, &target.picture(), Behind::default())?;
             engine.drain()
         });
         if let Err(error) = drawn {

@@ -68,7 +68,7 @@ impl Controls {
             Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
             Action::Reset => (self.camera, self.rotating) = (self.scene.camera(), false),
             Action::Rotate => self.rotating = !self.rotating,
-            Action::Step | Action::FullScreen | Action::Help | Action::Leave => {}
+            Action::Step | Action::FullScreen | Action::Overlay | Action::Help | Action::Leave => {}
         }
     }
 

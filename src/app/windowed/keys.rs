@@ -11,6 +11,7 @@ pub(super) enum Action {
     Reset,
     Rotate,
     FullScreen,
+    Overlay,
     Help,
     Leave,
 }
@@ -19,18 +20,19 @@ pub(super) enum Action {
 type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
 
 /// Every key. README.md names them too.
-const KEYS: [Row; 8] = [
+const KEYS: [Row; 9] = [
     ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses, and goes on"),
     (".", &[Key::Character("."), Key::Character("n")], Action::Step, "goes on by one step in a pause (or N)"),
     ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
     ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
     ("A", &[Key::Character("a")], Action::Rotate, "lets the camera turn by itself, and stops it"),
     ("F", &[Key::Character("f")], Action::FullScreen, "fills the screen, and goes back"),
+    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides the figures and settings, and shows them"),
     (
         "F1",
         &[Key::Named(NamedKey::F1), Key::Character("?")],
         Action::Help,
-        "writes this list to standard error (or ?)",
+        "shows this list, and hides it (or ?)",
     ),
     ("Escape", &[Key::Named(NamedKey::Escape), Key::Character("q")], Action::Leave, "leaves (or Q)"),
 ];

@@ -7,6 +7,7 @@ mod clock;
 mod controls;
 mod event_loop;
 mod keys;
+mod overlay;
 mod state;
 mod title;
 mod visibility;
@@ -138,6 +139,9 @@ impl ApplicationHandler for App<'_> {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
+        if self.state.as_mut().is_some_and(|state| state.overlay_takes(&event)) {
+            return;
+        }
         match event {
             WindowEvent::CloseRequested => self.leave(event_loop),
             // A key that was down already when the focus came: pressed for another window.

@@ -14,13 +14,15 @@ use winit::window::{Fullscreen, Window};
 use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
-use super::keys::{self, Action};
+use super::keys::Action;
+use super::overlay::{self, Draft, Overlay, View};
 use super::title::Title;
 use super::visibility::Visibility;
-use crate::app::engine::PresentSync;
+use crate::app::engine::{Behind, PresentSync};
 use crate::app::headless::announce;
 use crate::app::{
-    Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
+    Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
+    Moment,
 };
 use crate::handoff::Handoff;
 use crate::render::Picture;
@@ -43,6 +45,10 @@ pub(super) struct State {
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
+    overlay: Option<Overlay>,
+    /// What is drawn now.
+    config: Config,
+    choice: Choice,
     controls: Controls,
     clock: Clock,
     pub(super) times: FrameTimes,
@@ -92,25 +98,34 @@ impl State {
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        let context = EarlyContext::begin(&choice, config);
+        // A client's kernels are kept out of command buffers unless that was asked for.
+        let inline = companion.is_none() || config.handoff == Handoff::Inline;
+        let context = EarlyContext::begin(&choice, config, inline);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            interop: choice.cuda.is_some() || (companion.is_some() && choice.can_export()),
-            inline: config.handoff == Handoff::Inline,
+            // Whatever the run begins with, it can be switched to what shares with CUDA.
+            interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
+            inline,
             ..DeviceDesc::default()
         })?;
         let swapchain = Swapchain::new(&device, &surface, config.present)?;
         let flights = companion.as_ref().map_or(1, |companion| companion.flights);
-        let engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
+        let mut engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
+        let present = swapchain.mode();
+        let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
+        let overlay = Some(overlay);
         Ok(Self {
             title: Title::new(&engine, config),
-            companion: companion.map(|companion| (companion.make)(choice)).transpose()?,
+            companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
             aside: Aside::default(),
             paced: swapchain.mode() == PresentMode::Fifo,
             engine,
             swapchain,
             window,
             instance,
+            overlay,
+            config: Config { present, ..config.clone() },
+            choice,
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
@@ -123,6 +138,7 @@ impl State {
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
+        self.lay_out()?;
         if !self.may_begin() {
             self.skip();
             return Ok(());
@@ -143,6 +159,9 @@ impl State {
             return Ok(());
         };
         self.retry = None;
+        if let Some(overlay) = &mut self.overlay {
+            overlay.finished(&self.engine);
+        }
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
@@ -156,12 +175,12 @@ impl State {
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
         let moment = self.clock.moment();
-        let drawn = self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present));
+        let drawn = self.draw(&flight, moment, &picture, present);
         if let Err(error) = drawn {
             // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
             self.mend(error)?;
             let flight = self.engine.begin()?;
-            self.engine.draw(&flight, moment, &self.controls.camera, &picture, Some(present))?;
+            self.draw(&flight, moment, &picture, present)?;
         }
         if let Some(companion) = &mut self.companion {
             companion.drawn(&self.engine)?;
@@ -170,6 +189,125 @@ impl State {
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
         self.title.frame(&self.window, now, self.controls.parameters.paused);
         self.hand_out_picture()
+    }
+
+    /// Draws the field, and what lies over it.
+    fn draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        picture: &Picture,
+        present: PresentSync,
+    ) -> Result<()> {
+        let Self { engine, overlay, controls, .. } = self;
+        let overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
+        let mut record = overlay.map(|overlay| {
+            // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
+            // frames are in flight than the deepest ring has slots.
+            |commands| unsafe { overlay.record(commands, picture) }
+        });
+        let commands = record.as_mut().map(|record| record as &mut dyn FnMut(_) -> _);
+        engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
+    }
+
+    /// Lays the overlay out, and does what the user asks for there.
+    fn lay_out(&mut self) -> Result<()> {
+        let Some(overlay) = &mut self.overlay else { return Ok(()) };
+        let no_cuda = match &self.choice.twin {
+            Some(_) => None,
+            None => Some(self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
+        };
+        let mut view = View {
+            engine: &mut self.engine,
+            config: &self.config,
+            modes: self.swapchain.modes(),
+            no_cuda,
+            extent: self.swapchain.extent(),
+            camera: &self.controls.camera,
+            serves: self.companion.is_some(),
+        };
+        match overlay.lay_out(&self.window, &mut view, &self.controls.parameters)? {
+            Some(wish) => self.follow(wish),
+            None => Ok(()),
+        }
+    }
+
+    /// Does what the user asks for.
+    fn follow(&mut self, wish: Draft) -> Result<()> {
+        let Draft { mut config, parameters, values, step } = wish;
+        self.engine.set_parameters(&values);
+        self.config.parameters = self.engine.producer().profile().parameters.values(&values);
+        config.parameters = self.config.parameters;
+        let other_colors = parameters.colormap != self.controls.parameters.colormap;
+        self.controls.parameters = parameters;
+        if other_colors {
+            self.recolor()?;
+        }
+        if step {
+            self.clock.step(&self.controls.parameters);
+        }
+        if config.present != self.config.present {
+            self.swapchain.set_mode(config.present);
+            self.config.present = config.present;
+            self.paced = config.present == PresentMode::Fifo;
+            self.switched(None);
+        }
+        config.color_map = self.config.color_map;
+        if config != self.config {
+            self.switch(config)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the chosen colours from the next frame on.
+    fn recolor(&mut self) -> Result<()> {
+        self.drain()?;
+        let map = self.controls.parameters.colormap;
+        self.config.color_map = map;
+        self.engine.set_color_map(map)
+    }
+
+    /// Draws with other settings from the next frame on. If they cannot be, that is said, and all goes on as before.
+    fn switch(&mut self, config: Config) -> Result<()> {
+        let name = overlay::name(&self.config, &self.engine);
+        let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
+        match switched {
+            Ok(()) => {
+                self.config = config;
+                self.switched(Some(name));
+                self.title.renew(&self.engine, &self.config);
+            }
+            Err(error) if !self.engine.has_failed() => {
+                crate::note!("note: that cannot be switched to: {error}");
+                if let Some(overlay) = &mut self.overlay {
+                    overlay.notify(error.to_string());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Frames take something else from now on; `name` is that of the settings before.
+    fn switched(&mut self, name: Option<String>) {
+        let name = name.unwrap_or_else(|| overlay::name(&self.config, &self.engine));
+        if let Some(overlay) = &mut self.overlay {
+            overlay.switched(name);
+        }
+        // The switch itself is no frame time.
+        self.clock.rest();
+    }
+
+    /// Tells the overlay of an event. True: nobody else is to act on it.
+    pub(super) fn overlay_takes(&mut self, event: &WindowEvent) -> bool {
+        let Some(overlay) = &mut self.overlay else { return false };
+        if let WindowEvent::KeyboardInput { event: key, .. } = event {
+            // The overlay's own key must not move its focus.
+            if Action::of(&key.logical_key) == Some(Action::Overlay) {
+                return false;
+            }
+        }
+        overlay.hear(&self.window, event)
     }
 
     /// The next image; twice, because the window may change between remaking the images and asking for one.
@@ -235,7 +373,15 @@ impl State {
     fn skip(&mut self) {
         self.retry = Some(Instant::now() + IDLE);
         self.skipped += 1;
+        self.rest();
+    }
+
+    /// The time until the next frame is no frame time.
+    fn rest(&mut self) {
         self.clock.rest();
+        if let Some(overlay) = &mut self.overlay {
+            overlay.rest();
+        }
     }
 
     /// Takes note of what an event says of the window's visibility.
@@ -249,7 +395,7 @@ impl State {
     pub(super) fn look(&mut self, now: Instant) {
         self.visibility.look(&self.window, now);
         if self.visibility.is_hidden() {
-            self.clock.rest();
+            self.rest();
         }
     }
 
@@ -286,15 +432,21 @@ impl State {
         self.controls.press(action);
         match action {
             Action::Step => self.clock.step(&self.controls.parameters),
-            Action::Colors => {
-                self.drain()?;
-                self.engine.set_color_map(self.controls.parameters.colormap)?;
-            }
+            Action::Colors => self.recolor()?,
             Action::FullScreen => {
                 let is_full = self.window.fullscreen().is_some();
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
             }
-            Action::Help => crate::note!("in the window:\n{}", keys::help()),
+            Action::Overlay => {
+                if let Some(overlay) = &mut self.overlay {
+                    overlay.toggle(&mut self.engine)?;
+                }
+            }
+            Action::Help => {
+                if let Some(overlay) = &mut self.overlay {
+                    overlay.toggle_help();
+                }
+            }
             Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
         }
         Ok(())

@@ -17,18 +17,12 @@ pub(super) struct Title {
 
 impl Title {
     pub(super) fn new(engine: &Engine, config: &Config) -> Self {
-        let (cols, rows) = (config.grid.cols, config.grid.rows);
-        Self {
-            text: format!(
-                "wavefield: {} on {}, {cols}x{rows}",
-                engine.producer().profile().name,
-                engine.device().info().name
-            ),
-            since: Instant::now(),
-            frames: 0,
-            rate: None,
-            paused: false,
-        }
+        Self { text: text(engine, config), since: Instant::now(), frames: 0, rate: None, paused: false }
+    }
+
+    /// Something else is drawn from now on.
+    pub(super) fn renew(&mut self, engine: &Engine, config: &Config) {
+        self.text = text(engine, config);
     }
 
     /// Counts a frame. The title changes once a second, and as soon as the field stands still or goes on.
@@ -46,6 +40,12 @@ impl Title {
         self.paused = paused;
         window.set_title(&words(&self.text, paused, self.rate.as_deref()));
     }
+}
+
+fn text(engine: &Engine, config: &Config) -> String {
+    let (cols, rows) = (config.grid.cols, config.grid.rows);
+    let (producer, device) = (engine.producer().profile().name, &engine.device().info().name);
+    format!("wavefield: {producer} on {device}, {cols}x{rows}")
 }
 
 fn words(text: &str, paused: bool, rate: Option<&str>) -> String {

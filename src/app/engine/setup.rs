@@ -1,0 +1,77 @@
+//! What a run's settings make: a producer and a renderer, with what goes with them.
+
+use ash::vk;
+
+use super::timing::Times;
+use crate::app::scene::make_producer;
+use crate::app::{Choice, Config, ProducerKind};
+use crate::cuda::Cuda;
+use crate::gallery;
+use crate::producer::Producer;
+use crate::render::{FieldRenderer, FieldRendererDesc};
+use crate::verify::{Check, CheckDesc};
+use crate::vulkan::Queue;
+use crate::{Error, Result};
+
+/// All that depends on the settings.
+pub(super) struct Setup {
+    pub(super) producer: Box<dyn Producer>,
+    pub(super) check: Option<Check>,
+    pub(super) renderer: FieldRenderer,
+    pub(super) times: Times,
+    /// Frames in flight that it has resources for.
+    pub(super) flights: usize,
+}
+
+impl Setup {
+    /// Makes it, for pictures of a format, and so many frames in flight at least. Waits for the queue.
+    pub(super) fn make(
+        queue: &mut Queue,
+        context: Option<&Cuda>,
+        choice: &Choice,
+        config: &Config,
+        (format, flights): (vk::Format, usize),
+    ) -> Result<Self> {
+        let producer = make_producer(queue, context, config)?;
+        let profile = producer.profile();
+        let flights = profile.max_in_flight.max(profile.slots.len()).max(flights);
+        let desc = || CheckDesc {
+            scene: config.scene,
+            grid: config.grid,
+            flights,
+            has_reference: config.shows_built_in(),
+            broken: config.broken,
+            machine: choice.machine(),
+        };
+        let check = config.verify.then(|| Check::new(queue, producer.profile(), desc())).transpose()?;
+        let renderer = FieldRenderer::new(
+            queue,
+            &FieldRendererDesc {
+                format,
+                flights,
+                scene: config.scene,
+                grid: config.grid,
+                style: config.style,
+                color_map: config.color_map,
+                samples: config.samples,
+            },
+        )?;
+        let times = Times::new(queue.device(), flights)?;
+        Ok(Self { producer, check, renderer, times, flights })
+    }
+}
+
+/// Refuses a kernel that nobody would run: neither CUDA nor a compute shader.
+pub(super) fn check_kernel(choice: &Choice, config: &Config) -> Result<()> {
+    let by_cuda = choice.cuda.is_some() && config.producer.may_use_cuda();
+    let by_shader =
+        matches!(config.producer, ProducerKind::Auto | ProducerKind::Compute) && config.twin().is_some();
+    if config.kernel.is_none() || by_cuda || by_shader {
+        return Ok(());
+    }
+    let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
+    Err(Error::Unsupported(format!(
+        "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
+        gallery::with_twins()
+    )))
+}

@@ -1,0 +1,53 @@
+//! Other settings while the engine runs.
+
+use super::Engine;
+use super::setup::{Setup, check_kernel};
+use crate::Result;
+use crate::app::watchdog::Patience;
+use crate::app::{Choice, Config};
+use crate::cuda::Cuda;
+
+impl Engine {
+    /// Draws with other settings from the next frame on: everything that the engine was made with but the device, how the CPU
+    /// waits and what `config` says of the window. Waits for both sides. No frame is lost: those in flight are drawn before.
+    ///
+    /// What is there stays until all that is new was made, so for a moment there is memory for both.
+    ///
+    /// # Errors
+    /// Those of [`Engine::new`]. Then nothing has changed, and the engine goes on as before, unless
+    /// [`Engine::has_failed`].
+    pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
+        let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
+        let choice = Choice { cuda, ..choice.clone() };
+        check_kernel(&choice, config)?;
+        self.finish()?;
+        // Of the frames that were drawn so far, everything is counted.
+        self.look_at_all()?;
+        if let (Some((driver, info)), None) = (&choice.cuda, &*self.context) {
+            *self.context = Some(Cuda::primary(*driver, info)?);
+        }
+        let context = self.context.as_ref().filter(|_| choice.cuda.is_some());
+        let made = Setup::make(&mut self.queue, context, &choice, config, (self.format, self.flights))?;
+        let pacer = self.pacer.succeed(&self.queue, made.flights)?;
+        // From here on nothing fails.
+        let Setup { producer, check, renderer, times, flights } = made;
+        self.patience =
+            Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
+        let before = self.observers.check.take().map(|check| check.tally());
+        self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
+        if let Some(recorder) = &mut self.observers.recorder {
+            recorder.end();
+        }
+        (self.renderer, self.times, self.pacer) = (renderer, times, pacer);
+        self.recordings.restart(flights);
+        // Both sides are at rest, so nothing of it is in use.
+        *self.producer = producer;
+        (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
+        // Whoever watches begins anew: the clocks were tied to the old stream.
+        (self.observers.live, self.observers.probe) = (None, None);
+        (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
+        self.parameters = self.producer.profile().parameters.values(&config.parameters);
+        self.begin_producer();
+        Ok(())
+    }
+}

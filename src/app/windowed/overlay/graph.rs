@@ -1,0 +1,138 @@
+//! Figures and their graph, and the legend of the colours.
+
+use egui::{
+    Align2, Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2,
+};
+use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
+
+use super::figures::{FRAMES, Figures, Mean, time};
+use crate::app::Found;
+use crate::render::ColorMap;
+use crate::scene::Scene;
+use crate::wave::Vertex;
+
+const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
+const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
+const REST: Color32 = Color32::from_rgb(196, 160, 60);
+
+/// What the last frames took.
+pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
+    ui.label(RichText::new(name).strong());
+    let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
+        ui.label("no figures yet");
+        return;
+    };
+    Table::new("figures").num_columns(2).spacing([14.0, 2.0]).show(ui, |ui| {
+        let rate = 1.0 / mean.frame;
+        let decimals = if rate < 10.0 { 2 } else { 0 };
+        line(ui, "rate", &format!("{rate:.decimals$} frames/s"), None);
+        line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
+        line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
+        line(ui, "draw", &mean.draw.map_or("–".into(), time), Some(DRAW));
+        let rest = match (mean.handoff(), mean.rest()) {
+            (Some(handoff), _) => time(handoff),
+            (None, Some(rest)) => format!("{}: waits, for the display?", time(rest)),
+            (None, None) => "–".into(),
+        };
+        line(ui, "hand-off", &rest, Some(REST));
+        line(ui, "CPU", &time(mean.cpu), None);
+    });
+    stack(ui, &mean);
+    plot(ui, figures, p50, p99);
+}
+
+fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
+    match color {
+        Some(color) => ui.label(RichText::new(name).color(color)),
+        None => ui.label(name),
+    };
+    ui.label(value);
+    ui.end_row();
+}
+
+/// A frame's parts beside each other.
+fn stack(ui: &mut Ui, mean: &Mean) {
+    let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
+    let painter = ui.painter_at(area);
+    let mut left = area.left();
+    let parts = [(mean.kernel, KERNEL), (mean.draw, DRAW), (mean.rest(), REST)];
+    for (part, color) in parts {
+        let width = area.width() * (part.unwrap_or(0.0) / mean.frame) as f32;
+        let rect = Rect::from_min_size(pos2(left, area.top()), vec2(width, area.height()));
+        painter.rect_filled(rect.intersect(area), 0.0, color);
+        left += width;
+    }
+}
+
+/// The frame times.
+fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
+    let points: PlotPoints<'_> =
+        figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
+    Plot::new("frames")
+        .height(84.0)
+        .include_x(0.0)
+        .include_x(FRAMES as f64)
+        .include_y(0.0)
+        .include_y(p99 * 1.3e3)
+        .custom_x_axes(Vec::new())
+        .custom_y_axes(vec![AxisHints::new_y().label("ms").label_spacing(Rangef::new(12.0, 22.0))])
+        .show_grid([false, true])
+        .allow_drag(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_double_click_reset(false)
+        .show_x(false)
+        .show(ui, |plot| {
+            plot.line(Line::new("frame", points).width(1.0).color(Color32::from_gray(210)));
+            plot.hline(HLine::new("p50", p50 * 1e3).color(DRAW));
+            plot.hline(HLine::new("p99", p99 * 1e3).color(KERNEL));
+        });
+}
+
+/// The colours, with the numbers that they stand for, at the right.
+pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, scene: Scene) {
+    const WIDTH: f32 = 14.0;
+    let height = (area.height() * 0.4).clamp(60.0, 220.0);
+    // The texture's colours are its own.
+    if scene == Scene::Texture || area.height() < 120.0 || area.width() < 120.0 {
+        return;
+    }
+    let texels = map.texels(64);
+    let (right, top) = (area.right() - 44.0, area.top() + 16.0);
+    let step = height / texels.len() as f32;
+    for (index, texel) in texels.iter().rev().enumerate() {
+        let from = pos2(right - WIDTH, top + index as f32 * step);
+        let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
+        painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
+    }
+    for part in 0..5 {
+        let value = f64::from(part) / 4.0;
+        let y = top + height * (1.0 - value as f32);
+        painter.text(
+            pos2(right + 6.0, y),
+            Align2::LEFT_CENTER,
+            format!("{value:.2}"),
+            FontId::proportional(12.0),
+            Color32::from_gray(225),
+        );
+    }
+    painter.text(
+        pos2(right - WIDTH, top + height + 6.0),
+        Align2::LEFT_TOP,
+        "w",
+        FontId::proportional(12.0),
+        Color32::from_gray(225),
+    );
+}
+
+/// What is in the vertex under the pointer.
+pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
+    let ((col, row), Vertex { x, y, z, w }) = (found.at, found.vertex);
+    let text = format!("({col}, {row})\nx {x:+.3}\ny {y:+.3}\nz {z:+.3}\nw {w:.3}");
+    let font = FontId::monospace(12.0);
+    let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
+    let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
+    painter.rect_filled(rect.expand(6.0), 4.0, super::PAPER);
+    painter.galley(rect.min, galley, Color32::WHITE);
+}

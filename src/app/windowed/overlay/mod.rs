@@ -1,0 +1,406 @@
+//! What the window shows over the picture: what frames take and where that goes, and the settings.
+//!
+//! egui lays it out a few times a second, and whenever there is input; the frames between show the same again. Hidden, nothing of
+//! it runs.
+
+mod figures;
+mod graph;
+mod lanes;
+mod panel;
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use egui::{
+    Align2, Color32, Context, Frame, Pos2, RawInput, Rect, RichText, SidePanel, TopBottomPanel, Ui,
+    ViewportId, vec2,
+};
+use vulkan_cuda::ring::MAX_DEPTH;
+use winit::event::{ElementState, WindowEvent};
+use winit::window::Window;
+
+use self::figures::{Cost, Figures, change, time};
+use super::keys;
+use crate::Result;
+use crate::app::{Config, Engine, Parameters};
+use crate::render::{Camera, Painter, Painting, Picture};
+use crate::vulkan::{PresentMode, Queue};
+
+/// How often it is laid out while nothing happens.
+const EVERY: Duration = Duration::from_millis(50);
+/// How often the clocks of the lanes are tied again.
+const TIE_EVERY: Duration = Duration::from_secs(1);
+/// How long a notice stays.
+const NOTICE: Duration = Duration::from_secs(12);
+
+/// What it shows of.
+pub(super) struct View<'a> {
+    pub(super) engine: &'a mut Engine,
+    /// What is drawn now.
+    pub(super) config: &'a Config,
+    /// The present modes that the window offers.
+    pub(super) modes: &'a [PresentMode],
+    /// Why CUDA cannot fill the field here, if that is so.
+    pub(super) no_cuda: Option<&'a str>,
+    /// The picture's size.
+    pub(super) extent: vk::Extent2D,
+    /// What is seen at a pixel of the picture.
+    pub(super) camera: &'a Camera,
+    /// Whether clients decide what is drawn.
+    pub(super) serves: bool,
+}
+
+/// The settings as the user wants them.
+#[derive(Clone)]
+pub(super) struct Draft {
+    pub(super) config: Config,
+    pub(super) parameters: Parameters,
+    /// Of the kernel's own parameters.
+    pub(super) values: Vec<f32>,
+    /// One step in a pause.
+    pub(super) step: bool,
+}
+
+/// The overlay of a window.
+pub(super) struct Overlay {
+    began: Instant,
+    egui: Context,
+    input: egui_winit::State,
+    painter: Painter,
+    painting: Painting,
+    shown: bool,
+    help: bool,
+    /// When it was last laid out, and when to do that again at the latest.
+    next: Instant,
+    figures: Figures,
+    /// What the lanes show, while they are frozen.
+    frozen: Option<lanes::Moment>,
+    tied: Instant,
+    notice: Option<(String, Instant)>,
+    /// CPU time that it takes for each frame, in seconds, smoothed.
+    cost: f64,
+}
+
+impl Overlay {
+    /// Makes it, and uploads its glyphs: an upload waits for the queue, so later there should be none. Waits for the queue.
+    pub(super) fn new(window: &Window, queue: &mut Queue, format: vk::Format, shown: bool) -> Result<Self> {
+        let egui = Context::default();
+        egui.set_visuals(visuals());
+        let largest = queue.device().info().largest_picture as usize;
+        let scale = window.scale_factor() as f32;
+        let input =
+            egui_winit::State::new(egui.clone(), ViewportId::ROOT, window, Some(scale), None, Some(largest));
+        // At the deepest ring so many frames are in flight, and one is recorded.
+        let painter = Painter::new(queue, format, MAX_DEPTH as usize + 1)?;
+        let mut overlay = Self {
+            began: Instant::now(),
+            egui,
+            input,
+            painter,
+            painting: Painting::default(),
+            shown,
+            help: false,
+            next: Instant::now(),
+            figures: Figures::default(),
+            frozen: None,
+            tied: Instant::now(),
+            notice: None,
+            cost: 0.0,
+        };
+        let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
+        let output = overlay.egui.run(raw, every_glyph);
+        overlay.painter.upload(queue, &output.textures_delta)?;
+        Ok(overlay)
+    }
+
+    /// Tells it of an event. True: the event was for the overlay alone.
+    pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
+        if !self.shown {
+            // What it does not hear of now it would have to know later.
+            if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
+                let _ = self.input.on_window_event(window, event);
+            }
+            return false;
+        }
+        if let WindowEvent::RedrawRequested = event {
+            return false;
+        }
+        let heard = self.input.on_window_event(window, event);
+        if heard.repaint {
+            self.next = Instant::now();
+        }
+        // These are for both: a drag of the camera may go on over a panel, and end there.
+        let both = matches!(
+            event,
+            WindowEvent::CursorMoved { .. } | WindowEvent::MouseInput { state: ElementState::Released, .. }
+        );
+        heard.consumed && !both
+    }
+
+    /// Hides it, or shows it again.
+    pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
+        self.shown = !self.shown;
+        self.next = Instant::now();
+        if !self.shown {
+            engine.unwatch();
+            engine.point(None)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the list of keys, or hides it.
+    pub(super) fn toggle_help(&mut self) {
+        self.help = !self.help;
+        self.shown |= self.help;
+        self.next = Instant::now();
+    }
+
+    /// Says something for a while.
+    pub(super) fn notify(&mut self, words: String) {
+        self.notice = Some((words, Instant::now() + NOTICE));
+        self.next = Instant::now();
+    }
+
+    /// The GPU has finished another frame, perhaps.
+    pub(super) fn finished(&mut self, engine: &Engine) {
+        if let Some(timing) = engine.finished() {
+            self.figures.add(&timing);
+        }
+    }
+
+    /// There was a rest.
+    pub(super) fn rest(&mut self) {
+        self.figures.rest();
+    }
+
+    /// Other settings from now on; `name` is that of those before.
+    pub(super) fn switched(&mut self, name: String) {
+        self.figures.switched(name);
+        self.frozen = None;
+    }
+
+    /// Lays it out if it is time. Gives the settings that the user wants, if those are others now.
+    pub(super) fn lay_out(
+        &mut self,
+        window: &Window,
+        view: &mut View<'_>,
+        parameters: &Parameters,
+    ) -> Result<Option<Draft>> {
+        let now = Instant::now();
+        if !self.shown || now < self.next {
+            return Ok(None);
+        }
+        self.next = now + EVERY;
+        self.watch(view.engine, now)?;
+        self.point(view)?;
+        let mut draft = Draft {
+            config: view.config.clone(),
+            parameters: *parameters,
+            values: view.engine.parameters().to_vec(),
+            step: false,
+        };
+        let egui = self.egui.clone();
+        let raw = self.take_input(window, view.extent);
+        let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
+        self.input.handle_platform_output(window, output.platform_output);
+        let textures = output.textures_delta;
+        if !textures.set.is_empty() || !textures.free.is_empty() {
+            // A glyph that nobody foresaw, or another scale of the screen.
+            view.engine.drain()?;
+            self.painter.upload(view.engine.queue(), &textures)?;
+        }
+        self.painting = Painting {
+            primitives: egui.tessellate(output.shapes, output.pixels_per_point),
+            pixels_per_point: output.pixels_per_point,
+        };
+        self.spend(now.elapsed());
+        let changed = draft.step
+            || draft.config != *view.config
+            || draft.parameters != *parameters
+            || draft.values != view.engine.parameters();
+        Ok(changed.then_some(draft))
+    }
+
+    /// What happened since it was laid out last. egui-winit would ask the window for its size, and winit panics where the window is gone.
+    fn take_input(&mut self, window: &Window, extent: vk::Extent2D) -> RawInput {
+        let scale = egui_winit::pixels_per_point(&self.egui, window);
+        let size = vec2(extent.width as f32, extent.height as f32) / scale;
+        RawInput {
+            screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
+            time: Some(self.began.elapsed().as_secs_f64()),
+            ..self.input.egui_input_mut().take()
+        }
+    }
+
+    /// Whether there is something to record.
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown && !self.painting.primitives.is_empty()
+    }
+
+    /// Records it over a picture.
+    ///
+    /// # Safety
+    /// As [`Painter::record`].
+    pub(super) unsafe fn record(&mut self, commands: vk::CommandBuffer, picture: &Picture) -> Result<()> {
+        let began = Instant::now();
+        // SAFETY: the caller's promise.
+        unsafe { self.painter.record(commands, picture, &self.painting) }?;
+        self.spend(began.elapsed());
+        self.cost *= 1.0 - SMOOTH;
+        Ok(())
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.cost += time.as_secs_f64() * SMOOTH;
+    }
+
+    /// Watches the frames, as long as there are lanes to show.
+    fn watch(&mut self, engine: &mut Engine, now: Instant) -> Result<()> {
+        if engine.watched().is_none() {
+            if engine.device().info().timestamp_period.is_some() {
+                engine.watch(lanes::WATCHED)?;
+            }
+            self.tied = now;
+        } else if now - self.tied > TIE_EVERY {
+            engine.tie_again()?;
+            self.tied = now;
+        }
+        Ok(())
+    }
+
+    /// Looks under the pointer, where that is on the picture.
+    fn point(&mut self, view: &mut View<'_>) -> Result<()> {
+        let pointer = self.egui.pointer_latest_pos().filter(|_| !self.egui.is_pointer_over_area());
+        let size = (view.extent.width, view.extent.height);
+        let scale = self.egui.pixels_per_point();
+        view.engine.point(pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size)))
+    }
+
+    fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
+        let panel = Frame::new().fill(PAPER).inner_margin(10.0);
+        let size = egui.content_rect().size();
+        // A small window is for the picture.
+        if size.x >= SMALLEST.x && size.y >= SMALLEST.y {
+            SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
+                egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
+            });
+            let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
+            lanes.show(egui, |ui| self.bottom(ui, view));
+            // No panel: what is left belongs to the picture, and so does the pointer there.
+            let left = egui.layer_painter(egui::LayerId::background());
+            graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
+            if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
+                graph::vertex(&left, at, &found);
+            }
+        }
+        self.notices(egui);
+        if self.help {
+            egui::Window::new("keys")
+                .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
+                .collapsible(false)
+                .resizable(false)
+                .show(egui, |ui| ui.label(RichText::new(keys::help()).monospace()));
+        }
+    }
+
+    fn left(&mut self, ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+        let device = &view.engine.device().info().name;
+        ui.label(RichText::new("wavefield").size(17.0).strong());
+        ui.label(RichText::new(format!("{} on {device}", view.engine.producer().profile().name)).weak());
+        ui.add_space(6.0);
+        panel::show(ui, view, draft);
+        ui.separator();
+        let name = name(view.config, view.engine);
+        graph::figures(ui, &self.figures, &name);
+        if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean())
+            && self.figures.is_settled()
+        {
+            let now = Cost { name, mean };
+            ui.add_space(4.0);
+            ui.label(RichText::new(change(before, &now)).color(ACCENT));
+        }
+        ui.separator();
+        let cost = format!(
+            "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
+            time(self.cost)
+        );
+        ui.label(RichText::new(cost).weak().small());
+    }
+
+    fn bottom(&mut self, ui: &mut Ui, view: &View<'_>) {
+        let in_queue = view.engine.producer().profile().in_queue;
+        let current = view.engine.watched().and_then(lanes::Moment::of);
+        let moment = self.frozen.as_ref().or(current.as_ref());
+        let clicked = match moment {
+            Some(moment) => lanes::show(ui, moment, in_queue, self.frozen.is_some()),
+            None => {
+                ui.label("no frame times yet, or a device that keeps none");
+                false
+            }
+        };
+        if clicked {
+            self.frozen = if self.frozen.is_some() { None } else { current };
+        }
+        if let Ok(slots) = view.engine.slots_now() {
+            ui.horizontal(|ui| {
+                ui.label("ring");
+                lanes::ring(ui, &slots);
+            });
+        }
+    }
+
+    fn notices(&mut self, egui: &Context) {
+        if self.notice.as_ref().is_some_and(|(_, until)| *until < Instant::now()) {
+            self.notice = None;
+        }
+        let Some((words, _)) = &self.notice else { return };
+        let area = egui::Area::new("notice".into()).anchor(Align2::CENTER_TOP, [0.0, 14.0]);
+        area.show(egui, |ui| {
+            Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
+                ui.set_max_width(620.0);
+                ui.label(RichText::new(words).color(ACCENT));
+            });
+        });
+    }
+}
+
+/// The smallest window that has panels, in points.
+const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
+/// Part of a frame's cost that goes into the average.
+const SMOOTH: f64 = 0.02;
+const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
+const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
+
+fn visuals() -> egui::Visuals {
+    let opaque = Color32::from_rgb(22, 24, 29);
+    egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
+}
+
+/// Every glyph that is going to be used, in every size.
+fn every_glyph(egui: &Context) {
+    let text: String = (' '..='~').chain("×µ→…’°²·–".chars()).collect();
+    egui::Area::new("glyphs".into()).show(egui, |ui| {
+        for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
+            ui.label(RichText::new(&text).size(size));
+        }
+        ui.label(RichText::new(&text).monospace());
+        ui.label(RichText::new(&text).small());
+    });
+}
+
+/// What is drawn, in a few words.
+pub(super) fn name(config: &Config, engine: &Engine) -> String {
+    let profile = engine.producer().profile();
+    let mut name = match engine.producer().fill().is_some() || profile.name.starts_with("cuda") {
+        true => config.handoff.name().to_owned(),
+        false => profile.name.to_owned(),
+    };
+    if profile.slots.len() > 1 {
+        name += &format!(" ring {}", profile.slots.len());
+    }
+    let batch = engine.batch_now();
+    if batch > 1 {
+        name += &format!(" batch {batch}");
+    }
+    name
+}

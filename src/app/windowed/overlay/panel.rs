@@ -1,0 +1,196 @@
+//! The settings: what can be changed while the field moves.
+
+use egui::{ComboBox, Grid as Table, Slider, Ui};
+use vulkan_cuda::Ring;
+use vulkan_cuda::ring::MAX_DEPTH;
+
+use super::{Draft, View};
+use crate::app::{Batching, ProducerKind, Scene};
+use crate::handoff::Handoff;
+use crate::render::{ColorMap, Samples, Style};
+use crate::wave::Grid;
+
+/// Vertices each way that are offered.
+const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+
+/// The panel; changes are made in `draft`.
+pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+    Table::new("settings").num_columns(2).spacing([8.0, 5.0]).show(ui, |ui| {
+        if !view.serves {
+            drawn(ui, view, draft);
+        }
+        looks(ui, view, draft);
+    });
+}
+
+/// What is drawn, and how it gets there.
+fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+    let config = &mut draft.config;
+    row(ui, "scene", |ui| {
+        let scene = |scene: &Scene| (scene.name().to_owned(), None);
+        // A kernel fills one of them.
+        ui.add_enabled_ui(config.kernel.is_none(), |ui| {
+            choose(ui, "scene", &mut config.scene, &[Scene::Field, Scene::Texture], scene);
+        });
+    });
+    row(ui, "producer", |ui| {
+        let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
+        choose(ui, "producer", &mut config.producer, &all, |&producer| {
+            let cuda = producer == ProducerKind::Cuda;
+            (producer_name(producer).to_owned(), view.no_cuda.filter(|_| cuda).map(str::to_owned))
+        });
+    });
+    let uses_cuda = config.producer.may_use_cuda() && view.no_cuda.is_none();
+    row(ui, "hand-off", |ui| {
+        ui.add_enabled_ui(uses_cuda, |ui| {
+            choose(ui, "handoff", &mut config.handoff, &Handoff::ALL, |&handoff| {
+                (
+                    handoff.name().to_owned(),
+                    obstacle(handoff, view, config.scene, config.kernel.is_some(), config.risk_the_gpu),
+                )
+            });
+        });
+    });
+    row(ui, "ring", |ui| {
+        let used = view.engine.producer().profile().slots.len() as u32;
+        let fixed = uses_cuda && config.handoff.has_one_slot();
+        ui.add_enabled_ui(!fixed, |ui| {
+            let mut depth = config.ring.map_or(used, |ring| ring.depth() as u32);
+            if ui.add(Slider::new(&mut depth, 1..=MAX_DEPTH)).changed() {
+                config.ring = Ring::new(depth);
+                if let Batching::Fixed(frames) = config.batch {
+                    config.batch = Batching::Fixed(frames.min(depth));
+                }
+            }
+            let mut auto = config.ring.is_none();
+            if ui.checkbox(&mut auto, "auto").changed() {
+                config.ring = if auto { None } else { Ring::new(used) };
+            }
+        });
+    });
+    row(ui, "batch", |ui| {
+        ui.add_enabled_ui(uses_cuda && config.handoff == Handoff::Timeline, |ui| {
+            let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
+            let now = view.engine.batch_now() as u32;
+            let mut frames = match config.batch {
+                Batching::Fixed(frames) => frames,
+                Batching::Auto { .. } => now.min(most),
+            };
+            if ui.add(Slider::new(&mut frames, 1..=most)).changed() {
+                config.batch = Batching::Fixed(frames);
+            }
+            let mut auto = matches!(config.batch, Batching::Auto { .. });
+            if ui.checkbox(&mut auto, "auto").changed() {
+                config.batch = if auto { Batching::default() } else { Batching::Fixed(frames) };
+            }
+        });
+    });
+    row(ui, "grid", |ui| {
+        let square = |side| Grid { cols: side, rows: side };
+        let all = SIDES.map(square);
+        choose(ui, "grid", &mut config.grid, &all, |grid| (format!("{}x{}", grid.cols, grid.rows), None));
+    });
+    row(ui, "samples", |ui| {
+        let name = |samples: &Samples| (samples.count().to_string(), None);
+        choose(ui, "samples", &mut config.samples, &[Samples::One, Samples::Four], name);
+    });
+}
+
+/// A slider for each of the kernel's own parameters.
+fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
+    let parameters = &view.engine.producer().profile().parameters;
+    for (parameter, value) in parameters.iter().zip(values) {
+        row(ui, &parameter.name, |ui| {
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(&parameter.unit));
+        });
+    }
+}
+
+/// How it is shown.
+fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+    let Draft { config, parameters, .. } = &mut *draft;
+    row(ui, "present", |ui| {
+        let name = |mode: &crate::vulkan::PresentMode| (mode.name().to_owned(), None);
+        choose(ui, "present", &mut config.present, view.modes, name);
+    });
+    if config.scene == Scene::Field && !view.serves {
+        row(ui, "style", |ui| {
+            let all = [Style::Surface, Style::Wireframe, Style::Points];
+            choose(ui, "style", &mut config.style, &all, |style| (style.name().to_owned(), None));
+        });
+    }
+    row(ui, "colours", |ui| {
+        choose(ui, "colours", &mut parameters.colormap, &ColorMap::ALL, |map| (map.name().to_owned(), None));
+    });
+    values(ui, view, &mut draft.values);
+    let parameters = &mut draft.parameters;
+    row(ui, "speed", |ui| {
+        ui.add(Slider::new(&mut parameters.speed, 0.0..=4.0).suffix("×"));
+    });
+    row(ui, "", |ui| {
+        let words = if parameters.paused { "go on" } else { "pause" };
+        if ui.button(words).clicked() {
+            parameters.paused = !parameters.paused;
+        }
+        if ui.add_enabled(parameters.paused, egui::Button::new("step")).clicked() {
+            draft.step = true;
+        }
+    });
+}
+
+fn row(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
+    ui.label(name);
+    ui.horizontal(content);
+    ui.end_row();
+}
+
+/// A list of which one is chosen; `describe` gives a name, and why it cannot be chosen, if that is so.
+fn choose<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    id: &str,
+    chosen: &mut T,
+    all: &[T],
+    describe: impl Fn(&T) -> (String, Option<String>),
+) {
+    ComboBox::from_id_salt(id).selected_text(describe(chosen).0).width(150.0).height(400.0).show_ui(
+        ui,
+        |ui| {
+            for one in all {
+                let (name, obstacle) = describe(one);
+                let is_chosen = one == chosen;
+                ui.add_enabled_ui(obstacle.is_none(), |ui| {
+                    let label = ui.selectable_label(is_chosen, name);
+                    if label.clicked() {
+                        *chosen = one.clone();
+                    }
+                    if let Some(obstacle) = obstacle {
+                        label.on_disabled_hover_text(obstacle);
+                    }
+                });
+            }
+        },
+    );
+}
+
+/// Why a hand-off cannot be chosen, if that is so.
+fn obstacle(handoff: Handoff, view: &View<'_>, scene: Scene, has_kernel: bool, risk: bool) -> Option<String> {
+    let device = view.engine.device();
+    if handoff != Handoff::Inline {
+        return None;
+    }
+    if has_kernel && !risk {
+        return Some(crate::app::RISK.to_owned());
+    }
+    let (_, note) = handoff.on(device.info(), scene);
+    note.or_else(|| (!device.is_inline()).then(|| "this run was begun without it".to_owned()))
+}
+
+fn producer_name(producer: ProducerKind) -> &'static str {
+    match producer {
+        ProducerKind::Auto => "auto",
+        ProducerKind::Cuda => "cuda",
+        ProducerKind::Compute => "compute shader",
+        ProducerKind::Host => "CPU threads",
+        ProducerKind::Still | ProducerKind::StillShared => "nobody",
+    }
+}

@@ -1,0 +1,77 @@
+//! An animated GIF: 256 colours a frame, and whole hundredths of a second from frame to frame.
+
+use std::time::Duration;
+
+use gif::{Encoder, EncodingError, Frame, Repeat};
+
+use crate::whole_file::Growing;
+use crate::{Error, Result};
+
+/// The shortest time from frame to frame: 25 a second. Players show nothing much faster, and the file is large as it is.
+pub(super) const PERIOD: Duration = Duration::from_millis(40);
+/// How thoroughly colours are chosen, 1 to 30, where 1 is the slowest.
+const SPEED: i32 = 10;
+/// How long the last frame is shown, in hundredths of a second.
+const LAST: u64 = 4;
+
+/// What is encoded goes to memory first, and from there to the file, a frame as a whole.
+pub(super) struct Gif {
+    encoder: Encoder<Vec<u8>>,
+    output: Growing,
+    size: (u16, u16),
+    /// The last frame, whose duration the next one tells.
+    waiting: Option<(Frame<'static>, u64)>,
+    /// Whether a frame is in the output.
+    begun: bool,
+}
+
+impl Gif {
+    pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
+        // A side that is limited to what a GIF can have.
+        let size = (width as u16, height as u16);
+        let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
+        encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
+        Ok(Self { encoder, output, size, waiting: None, begun: false })
+    }
+
+    /// Adds a frame.
+    pub(super) fn frame(&mut self, rgba: &mut [u8], at: Duration) -> Result<()> {
+        let at = (at.as_secs_f64() * 100.0).round() as u64;
+        let frame = Frame::from_rgba_speed(self.size.0, self.size.1, rgba, SPEED);
+        match self.waiting.replace((frame, at)) {
+            Some((before, since)) => self.write(before, at.saturating_sub(since)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a frame that is shown for so many hundredths of a second.
+    fn write(&mut self, mut frame: Frame<'_>, hundredths: u64) -> Result<()> {
+        // What is shown shorter than two, browsers show for ten.
+        frame.delay = hundredths.clamp(2, u16::MAX.into()) as u16;
+        self.encoder.write_frame(&frame).map_err(failed)?;
+        let bytes = std::mem::take(self.encoder.get_mut());
+        self.output.append(&bytes)?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Writes what is missing. After a failure this keeps the frames before.
+    pub(super) fn end(mut self) -> Result<()> {
+        let last = match self.waiting.take() {
+            Some((frame, _)) => self.write(frame, LAST),
+            None => Ok(()),
+        };
+        if !self.begun {
+            return last;
+        }
+        let rest = self.encoder.into_inner().map_err(failed)?;
+        // A frame that did not fit is in there no more; the end is one byte.
+        let end = &rest[rest.len().saturating_sub(1)..];
+        let ended = self.output.append(end).and_then(|()| self.output.finish());
+        last.and(ended)
+    }
+}
+
+fn failed(error: EncodingError) -> Error {
+    Error::Unsupported(format!("the GIF could not be encoded: {error}"))
+}

@@ -1,0 +1,299 @@
+//! Drawn pictures as a film: a GIF, or raw frames on standard output.
+//!
+//! [`Film`] copies a picture into a buffer that the CPU sees, by commands that run behind the draw, and hands the pixels on to a thread
+//! that encodes them once the GPU is done. A frame loop that a window paces never waits for any of that: where the encoder is
+//! behind, frames are left out of the film.
+
+mod encoder;
+mod gif;
+mod raw;
+mod scale;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use self::encoder::{Encoder, Shot};
+use self::scale::Order;
+use crate::render::Picture;
+use crate::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
+use crate::{Error, Result};
+
+/// How to make a [`Film`].
+#[derive(Clone, Debug)]
+pub struct FilmDesc {
+    /// The GIF; `-` is raw frames on standard output.
+    pub path: PathBuf,
+    /// A GIF's longer side in pixels at most: larger pictures are made smaller by a whole number.
+    pub side: u32,
+    /// The pictures' format.
+    pub format: vk::Format,
+    /// Wait for the encoder rather than leave a frame out.
+    pub complete: bool,
+    /// The film ends where nothing of it could be written for so long.
+    pub timeout: Duration,
+}
+
+impl FilmDesc {
+    /// The usual limit of a GIF's longer side.
+    pub const SIDE: u32 = 640;
+
+    fn is_raw(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
+    /// The time between two frames.
+    fn period(&self) -> Duration {
+        if self.is_raw() { raw::PERIOD } else { gif::PERIOD }
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Where.
+    pub path: PathBuf,
+    /// Frames in the film.
+    pub frames: u64,
+    /// Frames that were left out because the encoder was behind.
+    pub dropped: u64,
+    /// The film's size in pixels; none without frames.
+    pub size: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} frames", self.path.display(), self.frames)?;
+        if let Some((width, height)) = self.size {
+            write!(f, " of {width}x{height}")?;
+        }
+        match self.dropped {
+            0 => write!(f, ")"),
+            dropped => write!(f, ", {dropped} left out)"),
+        }
+    }
+}
+
+/// A recording that runs.
+///
+/// For each frame: [`Film::done`] once the flight's previous frame is done, [`Film::wants`], and if so [`Film::record`]. Nothing of
+/// these fails: what goes wrong ends the film, and [`Film::end`] says it.
+pub struct Film {
+    device: Device,
+    desc: FilmDesc,
+    order: Order,
+    /// For each flight.
+    copies: Vec<Copied>,
+    encoder: Encoder,
+    clock: Clock,
+    /// What the next picture is read into, and when it is.
+    next: Option<(Vec<u8>, Duration)>,
+    dropped: u64,
+    /// How many pictures were copied.
+    copied: u64,
+    failure: Option<Error>,
+}
+
+/// A flight's copy of its picture.
+#[derive(Default)]
+struct Copied {
+    buffer: Option<Buffer>,
+    extent: vk::Extent2D,
+    /// For whom, while the GPU is at it.
+    shot: Option<Awaited>,
+}
+
+struct Awaited {
+    number: u64,
+    pixels: Vec<u8>,
+    at: Duration,
+}
+
+impl Film {
+    /// Opens the output and starts the encoder.
+    ///
+    /// # Errors
+    /// A place that cannot be written, a format that cannot be recorded, and no thread.
+    pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
+        let Some(order) = Order::of(desc.format) else {
+            return Err(Error::Unsupported(format!(
+                "pictures of {:?} cannot be recorded: leave --record out",
+                desc.format
+            )));
+        };
+        Ok(Self {
+            device: device.clone(),
+            encoder: Encoder::start(&desc)?,
+            clock: Clock::new(desc.period()),
+            desc,
+            order,
+            copies: Vec::new(),
+            next: None,
+            dropped: 0,
+            copied: 0,
+            failure: None,
+        })
+    }
+
+    /// The GPU is done with what was recorded for a flight: its picture goes to the encoder.
+    pub fn done(&mut self, flight: usize) {
+        let Some(copied) = self.copies.get_mut(flight) else { return };
+        let Some(Awaited { mut pixels, at, .. }) = copied.shot.take() else { return };
+        let bytes = copied.buffer.as_ref().map(Buffer::bytes).transpose();
+        match bytes {
+            Ok(bytes) => {
+                pixels.clear();
+                pixels.extend_from_slice(bytes.unwrap_or_default());
+                self.encoder.send(Shot { pixels, extent: copied.extent, order: self.order, at });
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Whether the frame at hand belongs into the film. `now` is the time since anything, which never goes back.
+    pub fn wants(&mut self, now: Duration) -> bool {
+        if self.has_ended() {
+            return false;
+        }
+        let Some(at) = self.clock.frame(now) else { return false };
+        let pixels = match self.next.take() {
+            // Of a frame that was not drawn after all.
+            Some((pixels, _)) => Ok(Some(pixels)),
+            None => self.encoder.room(self.desc.complete),
+        };
+        match pixels {
+            Ok(Some(pixels)) => self.next = Some((pixels, at)),
+            Ok(None) => self.dropped += 1,
+            Err(error) => self.fail(error),
+        }
+        self.next.is_some()
+    }
+
+    /// Records the copy of a picture that [`Film::wants`] said yes to.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, and is submitted behind what draws the picture, to be executed once. The picture is
+    /// alive, of the film's format, may be copied from, and is in its final layout then; it is left in that. The GPU is done with
+    /// what was recorded for this flight before, and [`Film::done`] was called since.
+    pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
+        let Some((pixels, at)) = self.next.take() else { return };
+        if self.copies.len() <= flight {
+            self.copies.resize_with(flight + 1, Copied::default);
+        }
+        let copied = &mut self.copies[flight];
+        let extent = picture.extent;
+        if copied.buffer.is_none() || copied.extent != extent {
+            // The old one first, so that both are never held at once.
+            copied.buffer = None;
+            let desc = BufferDesc {
+                label: "recording",
+                size: u64::from(extent.width) * u64::from(extent.height) * 4,
+                usage: vk::BufferUsageFlags::TRANSFER_DST,
+                location: MemoryLocation::GpuToCpu,
+            };
+            match Buffer::new(&self.device, &desc) {
+                Ok(buffer) => (copied.buffer, copied.extent) = (Some(buffer), extent),
+                Err(error) => return self.fail(error),
+            }
+        }
+        let Some(buffer) = &copied.buffer else { return };
+        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the GPU is
+        // done: whoever drops the film waits first.
+        unsafe { copy(&self.device, commands, picture, buffer) };
+        copied.shot = Some(Awaited { number: self.copied, pixels, at });
+        self.copied += 1;
+    }
+
+    /// Whether it takes no more frames, because something has failed.
+    pub fn has_ended(&self) -> bool {
+        self.failure.is_some() || self.encoder.has_failed()
+    }
+
+    /// Ends the film, and waits until it is written. What was copied for frames in flight belongs to it if the GPU is `at_rest`.
+    ///
+    /// # Errors
+    /// What ended it early. What was recorded until then is written all the same, as far as it could be.
+    pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
+        let number = |copied: &Copied| copied.shot.as_ref().map(|shot| shot.number);
+        let mut flights: Vec<_> = (0..self.copies.len()).collect();
+        flights.sort_unstable_by_key(|&flight| number(&self.copies[flight]));
+        if at_rest {
+            flights.into_iter().for_each(|flight| self.done(flight));
+        }
+        let (frames, size) = self.encoder.end().map_err(|error| self.failure.take().unwrap_or(error))?;
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Recorded { path: self.desc.path.clone(), frames, dropped: self.dropped, size }),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        crate::note!("note: the recording has ended: {error}");
+        self.failure.get_or_insert(error);
+    }
+}
+
+/// Records the copy of a picture, which is left in its final layout.
+///
+/// # Safety
+/// As [`Film::record`], with a buffer that has room for it.
+unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
+    let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+    let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    let aspect = vk::ImageAspectFlags::COLOR;
+    let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+    // Something may be drawn over it next.
+    let after = (copied, (read.0, vk::AccessFlags2::NONE));
+    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
+    let region = [vk::BufferImageCopy::default()
+        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+        .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
+    // SAFETY: the caller's promise.
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[before]);
+        device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
+        let visible = buffer_barrier(buffer.raw(), written, by_host);
+        pipeline_barrier(device, commands, &[visible], &[after]);
+    }
+}
+
+/// Which frames belong into a film, and when they are in it.
+struct Clock {
+    period: Duration,
+    last: Option<Duration>,
+    /// The film's time.
+    time: Duration,
+    /// When its last frame is.
+    taken: Option<Duration>,
+}
+
+/// Nobody wants to see for longer that nothing was drawn.
+const LONGEST_GAP: Duration = Duration::from_secs(1);
+/// A frame that comes so much too early is not too early: what a display paces comes not quite evenly.
+const EARLY: Duration = Duration::from_millis(2);
+
+impl Clock {
+    fn new(period: Duration) -> Self {
+        Self { period, last: None, time: Duration::ZERO, taken: None }
+    }
+
+    /// A frame is drawn now. When it is in the film, if it belongs into it.
+    fn frame(&mut self, now: Duration) -> Option<Duration> {
+        let before = self.last.replace(now).unwrap_or(now);
+        self.time += now.saturating_sub(before).min(LONGEST_GAP);
+        if self.taken.is_some_and(|taken| self.time + EARLY < taken + self.period) {
+            return None;
+        }
+        self.taken = Some(self.time);
+        Some(self.time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Raw frames, at an even rate: what `ffmpeg -f rawvideo` reads.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::whole_file::Growing;
+
+/// Frames a second.
+const RATE: u32 = 30;
+/// From frame to frame.
+pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
+
+/// Where the frames go.
+pub(super) struct Raw {
+    output: Growing,
+    /// The frame before, which stands in for those that are missing.
+    last: Vec<u8>,
+    written: u64,
+}
+
+impl Raw {
+    /// Says how to read the frames.
+    pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Self {
+        crate::note!(
+            "note: raw frames go to standard output, for example to: \
+             ffmpeg -f rawvideo -pix_fmt rgba -s {width}x{height} -r {RATE} -i - -pix_fmt yuv420p wave.mp4"
+        );
+        Self { output, last: Vec::new(), written: 0 }
+    }
+
+    /// Writes a frame, and the one before for as long as none came.
+    pub(super) fn frame(&mut self, rgba: &[u8], at: Duration) -> Result<()> {
+        let number = (at.as_secs_f64() * f64::from(RATE)).round() as u64;
+        while self.written > 0 && self.written < number {
+            self.output.append(&self.last)?;
+            self.written += 1;
+        }
+        // Two that fall together: the first stays.
+        if number < self.written {
+            return Ok(());
+        }
+        self.output.append(rgba)?;
+        self.last.clear();
+        self.last.extend_from_slice(rgba);
+        self.written += 1;
+        Ok(())
+    }
+
+    pub(super) fn end(self) -> Result<()> {
+        self.output.finish()
+    }
+}

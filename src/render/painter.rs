@@ -1,0 +1,114 @@
+//! Draws what egui lays out over a picture.
+
+use std::mem::ManuallyDrop;
+
+use ash::vk;
+use egui::{ClippedPrimitive, TexturesDelta};
+use egui_ash_renderer::{DynamicRendering, Options, Renderer, RendererError};
+
+use super::Picture;
+use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
+use crate::vulkan::{Device, Queue, TransientPool, image_barrier, pipeline_barrier};
+use crate::{Error, Result};
+
+/// What egui has laid out: see [`egui::Context::tessellate`].
+#[derive(Default)]
+pub struct Painting {
+    /// The shapes.
+    pub primitives: Vec<ClippedPrimitive>,
+    /// Pixels of the picture for each of egui's points.
+    pub pixels_per_point: f32,
+}
+
+/// egui's renderer on our device. Its pipeline has one sample, so it draws on pictures that are resolved.
+///
+/// Before it is dropped, the queue must be idle.
+pub struct Painter {
+    // Dropped by hand: not where the device is left running.
+    renderer: ManuallyDrop<Renderer>,
+    pool: TransientPool,
+    device: Device,
+}
+
+impl Painter {
+    /// Makes it for pictures of `format`, with room for `flights` frames in flight.
+    pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
+        let device = queue.device().clone();
+        let pool = TransientPool::new(&device, queue.family())?;
+        let target = DynamicRendering { color_attachment_format: format, depth_attachment_format: None };
+        let options = Options {
+            in_flight_frames: flights,
+            srgb_framebuffer: matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB),
+            ..Options::default()
+        };
+        let (allocator, raw) = (device.shared_allocator(), device.raw().clone());
+        let renderer = Renderer::with_gpu_allocator(allocator, raw, target, options);
+        let renderer = ManuallyDrop::new(renderer.map_err(|error| failed(&device, error))?);
+        Ok(Self { renderer, pool, device })
+    }
+
+    /// Uploads glyphs and pictures. Waits for the queue if there are any, and without a limit: so whoever calls this has waited for
+    /// all that was submitted.
+    pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
+        let (raw, pool) = (queue.raw(), self.pool.raw());
+        let set = self.renderer.set_textures(raw, pool, &textures.set);
+        set.and_then(|()| self.renderer.free_textures(&textures.free))
+            .map_err(|error| failed(&self.device, error))
+    }
+
+    /// Records the draw over `picture`, which is left as it is found, in its final layout.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, behind the draw of `picture`, which is alive until they are done and of the
+    /// format that this was made for. No more frames are in flight than this has room for.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        picture: &Picture,
+        painting: &Painting,
+    ) -> Result<()> {
+        let device = self.device.clone();
+        let drawn = vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL;
+        let barrier = |from, to| {
+            let barrier = image_barrier(picture.image, vk::ImageAspectFlags::COLOR, from, to);
+            // SAFETY: recording, outside a render pass, and the picture is alive (the caller's promise).
+            unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
+        };
+        let reads = (COLOR_WRITES.0, COLOR_WRITES.1 | vk::AccessFlags2::COLOR_ATTACHMENT_READ);
+        barrier((picture.final_layout, (PICTURE_STAGES, COLOR_WRITES.1)), (drawn, reads));
+        let target = [vk::RenderingAttachmentInfo::default()
+            .image_view(picture.view)
+            .image_layout(drawn)
+            .load_op(vk::AttachmentLoadOp::LOAD)
+            .store_op(vk::AttachmentStoreOp::STORE)];
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: picture.extent };
+        let rendering =
+            vk::RenderingInfo::default().render_area(area).layer_count(1).color_attachments(&target);
+        // SAFETY: recording (the caller's promise), and the picture is alive.
+        unsafe { device.raw().cmd_begin_rendering(commands, &rendering) };
+        let painted =
+            self.renderer.cmd_draw(commands, picture.extent, painting.pixels_per_point, &painting.primitives);
+        // SAFETY: in the render pass that was begun above.
+        unsafe { device.raw().cmd_end_rendering(commands) };
+        barrier((drawn, COLOR_WRITES), (picture.final_layout, next_use(picture.final_layout)));
+        painted.map_err(|error| failed(&device, error))
+    }
+}
+
+/// An error of egui's renderer as one of ours.
+fn failed(device: &Device, error: RendererError) -> Error {
+    match error {
+        RendererError::Vulkan(result) => device.failed("drawing the overlay")(result),
+        other => Error::Unsupported(format!("the overlay on {}: {other}", device.info().name)),
+    }
+}
+
+impl Drop for Painter {
+    fn drop(&mut self) {
+        if self.device.is_left_running() {
+            return;
+        }
+        // SAFETY: once, here; whoever drops a resource waits first (see the module `vulkan`).
+        unsafe { ManuallyDrop::drop(&mut self.renderer) };
+    }
+}

@@ -1,0 +1,33 @@
+//! The ways to draw a field.
+
+/// How a field is drawn. The texture's plane has one way only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Style {
+    /// A lit surface.
+    #[default]
+    Surface,
+    /// The grid's lines on a dark surface; where they would touch, every second, fourth, … line.
+    Wireframe,
+    /// A dot for each vertex.
+    Points,
+}
+
+impl Style {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Surface => "surface",
+            Self::Wireframe => "wireframe",
+            Self::Points => "points",
+        }
+    }
+
+    /// The next one, round and round.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Surface => Self::Wireframe,
+            Self::Wireframe => Self::Points,
+            Self::Points => Self::Surface,
+        }
+    }
+}
