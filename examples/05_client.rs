@@ -161,7 +161,7 @@ pub mod client {
         let file =
             std::fs::File::from(descriptors.into_iter().next().context("a picture without its memory")?);
         file.read_exact_at(&mut pixels, 0)?;
-        Ok(write_png(path, vk::Extent2D { width, height }, &pixels)?)
+        Ok(write_png(path, vk::Extent2D { width, height }, &pixels, &[])?)
     }
 
     fn grid(welcome: &Welcome) -> Grid {

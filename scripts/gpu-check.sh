@@ -92,6 +92,7 @@ check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
+check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/level.ptx --param height=0.5
 # What is refused before it is launched, and what takes smaller blocks than others.
 check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel kernels/stamp.ptx
 check without-consent fails 2 'risk-the-gpu' \
@@ -110,6 +111,8 @@ for handoff in "${on_a_stream[@]}"; do blocks "$handoff"; done
 verify=(timeout -k 5 120 "$WAVEFIELD_BIN" verify)
 for handoff in "${handoffs[@]}"; do
   check "verify-$handoff" quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
+  check "verify-parameters-$handoff" quiet "${verify[@]}" --producer cuda --frames 300 --grid 512x512 \
+    --handoff "$handoff" --param amplitude=2 --param frequency=4
 done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
 check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
@@ -144,7 +147,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in examples cuda_memory shared_ring producers rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
+for name in examples cuda_memory shared_ring producers parameters rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 

@@ -254,6 +254,13 @@ fn nonsense_on_the_command_line() {
         ("--speed=nan", "number between"),
         ("--producer=magic", "possible values"),
         ("--colormap=jet", "possible values"),
+        ("--style=fog", "possible values"),
+        ("--camera=1,2,3", "not six numbers"),
+        ("--camera=0,0,x,0,0,0", "not six numbers"),
+        ("--camera=nan,0,3,0,0,0", "no direction"),
+        ("--camera=0,1.6,3,0,0,0", "an elevation of 1.6"),
+        ("--camera=0,0,0,0,0,0", "a distance of 0"),
+        ("--camera=0,0,3,9,0,0", "farther than 3"),
         ("--no-such-flag", "unexpected argument"),
     ] {
         let output = run(&["--headless", argument]);

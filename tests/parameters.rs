@@ -7,7 +7,8 @@ mod stand_in;
 
 use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
-use wavefield::app::{Config, DeviceTable, Headless, ProducerKind};
+use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind};
+use wavefield::handoff::Handoff;
 use wavefield::vulkan::Validation;
 use wavefield::wave::{self, Grid, Shape};
 
@@ -70,9 +71,12 @@ fn lines_that_cannot_be_right_are_named() {
 }
 
 /// The worst error of a wave whose shape changes while it is drawn, against the reference of each slot's frame.
-fn worst_error(producer: ProducerKind) -> f64 {
+fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     let config = Config {
         producer,
+        handoff,
+        // One that is filled ahead would have the shape of before.
+        batch: Batching::Fixed(1),
         grid: Grid { cols: 129, rows: 65 },
         size: vk::Extent2D { width: 64, height: 48 },
         validation: Validation::IfInstalled,
@@ -111,16 +115,19 @@ fn worst_error(producer: ProducerKind) -> f64 {
 #[test]
 fn the_compute_shader_and_the_cpu_follow_the_reference() {
     for producer in [ProducerKind::Compute, ProducerKind::Host] {
-        let worst = worst_error(producer);
+        let worst = worst_error(producer, Handoff::default());
         assert!(worst <= 1e-5, "{producer:?}: {worst:e}");
     }
 }
 
 #[test]
-fn the_cuda_kernel_follows_the_reference() {
+fn the_cuda_kernel_follows_the_reference_by_every_hand_off() {
     if common::has_gpu() {
-        let worst = worst_error(ProducerKind::Cuda);
-        assert!(worst <= 1e-5, "{worst:e}");
+        for handoff in Handoff::ALL {
+            let worst = worst_error(ProducerKind::Cuda, handoff);
+            println!("{}: worst error {worst:.2e}", handoff.name());
+            assert!(worst <= 1e-5, "{}: {worst:e}", handoff.name());
+        }
     }
 }
 

@@ -2,6 +2,11 @@
 
 mod common;
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
 use wavefield::render::Camera;
 use wavefield::wave::Grid;
 
@@ -122,6 +127,43 @@ fn a_picture_repeats_to_the_last_bit() {
         std::fs::read(path).unwrap()
     };
     assert!(draw("a.png") == draw("b.png"));
+}
+
+/// The picture says by which command; that draws it again, seen from somewhere else or not.
+#[test]
+fn a_picture_says_how_to_draw_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = |path: &Path| -> HashMap<String, String> {
+        let file = BufReader::new(File::open(path).unwrap());
+        let reader = png::Decoder::new(file).read_info().unwrap();
+        let chunks = reader.info().utf8_text.iter();
+        chunks.map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect()
+    };
+    let draw = |arguments: &[&str]| {
+        let output = common::wavefield().args(arguments).current_dir(&folder).output().unwrap();
+        assert_exit(&output, 0);
+    };
+    let camera = "--camera=2.5,0.3,2.4,0.1,-0.2,0";
+    draw(&["--headless", "--output=it's a.png", "--size=160x90", "--frames=7", "--grid=64x64", camera]);
+    let first = folder.path().join("it's a.png");
+    let said = texts(&first);
+    assert_eq!(said["Software"], concat!("wavefield ", env!("CARGO_PKG_VERSION")));
+    assert!(said["Settings"].contains("frame 7, 64x64 vertices, surface, viridis"), "{said:?}");
+    assert!(!said["Device"].is_empty());
+    let again = &said["Command"];
+    let wanted = format!(
+        r"wavefield --headless --grid=64x64 {camera} --frames=7 --size=160x90 --output='it'\''s a.png'"
+    );
+    assert_eq!(*again, wanted);
+    let words: Vec<_> =
+        again.split(' ').filter(|word| word.contains("=") && !word.contains("output")).collect();
+    draw(&[&["--headless", "--output=b.png"], &words[..]].concat());
+    let pixels = |path: &Path| wavefield::app::read_png(path).unwrap();
+    assert!(pixels(&first) == pixels(&folder.path().join("b.png")));
+    assert_ne!(pixels(&first).1, {
+        draw(&["--headless", "--output=c.png", "--size=160x90", "--frames=7", "--grid=64x64"]);
+        pixels(&folder.path().join("c.png")).1
+    });
 }
 
 /// The comparison must be able to fail.

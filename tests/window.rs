@@ -194,7 +194,7 @@ impl<'a> Shown<'a> {
             // This says how far it is off, and keeps what was seen.
             let folder = tempfile::tempdir().expect("the temporary folder is writable");
             let got = folder.path().join("window.png");
-            write_png(&got, last.size, &last.rgba).expect("the temporary folder is writable");
+            write_png(&got, last.size, &last.rgba, &[]).expect("the temporary folder is writable");
             assert_same_picture(&got, want, SAME_PICTURE);
         }
         assert!(last.colors() > 100, "the window shows {} colours only", last.colors());

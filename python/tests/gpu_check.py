@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -351,6 +352,25 @@ def kernel_fault(out: Path) -> str:
     assert "CUDA does not come back" not in log, log
     trial = next(line for line in log.splitlines() if "passed its trial" in line)
     return "; ".join([*words, f"then {running}, after {seconds:.2f} s; {trial.removeprefix('note: ')}"])
+
+
+@check("kernel-parameters", 60)
+def kernel_parameters(out: Path) -> str:
+    """A sent kernel's parameters change the picture, which else stands still."""
+    ptx = (REPOSITORY / "kernels" / "test" / "level.ptx").read_text()
+    with serve(out, "kernel-parameters", "--grid", "256x256") as (path, _, _), patiently(path) as field:
+        field.run(ptx)
+        names = list(field.parameters.describe())
+        assert names == ["height", "colour"], names
+        pictures = [field.snapshot()]
+        for name, value in ((None, 0.0), ("height", -0.5), ("colour", 1.0)):
+            if name is not None:
+                field.parameters[name] = value
+            field.watch(0.2)
+            pictures.append(field.snapshot())
+        changed = [bool((one != other).any()) for one, other in itertools.pairwise(pictures)]
+        assert changed == [False, True, True], changed
+    return f"{', '.join(names)} changed the picture"
 
 
 # What clients can do to a renderer.

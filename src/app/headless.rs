@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::command_line::picture_texts;
 use super::engine::{Behind, Engine, Moment};
+use super::filmed;
 use super::retire;
 use super::traced::Traced;
 use super::{
     Choice, Config, DeviceTable, EarlyContext, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
 };
+use crate::film::Film;
 use crate::handoff::Handoff;
 use crate::progress::Progress;
 use crate::render::{Camera, OffscreenTarget};
@@ -82,11 +85,13 @@ fn draw_traced(
         traced.follow(&mut run.engine)?;
     }
     let mut times = FrameTimes::default();
-    failures.catch(draw_frames(run, config, stop, &mut times));
+    let drawn = failures.catch(draw_frames(run, config, stop, &mut times));
+    let recorded = filmed::end(&mut run.film, drawn.is_some(), failures);
     if let Some(traced) = traced {
         traced.end(&mut run.engine, failures);
     }
-    Ok(run.engine.summary(times, 0, failures))
+    let summary = run.engine.summary(times, 0, failures);
+    Ok(Summary { recorded, ..summary })
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
@@ -122,7 +127,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
                 "stopped after frame {drawn} of {frames}, so no picture was written"
             )));
         }
-        run.save(path)?;
+        run.save(path, config)?;
     }
     Ok(())
 }
@@ -138,6 +143,7 @@ pub struct Headless {
     // The engine waits for the GPU when it is dropped, so it goes first.
     engine: Engine,
     target: OffscreenTarget,
+    film: Option<Film>,
     camera: Camera,
 }
 
@@ -181,7 +187,8 @@ impl Headless {
         }
         let target = OffscreenTarget::new(&device, config.size)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
-        Ok(Self { engine, target, camera: config.scene.camera() })
+        let film = filmed::film(&device, config, OffscreenTarget::FORMAT, true)?;
+        Ok(Self { engine, target, film, camera: config.camera() })
     }
 
     /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
@@ -198,8 +205,21 @@ impl Headless {
 
     /// Draws the next frame at a moment of the caller's.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
-        let flight = self.engine.begin()?;
-        self.engine.draw(&flight, moment, &self.camera, &self.target.picture(), Behind::default())
+        let Self { engine, target, film, camera } = self;
+        let flight = engine.begin()?;
+        let picture = target.picture();
+        // A film has the field's own pace, however fast it is drawn.
+        let wants = filmed::wants(film, &flight, Duration::from_secs_f64(engine.next_frame() as f64 * STEP));
+        let mut record = |commands| {
+            if let Some(film) = film {
+                // SAFETY: these are recorded behind the draw of this very picture, which lives as long as the engine; the flight was
+                // free, and the film told so.
+                unsafe { film.record(commands, flight.index, &picture) };
+            }
+            Ok(())
+        };
+        let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
+        engine.draw(&flight, moment, camera, &picture, Behind { commands, present: None })
     }
 
     /// The engine, for reading slots.
@@ -217,10 +237,10 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes it to a PNG file.
-    pub fn save(&mut self, path: &Path) -> Result<()> {
+    /// Writes it to a PNG file, with what made it: `config` is what was drawn.
+    pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
-        write_png(path, self.target.image().extent(), &pixels)
+        write_png(path, self.target.image().extent(), &pixels, &picture_texts(config, &self.engine))
     }
 }
 

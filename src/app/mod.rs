@@ -1,8 +1,10 @@
 //! The application: choose a device, make an engine, run its frames in a window or without one.
 
+mod command_line;
 mod companion;
 mod early;
 mod engine;
+mod filmed;
 mod headless;
 mod picture_file;
 mod retire;
@@ -23,8 +25,9 @@ use ash::vk;
 use vulkan_cuda::Ring;
 
 use crate::cuda::{KernelSource, KernelValues};
+use crate::film::FilmDesc;
 use crate::handoff::Handoff;
-use crate::render::{ColorMap, Samples, Style};
+use crate::render::{Camera, ColorMap, Samples, Style};
 use crate::verify::Broken;
 use crate::vulkan::{PresentMode, Validation, Wait};
 use crate::wave::Grid;
@@ -108,6 +111,12 @@ pub struct Config {
     pub frames: Option<u64>,
     /// Where a headless run puts its last picture.
     pub output: Option<PathBuf>,
+    /// Where to record the run: a GIF, or raw frames where it is `-`.
+    pub record: Option<PathBuf>,
+    /// The longer side of a recorded GIF at most, in pixels.
+    pub record_side: u32,
+    /// Where the camera is at first; `None`: where [`Scene::camera`] says.
+    pub camera: Option<Camera>,
     /// Where to write a trace of the first frames: see [`crate::trace`].
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
@@ -153,6 +162,9 @@ impl Default for Config {
             samples: Samples::default(),
             frames: None,
             output: None,
+            record: None,
+            record_side: FilmDesc::SIDE,
+            camera: None,
             trace: None,
             present: PresentMode::Fifo,
             overlay: true,

@@ -8,23 +8,32 @@ use ash::vk;
 
 use crate::{Error, Result, whole_file};
 
-/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top.
+/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` says of the picture what a viewer shows beside it: a
+/// keyword, as the PNG specification has some, and its text.
 ///
 /// The file appears under its name only once it is complete.
-pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8]) -> Result<()> {
+pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str, String)]) -> Result<()> {
     whole_file::write(path, |file| {
-        encode(file, extent, rgba).map_err(|error| match error {
+        encode(file, extent, rgba, texts).map_err(|error| match error {
             png::EncodingError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
     })
 }
 
-fn encode(file: impl Write, extent: vk::Extent2D, rgba: &[u8]) -> Result<(), png::EncodingError> {
+fn encode(
+    file: impl Write,
+    extent: vk::Extent2D,
+    rgba: &[u8],
+    texts: &[(&str, String)],
+) -> Result<(), png::EncodingError> {
     let mut encoder = png::Encoder::new(file, extent.width, extent.height);
     encoder.set_color(png::ColorType::Rgba);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+    for (keyword, text) in texts {
+        encoder.add_itxt_chunk((*keyword).to_owned(), text.clone())?;
+    }
     let mut writer = encoder.write_header()?;
     writer.write_image_data(rgba)?;
     writer.finish()
@@ -59,8 +68,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         let pixels: Vec<u8> = (0..24).collect();
-        write_png(&path, SIZE, &pixels).unwrap();
+        let texts = [("Command", "wavefield --device='Größe 1'".to_owned())];
+        write_png(&path, SIZE, &pixels, &texts).unwrap();
         assert_eq!(read_png(&path).unwrap(), (SIZE, pixels));
+        let reader = png::Decoder::new(BufReader::new(File::open(&path).unwrap())).read_info().unwrap();
+        let [chunk] = &reader.info().utf8_text[..] else { panic!("no text, or two") };
+        assert_eq!((chunk.keyword.as_str(), chunk.get_text().unwrap()), ("Command", texts[0].1.clone()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -69,7 +82,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.png");
         std::fs::write(&path, "old").unwrap();
-        assert!(write_png(&path, SIZE, &[0; 5]).is_err());
+        assert!(write_png(&path, SIZE, &[0; 5], &[]).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use vulkan_cuda::Ring;
 
-use super::{Batching, Config, ProducerKind};
+use super::{Batching, Choice, Config, ProducerKind};
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::gallery::{self, Twin};
 use crate::handoff::Handoff;
@@ -45,6 +45,11 @@ impl Scene {
 }
 
 impl Config {
+    /// Where the camera is at first.
+    pub(crate) fn camera(&self) -> Camera {
+        self.camera.unwrap_or(self.scene.camera())
+    }
+
     /// The kernel that fills the scene, or stands for those who fill it without CUDA.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
@@ -69,8 +74,27 @@ impl Config {
     }
 
     /// The compute shader that fills the field as the kernel does, if it has one.
-    pub(super) fn twin(&self) -> Option<&'static Twin> {
+    fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
+    }
+
+    /// Refuses a kernel where neither CUDA nor a compute shader runs it.
+    ///
+    /// # Errors
+    /// Why CUDA does not, and which kernels do without.
+    pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
+        let by_cuda =
+            choice.cuda.is_some() && matches!(self.producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let by_shader =
+            matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.twin().is_some();
+        if self.kernel.is_none() || by_cuda || by_shader {
+            return Ok(());
+        }
+        let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
+        Err(Error::Unsupported(format!(
+            "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
+            gallery::with_twins()
+        )))
     }
 
     /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::film::Recorded;
 use crate::report::Failures;
 use crate::verify::Checked;
 use crate::vulkan::ValidationLog;
@@ -84,6 +85,8 @@ pub struct Summary {
     pub producer: &'static str,
     /// Where.
     pub device: String,
+    /// What was recorded, if that was asked for.
+    pub recorded: Option<Recorded>,
     /// What the check found, in a checked run.
     pub checked: Option<Checked>,
     /// Whether the validation layer watched, and then its warnings.
@@ -150,6 +153,9 @@ impl fmt::Display for Summary {
         writeln!(f, "device        {}", self.device)?;
         writeln!(f, "hand-off      {} waits of the CPU", self.handoff_waits)?;
         write!(f, "pacing        {} waits of the CPU, a ring ahead", self.pacing_waits)?;
+        if let Some(recorded) = &self.recorded {
+            write!(f, "\nrecording     {recorded}")?;
+        }
         if let Some(warnings) = self.validation {
             write!(f, "\nvalidation    no errors, {warnings} warnings")?;
         }

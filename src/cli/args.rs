@@ -8,9 +8,10 @@ use clap::{Args, ValueEnum};
 use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
+use wavefield::film::FilmDesc;
 use wavefield::gallery;
 use wavefield::handoff::Handoff;
-use wavefield::render::{ColorMap, Samples, Style};
+use wavefield::render::{Camera, ColorMap, Samples, Style};
 use wavefield::vulkan::{PresentMode, Validation, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result};
@@ -54,6 +55,10 @@ pub struct RunArgs {
     /// The colours.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     colormap: ColorMap,
+    /// Where the camera is at first: its angles around the field and above the horizon in radians, its distance, and the point that it
+    /// looks at. The field is 2 wide.
+    #[arg(long, value_name = "AROUND,ABOVE,DISTANCE,X,Y,Z", value_parser = parse::camera, allow_hyphen_values = true, help_heading = help::WHAT)]
+    camera: Option<Camera>,
     #[command(flatten)]
     device: DeviceArgs,
     /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it [default:
@@ -99,6 +104,13 @@ pub struct RunArgs {
     /// Write the last frame here; needs --headless. - is standard output, here and for every other output.
     #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = help::OUTPUT)]
     output: Option<PathBuf>,
+    /// Record the run as a GIF, 25 frames a second at most; - writes raw frames to standard output, 30 a second, and says how ffmpeg
+    /// reads them.
+    #[arg(long, value_name = "FILE.gif|-", value_parser = parse::named(&["gif"]), help_heading = help::OUTPUT)]
+    record: Option<PathBuf>,
+    /// With --record FILE.gif: its longer side at most; larger pictures are made smaller by a whole number [default: 640].
+    #[arg(long, value_name = "PIXELS", value_parser = parse::Whole(16, 4096), allow_hyphen_values = true, help_heading = help::OUTPUT)]
+    record_side: Option<u64>,
     /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
     /// .svg gives a picture of a few frames instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
@@ -181,6 +193,10 @@ impl RunArgs {
             return Err(Error::Usage(
                 "--output is the last picture of a run without a window: add --headless".into(),
             ));
+        }
+        let raw = self.record.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        if self.record_side.is_some() && (raw || self.record.is_none()) {
+            return Err(Error::Usage("--record-side is for --record FILE.gif".into()));
         }
         if let (Scene::Texture, Some(style)) = (self.scene, self.style) {
             return Err(Error::Usage(format!(
@@ -286,6 +302,9 @@ impl RunArgs {
             samples: self.samples,
             frames: self.frames,
             output: self.output,
+            record_side: self.record_side.map_or(FilmDesc::SIDE, |side| side as u32),
+            record: self.record,
+            camera: self.camera,
             trace: self.trace,
             present: self.present.unwrap_or_default(),
             overlay: self.overlay != Some(OnOff::Off),

@@ -7,6 +7,8 @@ mod devices;
 mod help;
 mod outcome;
 mod parse;
+#[cfg(test)]
+mod round_trip;
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;

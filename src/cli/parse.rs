@@ -8,6 +8,7 @@ use ash::vk;
 use clap::Arg;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use vulkan_cuda::Ring;
+use wavefield::render::Camera;
 use wavefield::wave::Grid;
 
 /// An output whose format its name tells: an ending, if it has one, is one of these.
@@ -151,6 +152,15 @@ pub fn speed(text: &str) -> Result<f64, String> {
         Ok(speed) if speed.is_finite() && speed.abs() <= 1000.0 => Ok(speed),
         _ => Err(format!("`{text}` is not a number between -1000 and 1000")),
     }
+}
+
+/// As [`Camera`] has it, and within what the mouse could reach.
+pub fn camera(text: &str) -> Result<Camera, String> {
+    let numbers: Option<Vec<f32>> = text.split(',').map(|number| number.parse().ok()).collect();
+    let Some(&[azimuth, elevation, distance, x, y, z]) = numbers.as_deref() else {
+        return Err(format!("`{text}` is not six numbers with commas between, like 0.58,0.52,3.3,0,-0.2,0"));
+    };
+    Camera::new(azimuth, elevation, distance, [x, y, z])
 }
 
 pub fn timeout(text: &str) -> Result<Duration, String> {

@@ -18,7 +18,7 @@ pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     args.check_ring()?;
     let mut config = args.config(headless)?;
-    check_outputs(config.output.iter().chain(&config.trace))?;
+    check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {
             Ok(mut event_loop) => return show(attempt_windowed(&mut event_loop, &config, stop)?),
@@ -31,6 +31,7 @@ pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     show(attempt_headless(&config, stop)?)?;
     match &config.output {
         Some(path) => say!("picture       {}", path.display()),
+        None if config.record.is_some() => {}
         None => say!("picture       none; --output FILE.png writes the last frame"),
     }
     Ok(())

@@ -73,6 +73,9 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         // A client may change the parameters at any time, and frames that are filled ahead would show that late.
         config.batch = Batching::Fixed(1);
     }
+    if config.record.is_some() {
+        return Err(Error::Usage("--record is for a plain run: `serve` has snapshots".into()));
+    }
     if config.trace.is_some() {
         return Err(Error::Usage(
             "--trace follows one producer, and here they change: trace a plain run".into(),

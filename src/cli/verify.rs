@@ -53,7 +53,7 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         // Another producer would have nothing to break, so this must not fall back to one.
         config.producer = ProducerKind::Cuda;
     }
-    check_outputs(config.output.iter().chain(&config.trace).chain(&args.json))?;
+    check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Ended { summary, failure } = match args.window {
         true => attempt_windowed(&mut connect(&config, stop)?, &config, stop)?,

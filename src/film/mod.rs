@@ -66,7 +66,11 @@ pub struct Recorded {
 
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} frames", self.path.display(), self.frames)?;
+        match self.path.as_os_str() == "-" {
+            true => write!(f, "standard output")?,
+            false => write!(f, "{}", self.path.display())?,
+        }
+        write!(f, " ({} frames", self.frames)?;
         if let Some((width, height)) = self.size {
             write!(f, " of {width}x{height}")?;
         }
@@ -153,6 +157,14 @@ impl Film {
         }
     }
 
+    /// [`Film::done`] for every flight: the GPU is at rest, and flights may have other numbers from now on.
+    pub fn all_done(&mut self) {
+        let number = |copied: &Copied| copied.shot.as_ref().map(|shot| shot.number);
+        let mut flights: Vec<_> = (0..self.copies.len()).collect();
+        flights.sort_unstable_by_key(|&flight| number(&self.copies[flight]));
+        flights.into_iter().for_each(|flight| self.done(flight));
+    }
+
     /// Whether the frame at hand belongs into the film. `now` is the time since anything, which never goes back.
     pub fn wants(&mut self, now: Duration) -> bool {
         if self.has_ended() {
@@ -217,11 +229,8 @@ impl Film {
     /// # Errors
     /// What ended it early. What was recorded until then is written all the same, as far as it could be.
     pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
-        let number = |copied: &Copied| copied.shot.as_ref().map(|shot| shot.number);
-        let mut flights: Vec<_> = (0..self.copies.len()).collect();
-        flights.sort_unstable_by_key(|&flight| number(&self.copies[flight]));
         if at_rest {
-            flights.into_iter().for_each(|flight| self.done(flight));
+            self.all_done();
         }
         let (frames, size) = self.encoder.end().map_err(|error| self.failure.take().unwrap_or(error))?;
         match self.failure.take() {

@@ -1,5 +1,8 @@
 //! A camera that circles the field.
 
+use std::fmt;
+use std::ops::RangeInclusive;
+
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
@@ -24,6 +27,14 @@ impl Default for Camera {
     }
 }
 
+/// As `--camera` takes it.
+impl fmt::Display for Camera {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { azimuth, elevation, distance, target } = self;
+        write!(f, "{azimuth},{elevation},{distance},{},{},{}", target.x, target.y, target.z)
+    }
+}
+
 impl Camera {
     /// Low above a plane, so that it is seen from near the eye to the horizon.
     pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
@@ -35,7 +46,38 @@ const NEAR: f32 = 0.05;
 /// Below this width to height the field would not fit.
 const NARROW: f32 = 1.35;
 
+/// The highest and lowest elevation: at the poles there is no up.
+const STEEPEST: f32 = 1.5;
+/// From the nearest to the farthest distance.
+const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
+/// How far the target may be from the field's middle.
+const FARTHEST: f32 = 3.0;
+
 impl Camera {
+    /// A camera where the mouse could put one.
+    ///
+    /// # Errors
+    /// What is out of reach, and the range.
+    pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
+        let target = Vec3::from(target);
+        // What is no number is in no range.
+        if !azimuth.is_finite() {
+            return Err(format!("an angle of {azimuth} is no direction"));
+        }
+        if !(-STEEPEST..=STEEPEST).contains(&elevation) {
+            return Err(format!("an elevation of {elevation} is not from -{STEEPEST} to {STEEPEST}"));
+        }
+        if !DISTANCES.contains(&distance) {
+            let (near, far) = (DISTANCES.start(), DISTANCES.end());
+            return Err(format!("a distance of {distance} is not from {near} to {far}"));
+        }
+        // A pan may end a little beyond, by its rounding.
+        match target.length() <= FARTHEST + 1e-3 {
+            true => Ok(Self { azimuth, elevation, distance, target }),
+            false => Err(format!("{target} is farther than {FARTHEST} from the field's middle")),
+        }
+    }
+
     /// Where the eye is.
     pub fn eye(&self) -> Vec3 {
         let (sin_a, cos_a) = self.azimuth.sin_cos();
@@ -70,7 +112,7 @@ impl Camera {
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
-        self.elevation = (self.elevation + down * PER_PIXEL).clamp(-1.5, 1.5);
+        self.elevation = (self.elevation + down * PER_PIXEL).clamp(-STEEPEST, STEEPEST);
     }
 
     /// Turns by itself for so many seconds.
@@ -81,7 +123,6 @@ impl Camera {
 
     /// Moves the target with a drag of the pointer, in heights of the picture: what is under the pointer there stays there.
     pub fn pan(&mut self, right: f32, down: f32) {
-        const FARTHEST: f32 = 3.0;
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
         let up = back.cross(across);
@@ -91,7 +132,7 @@ impl Camera {
 
     /// Comes nearer (positive) or goes away, in notches of a wheel.
     pub fn zoom(&mut self, notches: f32) {
-        self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
+        self.distance = (self.distance * 0.9f32.powf(notches)).clamp(*DISTANCES.start(), *DISTANCES.end());
     }
 }
 

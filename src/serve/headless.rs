@@ -107,7 +107,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
     }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
-        run.save(path)?;
+        run.save(path, config)?;
     }
     Ok(())
 }

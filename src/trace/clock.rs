@@ -60,6 +60,12 @@ impl GpuClock {
         tied + (gpu_ns - self.gpu_ns) * 1e-3
     }
 
+    /// For tests: at `host` the GPU's clock was at `gpu_ns`.
+    #[cfg(test)]
+    pub(crate) fn made_up(host: Instant, gpu_ns: f64) -> Self {
+        Self { host, gpu_ns, error: Duration::ZERO, calibrated: false }
+    }
+
     /// A moment of the CPU's clock in nanoseconds of the GPU's.
     pub fn at(&self, host: Instant) -> f64 {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;

@@ -67,6 +67,7 @@ pub struct Swapchain {
     images: Vec<Target>,
     extent: vk::Extent2D,
     format: vk::SurfaceFormatKHR,
+    usage: vk::ImageUsageFlags,
     mode: PresentMode,
     modes: Vec<PresentMode>,
     stale: bool,
@@ -113,6 +114,7 @@ impl Swapchain {
             images: Vec::new(),
             extent: vk::Extent2D::default(),
             format,
+            usage: vk::ImageUsageFlags::COLOR_ATTACHMENT,
             mode,
             modes,
             stale: true,
@@ -142,6 +144,27 @@ impl Swapchain {
     /// Presents in another way from the next acquire on, which remakes the images.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
+    }
+
+    /// Lets the images be copied from, from the next acquire on. Not always, because a driver may compress what is only shown.
+    ///
+    /// # Errors
+    /// The window does not offer that.
+    pub fn make_readable(&mut self) -> Result<()> {
+        let adapter = self.device.adapter().raw();
+        // SAFETY: surface and physical device belong to the same instance.
+        let caps = unsafe {
+            self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
+        };
+        let caps = caps.map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
+        if !caps.supported_usage_flags.contains(vk::ImageUsageFlags::TRANSFER_SRC) {
+            return Err(Error::Unsupported(format!(
+                "this window's pictures cannot be read on {}, so they cannot be recorded; record with --headless",
+                self.device.info().name
+            )));
+        }
+        (self.usage, self.stale) = (self.usage | vk::ImageUsageFlags::TRANSFER_SRC, true);
+        Ok(())
     }
 
     /// How frames reach the screen.
@@ -298,7 +321,7 @@ impl Swapchain {
             .image_color_space(self.format.color_space)
             .image_extent(extent)
             .image_array_layers(1)
-            .image_usage(vk::ImageUsageFlags::COLOR_ATTACHMENT)
+            .image_usage(self.usage)
             .image_sharing_mode(vk::SharingMode::EXCLUSIVE)
             .pre_transform(caps.current_transform)
             .composite_alpha(alpha)

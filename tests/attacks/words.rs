@@ -133,6 +133,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         (&["verify", "--break=free", "--producer=host"], "--break free"),
         (&["serve", "--headless", "--trace=a.json"], "--trace"),
         (&["serve", "--headless", "--scene=texture"], "--scene texture"),
+        (&["serve", "--headless", "--record=a.gif"], "--record"),
         (&["devices", "--check"], "--formats"),
         (&["devices", "--json=a.json"], "--formats"),
         (&["devices", "--formats", "--validation"], "--check"),

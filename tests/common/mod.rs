@@ -117,7 +117,7 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
     if difference.mean > tolerance.mean || difference.off > tolerance.off {
         let kept =
             std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
-        write_png(&kept, got_size, &got_pixels).expect("the temporary folder is writable");
+        write_png(&kept, got_size, &got_pixels, &[]).expect("the temporary folder is writable");
         panic!(
             "{} is not {}: {difference:?}, allowed {tolerance:?}; kept as {}",
             got.display(),

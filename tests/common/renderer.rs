@@ -233,7 +233,7 @@ impl Client {
         assert_eq!((format.as_str(), bytes), ("rgba8-srgb", u64::from(width * height * 4)));
         let mut pixels = vec![0; bytes as usize];
         assert_eq!(rustix::io::pread(&descriptors[0], &mut pixels, 0).unwrap(), pixels.len());
-        write_png(path, ash::vk::Extent2D { width, height }, &pixels).unwrap();
+        write_png(path, ash::vk::Extent2D { width, height }, &pixels, &[]).unwrap();
     }
 
     /// Waits until `frame` is shown.

@@ -92,6 +92,7 @@ impl Engine {
         let instance = self.queue.device().instance();
         Summary {
             checked,
+            recorded: None,
             frames: drawn,
             skipped,
             times,

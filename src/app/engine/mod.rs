@@ -37,7 +37,7 @@ pub(crate) use exchange::Installed;
 use observers::Observers;
 pub(crate) use probe::Found;
 use recording::Recordings;
-use setup::{Setup, check_kernel};
+use setup::Setup;
 pub use submission::{Behind, PresentSync};
 pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
@@ -110,7 +110,7 @@ impl Engine {
         format: vk::Format,
         flights: usize,
     ) -> Result<Self> {
-        check_kernel(choice, config)?;
+        config.check_kernel(choice)?;
         let patience = Patience::new(&queue, choice, config);
         queue.set_patience(patience.limit(None));
         let context = context.finish()?;

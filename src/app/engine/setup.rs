@@ -3,15 +3,14 @@
 use ash::vk;
 
 use super::timing::Times;
+use crate::Result;
 use crate::app::scene::make_producer;
-use crate::app::{Choice, Config, ProducerKind};
+use crate::app::{Choice, Config};
 use crate::cuda::Cuda;
-use crate::gallery;
 use crate::producer::Producer;
 use crate::render::{FieldRenderer, FieldRendererDesc};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::Queue;
-use crate::{Error, Result};
 
 /// All that depends on the settings.
 pub(super) struct Setup {
@@ -59,19 +58,4 @@ impl Setup {
         let times = Times::new(queue.device(), flights)?;
         Ok(Self { producer, check, renderer, times, flights })
     }
-}
-
-/// Refuses a kernel that nobody would run: neither CUDA nor a compute shader.
-pub(super) fn check_kernel(choice: &Choice, config: &Config) -> Result<()> {
-    let by_cuda = choice.cuda.is_some() && config.producer.may_use_cuda();
-    let by_shader =
-        matches!(config.producer, ProducerKind::Auto | ProducerKind::Compute) && config.twin().is_some();
-    if config.kernel.is_none() || by_cuda || by_shader {
-        return Ok(());
-    }
-    let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-    Err(Error::Unsupported(format!(
-        "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
-        gallery::with_twins()
-    )))
 }

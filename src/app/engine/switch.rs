@@ -1,7 +1,7 @@
 //! Other settings while the engine runs.
 
 use super::Engine;
-use super::setup::{Setup, check_kernel};
+use super::setup::Setup;
 use crate::Result;
 use crate::app::watchdog::Patience;
 use crate::app::{Choice, Config};
@@ -19,7 +19,7 @@ impl Engine {
     pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
-        check_kernel(&choice, config)?;
+        config.check_kernel(&choice)?;
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
         self.look_at_all()?;

@@ -5,14 +5,15 @@ use std::time::Duration;
 use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
 
 use super::keys::Action;
-use crate::app::{Config, Parameters, Scene};
+use crate::app::{Config, Parameters};
 use crate::render::Camera;
 
 /// The camera and the parameters, and the mouse that moves the camera.
 pub(super) struct Controls {
     pub(super) camera: Camera,
     pub(super) parameters: Parameters,
-    scene: Scene,
+    /// Where a reset puts the camera.
+    first: Camera,
     /// Whether the camera turns by itself.
     rotating: bool,
     dragging: Option<MouseButton>,
@@ -22,9 +23,9 @@ pub(super) struct Controls {
 impl Controls {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            camera: config.scene.camera(),
+            camera: config.camera(),
             parameters: Parameters::new(config),
-            scene: config.scene,
+            first: config.camera(),
             rotating: false,
             dragging: None,
             pointer: None,
@@ -66,7 +67,7 @@ impl Controls {
         match action {
             Action::Pause => self.parameters.paused = !self.parameters.paused,
             Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
-            Action::Reset => (self.camera, self.rotating) = (self.scene.camera(), false),
+            Action::Reset => (self.camera, self.rotating) = (self.first, false),
             Action::Rotate => self.rotating = !self.rotating,
             Action::Step | Action::FullScreen | Action::Overlay | Action::Help | Action::Leave => {}
         }

@@ -62,11 +62,13 @@ pub(crate) fn run_with(
         failures.outcome()?;
         return Err(ended("before a window could be opened".into()));
     };
+    let recorded = state.end_film(&mut failures);
     if let Some(traced) = traced {
         traced.end(&mut state.engine, &mut failures);
     }
     let times = std::mem::take(&mut state.times);
     let summary = state.engine.summary(times, state.skipped, &mut failures);
+    let summary = Summary { recorded, ..summary };
     if let Some(companion) = &mut state.companion {
         let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
         failures.catch(companion.close(&state.engine, &reason));

@@ -19,13 +19,16 @@ use super::overlay::{self, Draft, Overlay, View};
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::engine::{Behind, PresentSync};
+use crate::app::filmed;
 use crate::app::headless::announce;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
     Moment,
 };
+use crate::film::{Film, Recorded};
 use crate::handoff::Handoff;
 use crate::render::Picture;
+use crate::report::Failures;
 use crate::vulkan::{
     Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
 };
@@ -46,6 +49,7 @@ pub(super) struct State {
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
     overlay: Option<Overlay>,
+    film: Option<Film>,
     /// What is drawn now.
     config: Config,
     choice: Choice,
@@ -57,6 +61,7 @@ pub(super) struct State {
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
+    began: Instant,
 }
 
 /// Refuses a window that no window system has: X11 counts in 16 bits, and winit panics beyond.
@@ -108,12 +113,16 @@ impl State {
             inline,
             ..DeviceDesc::default()
         })?;
-        let swapchain = Swapchain::new(&device, &surface, config.present)?;
+        let mut swapchain = Swapchain::new(&device, &surface, config.present)?;
+        if config.record.is_some() {
+            swapchain.make_readable()?;
+        }
         let flights = companion.as_ref().map_or(1, |companion| companion.flights);
         let mut engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
         let present = swapchain.mode();
         let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
         let overlay = Some(overlay);
+        let film = filmed::film(&device, config, swapchain.format(), false)?;
         Ok(Self {
             title: Title::new(&engine, config),
             companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
@@ -124,6 +133,7 @@ impl State {
             window,
             instance,
             overlay,
+            film,
             config: Config { present, ..config.clone() },
             choice,
             controls: Controls::new(config),
@@ -132,6 +142,7 @@ impl State {
             visibility,
             retry: None,
             skipped: 0,
+            began: Instant::now(),
         })
     }
 
@@ -159,9 +170,6 @@ impl State {
             return Ok(());
         };
         self.retry = None;
-        if let Some(overlay) = &mut self.overlay {
-            overlay.finished(&self.engine);
-        }
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
@@ -199,15 +207,32 @@ impl State {
         picture: &Picture,
         present: PresentSync,
     ) -> Result<()> {
-        let Self { engine, overlay, controls, .. } = self;
-        let overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
-        let mut record = overlay.map(|overlay| {
-            // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
-            // frames are in flight than the deepest ring has slots.
-            |commands| unsafe { overlay.record(commands, picture) }
-        });
-        let commands = record.as_mut().map(|record| record as &mut dyn FnMut(_) -> _);
+        let Self { engine, overlay, film, controls, .. } = self;
+        let wants = filmed::wants(film, flight, self.began.elapsed());
+        let mut film = film.as_mut().filter(|_| wants);
+        let mut overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
+        let has_more = film.is_some() || overlay.is_some();
+        let mut record = |commands| {
+            if let Some(film) = &mut film {
+                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images, and may
+                // be copied from since `make_readable`; the flight was free, and the film told so.
+                unsafe { film.record(commands, flight.index, picture) };
+            }
+            match &mut overlay {
+                // SAFETY: as above; no more frames are in flight than the deepest ring has slots.
+                Some(overlay) => unsafe { overlay.record(commands, picture) },
+                None => Ok(()),
+            }
+        };
+        let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
+    }
+
+    /// Ends the film, if there is one.
+    pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
+        self.film.as_ref()?;
+        let at_rest = failures.first().is_none() && failures.catch(self.engine.finish()).is_some();
+        filmed::end(&mut self.film, at_rest, failures)
     }
 
     /// Lays the overlay out, and does what the user asks for there.
@@ -235,9 +260,11 @@ impl State {
     /// Does what the user asks for.
     fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step } = wish;
-        self.engine.set_parameters(&values);
-        self.config.parameters = self.engine.producer().profile().parameters.values(&values);
-        config.parameters = self.config.parameters;
+        if config.kernel == self.config.kernel && config.scene == self.config.scene {
+            self.engine.set_parameters(&values);
+            self.config.parameters = self.engine.producer().profile().parameters.values(&values);
+            config.parameters = self.config.parameters;
+        }
         let other_colors = parameters.colormap != self.controls.parameters.colormap;
         self.controls.parameters = parameters;
         if other_colors {
@@ -273,6 +300,9 @@ impl State {
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
         match switched {
             Ok(()) => {
+                if let Some(film) = &mut self.film {
+                    film.all_done();
+                }
                 self.config = config;
                 self.switched(Some(name));
                 self.title.renew(&self.engine, &self.config);

@@ -1,24 +1,20 @@
 //! What the last frames took, and what a switch has changed. Pure arithmetic.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use crate::app::FrameTiming;
+use crate::trace::{FrameSpans, GpuClock};
 
 /// Frames that are remembered.
 pub(super) const FRAMES: usize = 240;
 /// Frames after which the figures of new settings are worth showing.
 const SETTLED: u64 = 60;
-/// A frame with more than this left waits for something else than the hand-off, such as the display: see
-/// [`crate::app::Batching::Auto`].
-const PLAUSIBLE: f64 = 1e-3;
 
 /// The last frames. All times in seconds.
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
-    /// When the last frame ended, in nanoseconds of the GPU's clock.
-    end_ns: Option<f64>,
+    /// The last frame, and when its draw ended, in nanoseconds of the GPU's clock.
+    last: Option<(u64, f64)>,
     /// Frames with these settings.
     count: u64,
     before: Option<Cost>,
@@ -27,8 +23,10 @@ pub(super) struct Figures {
 #[derive(Clone, Copy)]
 struct Sample {
     frame: f64,
+    /// The part of it in which the GPU had nothing to do: the frame was not asked for yet.
+    idle: f64,
     kernel: Option<f64>,
-    draw: Option<f64>,
+    draw: f64,
     cpu: f64,
 }
 
@@ -40,19 +38,16 @@ pub(super) struct Mean {
     pub(super) kernel: Option<f64>,
     /// The draw alone: where CUDA gets in while Vulkan draws, the switches between the two lie between the draw's timestamps, so
     /// this is the lower quartile.
-    pub(super) draw: Option<f64>,
+    pub(super) draw: f64,
+    /// The GPU waited for the next frame to be asked for: for the display, or the CPU.
+    pub(super) idle: f64,
     pub(super) cpu: f64,
 }
 
 impl Mean {
-    /// What is left of the frame; `None` where that is not known.
-    pub(super) fn rest(&self) -> Option<f64> {
-        Some((self.frame - self.kernel.unwrap_or(0.0) - self.draw?).max(0.0))
-    }
-
-    /// What the hand-off takes; `None` where the frame waits for something else.
-    pub(super) fn handoff(&self) -> Option<f64> {
-        self.rest().filter(|rest| *rest <= PLAUSIBLE)
+    /// What the hand-off takes: the rest of the frame.
+    pub(super) fn handoff(&self) -> f64 {
+        (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw).max(0.0)
     }
 }
 
@@ -64,27 +59,46 @@ pub(super) struct Cost {
 }
 
 impl Figures {
-    /// The GPU has finished a frame.
-    pub(super) fn add(&mut self, timing: &FrameTiming) {
-        let end = self.end_ns;
-        self.end_ns = timing.end_ns;
-        let (Some(from), Some(to)) = (end, timing.end_ns) else { return };
-        let seconds = |time: Duration| time.as_secs_f64();
+    /// Adds the frames that are not known yet; `in_queue`: their kernels are in Vulkan's queue.
+    pub(super) fn add<'a>(
+        &mut self,
+        frames: impl IntoIterator<Item = &'a FrameSpans>,
+        in_queue: bool,
+        clock: &GpuClock,
+    ) {
+        for spans in frames {
+            self.add_frame(spans, in_queue, clock);
+        }
+    }
+
+    fn add_frame(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock) {
+        let [begin, draw, end] = spans.vulkan;
+        if self.last.is_some_and(|(frame, _)| spans.frame <= frame) {
+            return;
+        }
+        let last = self.last.replace((spans.frame, end));
+        let Some((_, before)) = last.filter(|(frame, _)| frame + 1 == spans.frame) else { return };
+        let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
+        let (began, took) = spans.cpu;
+        // The GPU could begin when the frame was submitted, or its kernel was launched.
+        let submitted = clock.at(began + took);
+        let asked = kernel.map_or(submitted, |(begin, _)| begin.min(submitted));
         if self.frames.len() == FRAMES {
             self.frames.pop_front();
         }
         self.frames.push_back(Sample {
-            frame: (to - from) * 1e-9,
-            kernel: timing.kernel.map(seconds),
-            draw: timing.draw.map(seconds),
-            cpu: seconds(timing.cpu),
+            frame: (end - before) * 1e-9,
+            idle: (asked.min(draw) - before).max(0.0) * 1e-9,
+            kernel: kernel.map(|(begin, end)| (end - begin) * 1e-9),
+            draw: (end - draw) * 1e-9,
+            cpu: took.as_secs_f64(),
         });
         self.count += 1;
     }
 
     /// There was a rest: the time until the next frame is no frame time.
     pub(super) fn rest(&mut self) {
-        self.end_ns = None;
+        self.last = None;
     }
 
     /// Other settings from now on; `name` is that of those before.
@@ -92,7 +106,7 @@ impl Figures {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { name, mean });
         }
-        (self.end_ns, self.count) = (None, 0);
+        (self.last, self.count) = (None, 0);
         self.frames.clear();
     }
 
@@ -109,17 +123,16 @@ impl Figures {
     /// What frames take with these settings.
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
-        let mean = |of: fn(&Sample) -> Option<f64>| {
-            let all: Option<Vec<f64>> = self.frames.iter().map(of).collect();
-            all.filter(|all| !all.is_empty()).map(|all| all.iter().sum::<f64>() / count)
-        };
-        let mut draws: Vec<f64> = self.frames.iter().filter_map(|sample| sample.draw).collect();
+        let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
+        let kernels: Option<Vec<f64>> = self.frames.iter().map(|sample| sample.kernel).collect();
+        let mut draws: Vec<f64> = self.frames.iter().map(|sample| sample.draw).collect();
         draws.sort_unstable_by(f64::total_cmp);
         Some(Mean {
-            frame: mean(|sample| Some(sample.frame))?,
-            kernel: mean(|sample| sample.kernel),
-            draw: draws.get(draws.len() / 4).copied(),
-            cpu: mean(|sample| Some(sample.cpu))?,
+            draw: *draws.get(draws.len() / 4)?,
+            frame: sum(|sample| sample.frame),
+            kernel: kernels.map(|all| all.iter().sum::<f64>() / count),
+            idle: sum(|sample| sample.idle),
+            cpu: sum(|sample| sample.cpu),
         })
     }
 
@@ -158,75 +171,94 @@ pub(super) fn time(seconds: f64) -> String {
 
 /// What a switch has changed, in a line.
 pub(super) fn change(before: &Cost, now: &Cost) -> String {
-    let handoff = |cost: &Cost| cost.mean.handoff();
-    let (what, from, to) = match (handoff(before), handoff(now)) {
-        (Some(from), Some(to)) => ("hand-off", from, to),
-        _ => ("frame", before.mean.frame, now.mean.frame),
-    };
-    format!("{} → {}: {what} {} → {}", before.name, now.name, time(from), time(to))
+    let (from, to) = (time(before.mean.handoff()), time(now.mean.handoff()));
+    format!("{} → {}: hand-off {from} → {to}", before.name, now.name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::{Duration, Instant};
 
-    fn timing(frame: u64, every_us: f64, draw_us: u64) -> FrameTiming {
-        FrameTiming {
-            frame,
-            kernel: Some(Duration::from_micros(100)),
-            draw: Some(Duration::from_micros(draw_us)),
-            end_ns: Some(frame as f64 * every_us * 1e3),
-            cpu: Duration::from_micros(20),
-            latency: Duration::ZERO,
-        }
+    use super::*;
+    use crate::producer::Batch;
+
+    /// Frames of a kernel of 100 µs and a draw of 1 ms, one every so many microseconds. The CPU asks for each so long before the end
+    /// of the one before.
+    fn frames(count: u64, every: f64, ahead: f64, clock: &GpuClock, base: Instant) -> Vec<FrameSpans> {
+        let base_ns = clock.at(base);
+        let frame = |frame: u64| {
+            let end = base_ns + (frame + 1) as f64 * every * 1e3;
+            let asked = (frame as f64 * every - ahead) * 1e-6;
+            // Every other draw has the switches within it.
+            let draw = end - 1e6 - 200e3 * (frame % 2) as f64;
+            FrameSpans {
+                frame,
+                batch: Batch::of_one(frame),
+                vulkan: [draw, draw, end],
+                slices: None,
+                cuda: Some((draw - 150e3, draw - 50e3)),
+                cpu: (base + Duration::from_secs_f64(asked.max(0.0)), Duration::ZERO),
+            }
+        };
+        (0..count).map(frame).collect()
     }
 
-    fn after(frames: u64, every_us: f64) -> Figures {
-        let mut figures = Figures::default();
-        // Every other draw has the switches within it.
-        (0..frames).for_each(|frame| figures.add(&timing(frame, every_us, 1000 + 300 * (frame % 2))));
+    fn after(count: u64, every: f64, ahead: f64) -> Figures {
+        let base = Instant::now();
+        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let frames = frames(count, every, ahead, &clock, base);
+        // Some are seen twice.
+        figures.add(&frames[..frames.len() / 2], false, &clock);
+        figures.add(&frames, false, &clock);
         figures
     }
 
-    #[test]
-    fn the_handoff_is_what_is_left_of_the_frame() {
-        let figures = after(100, 1250.0);
-        let mean = figures.mean().unwrap();
-        assert!((mean.handoff().unwrap() * 1e6 - 150.0).abs() < 1e-6, "{mean:?}");
-        let (p50, p99) = figures.quantiles().unwrap();
-        assert!((p50 * 1e6 - 1250.0).abs() < 1e-6 && (p99 * 1e6 - 1250.0).abs() < 1e-6);
-        assert_eq!(figures.frame_times().len(), 99, "the first has no frame before it");
+    fn near(got: f64, microseconds: f64) -> bool {
+        (got * 1e6 - microseconds).abs() < 0.01
     }
 
     #[test]
-    fn a_frame_that_waits_for_the_display_says_nothing_of_the_handoff() {
-        assert_eq!(after(100, 16_667.0).mean().unwrap().handoff(), None);
+    fn the_handoff_is_what_is_left_of_a_busy_frame() {
+        let figures = after(101, 1350.0, 500.0);
+        let mean = figures.mean().unwrap();
+        assert!(near(mean.handoff(), 250.0) && near(mean.idle, 0.0), "{mean:?}");
+        assert!(near(mean.kernel.unwrap(), 100.0) && near(mean.draw, 1000.0), "{mean:?}");
+        let (p50, p99) = figures.quantiles().unwrap();
+        assert!(near(p50, 1350.0) && near(p99, 1350.0));
+        assert_eq!(figures.frame_times().len(), 100, "the first has no frame before it");
+    }
+
+    #[test]
+    fn what_waits_for_the_display_is_not_the_handoffs() {
+        // Asked for 15 ms after the frame before: then everything goes as it always goes.
+        let mean = after(101, 16_350.0, -15_000.0).mean().unwrap();
+        assert!(near(mean.idle, 15_000.0) && near(mean.handoff(), 250.0), "{mean:?}");
         assert_eq!(Figures::default().mean(), None);
     }
 
     #[test]
     fn a_switch_shows_before_and_after() {
-        let mut figures = after(100, 1438.0);
+        let mut figures = after(100, 1438.0, 500.0);
         figures.switched("binary".into());
         assert!(!figures.is_settled() && figures.mean().is_none());
-        (0..100).for_each(|frame| figures.add(&timing(frame, 1170.0, 1000)));
-        let now = Cost { name: "timeline ring 8 batch 8".into(), mean: figures.mean().unwrap() };
+        let now =
+            Cost { name: "timeline ring 8 batch 8".into(), mean: after(100, 1170.0, 500.0).mean().unwrap() };
         let line = change(figures.before().unwrap(), &now);
         assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off 338 µs → 70.0 µs");
-        // One more switch, at once: what was hardly seen is not what it is compared with.
+        // Once more, at once: what was hardly seen is not what it is compared with.
         figures.switched("timeline ring 8 batch 8".into());
-        figures.switched("inline".into());
-        assert_eq!(figures.before().unwrap().name, "timeline ring 8 batch 8");
-        let slow = Cost { name: "fifo".into(), mean: after(100, 16_667.0).mean().unwrap() };
-        assert_eq!(change(&slow, &now), "fifo → timeline ring 8 batch 8: frame 16.7 ms → 1.17 ms");
+        assert_eq!(figures.before().unwrap().name, "binary");
     }
 
     #[test]
     fn a_rest_is_no_frame_time() {
-        let mut figures = after(10, 1000.0);
+        let base = Instant::now();
+        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let frames = frames(10, 1350.0, 500.0, &clock, base);
+        figures.add(&frames[..5], false, &clock);
         figures.rest();
-        figures.add(&timing(5000, 1000.0, 1000));
-        assert_eq!(figures.frame_times().len(), 9);
+        figures.add(&frames[5..], false, &clock);
+        assert_eq!(figures.frame_times().len(), 8);
     }
 
     #[test]

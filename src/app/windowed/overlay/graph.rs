@@ -14,6 +14,7 @@ use crate::wave::Vertex;
 const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
 const REST: Color32 = Color32::from_rgb(196, 160, 60);
+const IDLE: Color32 = Color32::from_gray(110);
 
 /// What the last frames took.
 pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
@@ -28,13 +29,9 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "rate", &format!("{rate:.decimals$} frames/s"), None);
         line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
-        line(ui, "draw", &mean.draw.map_or("–".into(), time), Some(DRAW));
-        let rest = match (mean.handoff(), mean.rest()) {
-            (Some(handoff), _) => time(handoff),
-            (None, Some(rest)) => format!("{}: waits, for the display?", time(rest)),
-            (None, None) => "–".into(),
-        };
-        line(ui, "hand-off", &rest, Some(REST));
+        line(ui, "draw", &time(mean.draw), Some(DRAW));
+        line(ui, "hand-off", &time(mean.handoff()), Some(REST));
+        line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
         line(ui, "CPU", &time(mean.cpu), None);
     });
     stack(ui, &mean);
@@ -55,9 +52,10 @@ fn stack(ui: &mut Ui, mean: &Mean) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
     let mut left = area.left();
-    let parts = [(mean.kernel, KERNEL), (mean.draw, DRAW), (mean.rest(), REST)];
+    let parts =
+        [(mean.kernel.unwrap_or(0.0), KERNEL), (mean.draw, DRAW), (mean.handoff(), REST), (mean.idle, IDLE)];
     for (part, color) in parts {
-        let width = area.width() * (part.unwrap_or(0.0) / mean.frame) as f32;
+        let width = area.width() * (part / mean.frame) as f32;
         let rect = Rect::from_min_size(pos2(left, area.top()), vec2(width, area.height()));
         painter.rect_filled(rect.intersect(area), 0.0, color);
         left += width;

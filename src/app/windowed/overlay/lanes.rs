@@ -11,8 +11,8 @@ use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
 /// Frames that are shown.
 const SHOWN: usize = 8;
-/// Frames that are watched: what is behind them is not finished in order to be shown at once.
-pub(super) const WATCHED: usize = 24;
+/// Frames that are watched, so that none is missed between two looks.
+pub(super) const WATCHED: usize = 256;
 
 const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 const DRAW: [Color32; 2] = [Color32::from_rgb(76, 120, 168), Color32::from_rgb(123, 163, 207)];

@@ -86,6 +86,7 @@ impl Overlay {
     pub(super) fn new(window: &Window, queue: &mut Queue, format: vk::Format, shown: bool) -> Result<Self> {
         let egui = Context::default();
         egui.set_visuals(visuals());
+        egui.set_fonts(fonts());
         let largest = queue.device().info().largest_picture as usize;
         let scale = window.scale_factor() as f32;
         let input =
@@ -159,13 +160,6 @@ impl Overlay {
     pub(super) fn notify(&mut self, words: String) {
         self.notice = Some((words, Instant::now() + NOTICE));
         self.next = Instant::now();
-    }
-
-    /// The GPU has finished another frame, perhaps.
-    pub(super) fn finished(&mut self, engine: &Engine) {
-        if let Some(timing) = engine.finished() {
-            self.figures.add(&timing);
-        }
     }
 
     /// There was a rest.
@@ -261,7 +255,12 @@ impl Overlay {
                 engine.watch(lanes::WATCHED)?;
             }
             self.tied = now;
-        } else if now - self.tied > TIE_EVERY {
+        }
+        if let Some(watched) = engine.watched() {
+            let in_queue = engine.producer().profile().in_queue;
+            self.figures.add(watched.frames(), in_queue, watched.clock());
+        }
+        if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
             self.tied = now;
         }
@@ -306,7 +305,8 @@ impl Overlay {
     fn left(&mut self, ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
-        ui.label(RichText::new(format!("{} on {device}", view.engine.producer().profile().name)).weak());
+        let what = format!("{} on {device}", view.engine.producer().profile().name);
+        ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
         ui.separator();
@@ -374,6 +374,14 @@ const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
 fn visuals() -> egui::Visuals {
     let opaque = Color32::from_rgb(22, 24, 29);
     egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
+}
+
+/// The usual fonts; what the first has no glyph for, an arrow, the one for code has.
+fn fonts() -> egui::FontDefinitions {
+    let mut fonts = egui::FontDefinitions::default();
+    let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
+    fonts.families.entry(egui::FontFamily::Proportional).or_default().extend(code);
+    fonts
 }
 
 /// Every glyph that is going to be used, in every size.

@@ -1,0 +1,204 @@
+//! The command line that asks for the settings of a run, and what a picture says of where it comes from.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use clap::ValueEnum;
+
+use super::engine::Engine;
+use super::{Batching, Config, Scene};
+use crate::film::FilmDesc;
+use crate::handoff::Handoff;
+use crate::vulkan::Validation;
+
+impl Config {
+    /// `wavefield …` with the options that ask for these settings, ready for a shell: those that differ from their defaults and have an
+    /// effect. What only the library can ask for is left out.
+    pub fn command_line(&self, headless: bool) -> String {
+        let mut line = Line("wavefield".into());
+        if headless {
+            line.flag("headless");
+        }
+        self.say_what(&mut line);
+        self.say_how(&mut line, headless);
+        self.say_where(&mut line, headless);
+        line.0
+    }
+
+    /// What is shown.
+    fn say_what(&self, line: &mut Line) {
+        let usual = Self::default();
+        line.choice("scene", self.scene, usual.scene);
+        line.option("grid", format_args!("{}x{}", self.grid.cols, self.grid.rows), self.grid != usual.grid);
+        line.option("speed", self.speed, self.speed != usual.speed);
+        if self.scene == Scene::Field {
+            line.choice("style", self.style, usual.style);
+        }
+        line.choice("colormap", self.color_map, usual.color_map);
+        if let Some(camera) = self.camera {
+            line.option("camera", camera, true);
+        }
+    }
+
+    /// How it is done.
+    fn say_how(&self, line: &mut Line, headless: bool) {
+        let usual = Self::default();
+        if let Some(device) = &self.device {
+            line.option("device", device, true);
+        }
+        line.choice("producer", self.producer, usual.producer);
+        if self.producer.may_use_cuda() {
+            if let Some(kernel) = &self.kernel {
+                line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true);
+            }
+            line.choice("handoff", self.handoff, usual.handoff);
+            match self.batch {
+                _ if self.handoff != Handoff::Timeline => {}
+                Batching::Fixed(frames) => line.option("batch", frames, true),
+                Batching::Auto { latency } => {
+                    let milliseconds = latency.as_secs_f64() * 1e3;
+                    line.option("batch-latency", milliseconds, latency != Batching::LATENCY);
+                }
+            }
+        }
+        let kernel = self.kernel();
+        // A kernel whose lines are wrong is refused before anything else.
+        let parameters = kernel.parameters().unwrap_or_default();
+        for (parameter, value) in parameters.iter().zip(parameters.values(&self.parameters).iter()) {
+            let given = format_args!("{}={value}", parameter.name).to_string();
+            line.option("param", given, *value != parameter.default);
+        }
+        if self.risk_the_gpu {
+            line.flag("risk-the-gpu");
+        }
+        let has_ring = !(self.producer.may_use_cuda() && self.handoff.has_one_slot());
+        if let Some(ring) = self.ring.filter(|_| has_ring) {
+            line.option("ring", ring.depth(), true);
+        }
+        if let Some(frames) = self.frames {
+            line.option("frames", frames, true);
+        }
+        if !headless {
+            line.choice("present", self.present, usual.present);
+            line.option("overlay", "off", !self.overlay);
+        }
+        line.choice("wait", self.wait, usual.wait);
+        line.option("timeout", self.timeout.as_secs_f64(), self.timeout != usual.timeout);
+        match self.validation {
+            Validation::Required => line.option("validation", "on", true),
+            // A debug build looks for the layer by itself.
+            Validation::Off => line.option("validation", "off", cfg!(debug_assertions)),
+            Validation::IfInstalled => {}
+        }
+    }
+
+    /// What comes out.
+    fn say_where(&self, line: &mut Line, headless: bool) {
+        let usual = Self::default();
+        let size = format_args!("{}x{}", self.size.width, self.size.height).to_string();
+        line.option("size", size, self.size != usual.size);
+        line.choice("samples", self.samples, usual.samples);
+        let file = |line: &mut Line, name, path: &Path| line.option(name, path.display(), true);
+        if let Some(path) = self.output.as_ref().filter(|_| headless) {
+            file(line, "output", path);
+        }
+        if let Some(path) = &self.record {
+            file(line, "record", path);
+            let has_side = path.as_os_str() != "-" && self.record_side != FilmDesc::SIDE;
+            line.option("record-side", self.record_side, has_side);
+        }
+        if let Some(path) = &self.trace {
+            file(line, "trace", path);
+        }
+    }
+}
+
+/// A command line that grows.
+struct Line(String);
+
+impl Line {
+    fn flag(&mut self, name: &str) {
+        self.0 += &format!(" --{name}");
+    }
+
+    fn option(&mut self, name: &str, value: impl Display, differs: bool) {
+        if differs {
+            self.0 += &format!(" --{name}={}", quoted(&value.to_string()));
+        }
+    }
+
+    /// One of several words. One that only the library knows has none.
+    fn choice<T: ValueEnum + PartialEq>(&mut self, name: &str, value: T, usual: T) {
+        if let Some(word) = value.to_possible_value() {
+            self.option(name, word.get_name(), value != usual);
+        }
+    }
+}
+
+/// A word that a shell takes as it is.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Of its own place only the file's
+/// name: the folder is nobody's business.
+pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static str, String)> {
+    let frames = engine.next_frame();
+    let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
+    let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
+    let (info, profile) = (engine.device().info(), engine.producer().profile());
+    let what = match config.scene {
+        Scene::Field => config.style.name(),
+        Scene::Texture => "plane",
+    };
+    let settings = format!(
+        "frame {frames}, {}x{} {}, {what}, {} by {}, ring of {}, {} samples a pixel",
+        config.grid.cols,
+        config.grid.rows,
+        config.scene.elements(),
+        config.color_map.to_possible_value().map_or(String::new(), |word| word.get_name().to_owned()),
+        profile.name,
+        profile.slots.len(),
+        config.samples.count(),
+    );
+    vec![
+        ("Software", format!("wavefield {}", env!("CARGO_PKG_VERSION"))),
+        ("Command", shown.command_line(true)),
+        ("Device", format!("{} ({})", info.name, info.driver)),
+        ("Settings", settings),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::ProducerKind;
+
+    #[test]
+    fn only_what_differs_is_said_and_quoted_where_it_must_be() {
+        let config = Config { validation: Validation::IfInstalled, ..Config::default() };
+        assert_eq!(config.command_line(false), "wavefield");
+        let config = Config {
+            device: Some("NVIDIA's best".into()),
+            speed: -0.5,
+            overlay: false,
+            output: Some("my wave.png".into()),
+            producer: ProducerKind::Compute,
+            handoff: Handoff::Binary,
+            ..config
+        };
+        assert_eq!(
+            config.command_line(true),
+            r"wavefield --headless --speed=-0.5 --device='NVIDIA'\''s best' --producer=compute --output='my wave.png'"
+        );
+        let still = Config { producer: ProducerKind::Still, ..config };
+        assert!(
+            !still.command_line(false).contains("producer")
+                && still.command_line(false).contains("--overlay=off")
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! `--record`: the film of a run.
+
+use std::time::Duration;
+
+use ash::vk;
+
+use super::Config;
+use crate::film::{Film, FilmDesc, Recorded};
+use crate::report::Failures;
+use crate::vulkan::{Device, Flight};
+use crate::{Result, whole_file};
+
+/// Begins the film of a run, if `config` asks for one. `complete`: nobody minds if the run waits for it.
+pub(super) fn film(
+    device: &Device,
+    config: &Config,
+    format: vk::Format,
+    complete: bool,
+) -> Result<Option<Film>> {
+    let Some(path) = &config.record else { return Ok(None) };
+    whole_file::check_writable(path)?;
+    let (path, side, timeout) = (path.clone(), config.record_side, config.timeout);
+    Film::start(device, FilmDesc { path, side, format, complete, timeout }).map(Some)
+}
+
+/// Whether the frame at hand belongs into the film. `now` is the time since anything.
+pub(super) fn wants(film: &mut Option<Film>, flight: &Flight, now: Duration) -> bool {
+    film.as_mut().is_some_and(|film| {
+        // The flight is free, so what was recorded for it before is done.
+        film.done(flight.index);
+        film.wants(now)
+    })
+}
+
+/// Ends the film; `at_rest`: every frame is drawn.
+pub(super) fn end(film: &mut Option<Film>, at_rest: bool, failures: &mut Failures) -> Option<Recorded> {
+    film.as_mut().and_then(|film| failures.catch(film.end(at_rest)))
+}
