@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
-    /// How the field is drawn [default: surface; swarm: points].
+    /// How the field is drawn [default: surface; of the kernel swarm: points].
     #[arg(long, value_enum, help_heading = help::WHAT)]
     style: Option<Style>,
     /// The colours.
@@ -283,11 +283,12 @@ impl RunArgs {
                 ring.depth()
             )));
         }
+        let kernel = read_kernel(self.kernel.as_deref(), self.scene)?;
         let mut config = Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
-            kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
+            kernel,
             grid: self.grid,
             ring: self.ring,
             batch,
