@@ -40,7 +40,8 @@ enum Command {
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(target_os = "linux")]
     Serve(serve::ServeArgs),
-    /// Run the PTX on standard input once: what `serve` starts for each kernel that a client sends, see `try_kernel.rs`.
+    /// Run the PTX on standard input once: what is started for each kernel that a client sends or that is reloaded, see
+    /// `try_kernel.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryKernel(try_kernel::TryKernelArgs),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::Options;
 use super::socket::discard;
-use super::trial::Trial;
 use crate::app::{Choice, Config, RISK};
 use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
 use crate::producer::Producer;
+use crate::trial::Trial;
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
 
