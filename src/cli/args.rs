@@ -38,7 +38,7 @@ pub struct RunArgs {
     /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
     /// one entry only.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]

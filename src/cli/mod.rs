@@ -14,9 +14,16 @@ mod serve;
 mod try_kernel;
 mod verify;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::Stop;
+
+/// The program in which kernels are tried: this very one, wherever its file is by now.
+fn try_with() -> Option<PathBuf> {
+    cfg!(target_os = "linux").then(|| "/proc/self/exe".into())
+}
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///

@@ -1,6 +1,6 @@
 //! `wavefield run`, and `wavefield` without a command.
 
-use wavefield::app::{Stop, attempt_headless, attempt_windowed};
+use wavefield::app::{Config, Reload, Stop, attempt_headless, attempt_windowed};
 use wavefield::{Result, check_outputs, note, say};
 
 use super::args::RunArgs;
@@ -17,7 +17,8 @@ pub const EXAMPLES: &str =
 pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     args.check_ring()?;
-    let mut config = args.config(headless)?;
+    let reload = args.kernel.clone().map(|argument| Reload { argument, try_with: super::try_with() });
+    let mut config = Config { reload, ..args.config(headless)? };
     check_outputs(config.output.iter().chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {

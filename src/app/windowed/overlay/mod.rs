@@ -73,6 +73,8 @@ pub(super) struct Overlay {
     frozen: Option<lanes::Moment>,
     tied: Instant,
     notice: Option<(String, Instant)>,
+    /// What is wrong until it is mended: shown also while the rest is hidden.
+    problem: Option<String>,
     /// CPU time that it takes for each frame, in seconds, smoothed.
     cost: f64,
 }
@@ -101,6 +103,7 @@ impl Overlay {
             frozen: None,
             tied: Instant::now(),
             notice: None,
+            problem: None,
             cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
@@ -111,7 +114,7 @@ impl Overlay {
 
     /// Tells it of an event. True: the event was for the overlay alone.
     pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
-        if !self.shown {
+        if !self.has_something() {
             // What it does not hear of now it would have to know later.
             if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
                 let _ = self.input.on_window_event(window, event);
@@ -155,6 +158,17 @@ impl Overlay {
         self.next = Instant::now();
     }
 
+    /// Shows a problem until another is shown in its place, or none.
+    pub(super) fn show_problem(&mut self, problem: Option<String>) {
+        self.problem = problem;
+        self.next = Instant::now();
+    }
+
+    /// Whether there is something to lay out.
+    fn has_something(&self) -> bool {
+        self.shown || self.problem.is_some()
+    }
+
     /// The GPU has finished another frame, perhaps.
     pub(super) fn finished(&mut self, engine: &Engine) {
         if let Some(timing) = engine.finished() {
@@ -181,11 +195,13 @@ impl Overlay {
         parameters: &Parameters,
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
-        if !self.shown || now < self.next {
+        if !self.has_something() || now < self.next {
             return Ok(None);
         }
         self.next = now + EVERY;
-        self.watch(view.engine, now)?;
+        if self.shown {
+            self.watch(view.engine, now)?;
+        }
         let mut draft = Draft { config: view.config.clone(), parameters: *parameters, step: false };
         let egui = self.egui.clone();
         let raw = self.take_input(window, view.extent);
@@ -219,7 +235,7 @@ impl Overlay {
 
     /// Whether there is something to record.
     pub(super) fn is_shown(&self) -> bool {
-        self.shown && !self.painting.primitives.is_empty()
+        self.has_something() && !self.painting.primitives.is_empty()
     }
 
     /// Records it over a picture.
@@ -257,7 +273,7 @@ impl Overlay {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let size = egui.content_rect().size();
         // A small window is for the picture.
-        if size.x >= SMALLEST.x && size.y >= SMALLEST.y {
+        if self.shown && size.x >= SMALLEST.x && size.y >= SMALLEST.y {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
@@ -267,8 +283,13 @@ impl Overlay {
             let left = egui.layer_painter(egui::LayerId::background());
             graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
         }
-        self.notices(egui);
-        if self.help {
+        if let Some(problem) = &self.problem {
+            show_problem(egui, problem);
+        }
+        if self.shown {
+            self.notices(egui);
+        }
+        if self.shown && self.help {
             egui::Window::new("keys")
                 .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
                 .collapsible(false)
@@ -336,6 +357,20 @@ impl Overlay {
             });
         });
     }
+}
+
+/// A problem in its own words, whole.
+fn show_problem(egui: &Context, problem: &str) {
+    let picture = egui.available_rect();
+    egui::Window::new("the kernel before goes on")
+        .anchor(Align2::CENTER_TOP, vec2(picture.center().x - egui.content_rect().center().x, 14.0))
+        .max_size(vec2(picture.width() - 40.0, picture.height() * 0.4))
+        .resizable(false)
+        .show(egui, |ui| {
+            egui::ScrollArea::both().show(ui, |ui| {
+                ui.add(egui::Label::new(RichText::new(problem).monospace().color(ACCENT)).extend());
+            });
+        });
 }
 
 /// The smallest window that has panels, in points.
