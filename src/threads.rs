@@ -99,7 +99,7 @@ impl<T: Send + 'static> Job<T> {
     }
 
     /// Nobody wants it any more; waits a moment for its end.
-    #[cfg(target_os = "linux")] // Only `serve` has a reason to.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` has a reason to.
     pub(crate) fn give_up(self, moment: Duration) {
         drop(self.wanted);
         let began = std::time::Instant::now();

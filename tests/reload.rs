@@ -68,13 +68,24 @@ struct Edited<'a> {
 }
 
 impl<'a> Edited<'a> {
-    /// `None`, with a word about it, where the GPU cannot draw in such a window.
     fn start(machine: &'a Machine, display: &'a Display, text: &str, more: &[&str]) -> Option<Self> {
+        Self::start_entry(machine, display, text, "", more)
+    }
+
+    /// With a colon and the entry behind the file; `None`, with a word about it, where the GPU cannot draw in such a window.
+    fn start_entry(
+        machine: &'a Machine,
+        display: &'a Display,
+        text: &str,
+        entry: &str,
+        more: &[&str],
+    ) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("k.ptx"), text).unwrap();
         let notes = fs::File::create(folder.path().join("notes.txt")).unwrap();
         let mut command = machine.command();
-        command.args(LOOK).args(more).arg("--kernel").arg(folder.path().join("k.ptx"));
+        let kernel = format!("{}{entry}", folder.path().join("k.ptx").display());
+        command.args(LOOK).args(more).arg("--kernel").arg(kernel);
         let program =
             display.show(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(notes).spawn();
         let mut edited = Self { machine, display, folder, program: program.unwrap() };
@@ -102,7 +113,7 @@ impl<'a> Edited<'a> {
         fs::read_to_string(self.folder.path().join("notes.txt")).unwrap()
     }
 
-    /// Writes the file anew, and waits until it says something that ends with `word` about that.
+    /// Writes the file anew, and waits until it says `words` about that.
     fn save(&mut self, text: &str, words: &str) {
         self.expect(words, |file| fs::write(file, text).unwrap());
     }
@@ -151,13 +162,13 @@ impl<'a> Edited<'a> {
         self.poll(what, |edited| is_same(&edited.picture().rgba, reference).then_some(()));
     }
 
-    /// Waits until the window shows this with something over its upper half.
+    /// Waits until the window shows this with something over its lower half.
     fn assert_shows_problem(&mut self, what: &str, reference: &[u8]) {
         self.poll(what, |edited| {
             let picture = edited.picture().rgba;
             let (upper, lower) = picture.split_at(picture.len() / 2);
             let (upper_want, lower_want) = reference.split_at(reference.len() / 2);
-            (!is_same(upper, upper_want) && is_same(lower, lower_want)).then_some(())
+            (is_same(upper, upper_want) && !is_same(lower, lower_want)).then_some(())
         });
     }
 
@@ -202,7 +213,8 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
         edited.replace(text, words);
         edited.assert_shows_problem(words, &wave);
     }
-    let words = format!("note: the kernel before goes on: kernel {}: ", edited.file().display());
+    let words =
+        format!("note: not reloaded, the last good kernel goes on: kernel {}: ", edited.file().display());
     assert_eq!(edited.notes().matches(&words).count(), 4, "{}", edited.notes());
 
     // By the kernel that is drawn already, and by another.
@@ -259,6 +271,25 @@ fn a_trial_that_is_out_of_date_is_given_up() {
 
 /// The command lines of a process's children.
 fn children(process: &str) -> String {
-    let output = Command::new("ps").args(["-o", "args=", "--ppid", process]).output().expect("ps starts");
-    common::stdout(&output)
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let ids = lists.collect::<Vec<_>>().join(" ");
+    ids.split_whitespace().filter_map(|id| fs::read_to_string(format!("/proc/{id}/cmdline")).ok()).collect()
+}
+
+/// The child has no surface to paint on.
+#[test]
+fn a_kernel_that_paints_is_reloaded_without_a_trial() {
+    let (Some(display), Some(machine)) = (Display::start(), Machine::new()) else { return };
+    let texture = include_str!("../kernels/texture.ptx");
+    let more = ["--overlay=off", "--scene=texture"];
+    let Some(mut edited) = Edited::start_entry(&machine, &display, texture, ":paint", &more) else { return };
+    // The file is watched before anything is drawn.
+    edited.poll("a picture", |edited| (edited.picture().colors() > 1).then_some(()));
+    for comment in ["// one", "// two"] {
+        edited.save(&format!("{texture}{comment}\n"), "note: reloaded ");
+    }
+    assert_eq!(edited.notes().matches("reloaded without a trial").count(), 1, "{}", edited.notes());
+    edited.save(FLAT, "it has no entry `paint`");
+    edited.assert_ends_well();
 }

@@ -36,7 +36,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
     /// Run this kernel instead of the wave; see kernels/README.md for its signature. Without ENTRY the file must have
-    /// one entry only.
+    /// one entry only. A window reloads it whenever the file is saved.
     #[arg(long, value_name = "FILE.ptx[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     pub kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has

@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::controls::Controls;
 use super::keys::Action;
 use super::overlay::{self, Draft, Overlay, View};
-use super::reload::Reload;
+use super::reload::Reloader;
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::engine::{Behind, PresentSync};
@@ -52,7 +52,7 @@ pub(super) struct State {
     config: Config,
     choice: Choice,
     /// Watches the kernel's file.
-    reload: Option<Reload>,
+    reload: Option<Reloader>,
     controls: Controls,
     clock: Clock,
     pub(super) times: FrameTimes,
@@ -130,7 +130,7 @@ impl State {
             overlay,
             config: Config { present, ..config.clone() },
             choice,
-            reload: config.reload.clone().and_then(Reload::new),
+            reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
@@ -285,7 +285,7 @@ impl State {
             Err(error) => Some(error),
         };
         if let Some(error) = &problem {
-            crate::note!("note: the kernel before goes on: {error}");
+            crate::note!("note: not reloaded, the last good kernel goes on: {error}");
         }
         if let Some(overlay) = &mut self.overlay {
             overlay.show_problem(problem.map(|error| error.to_string()));

@@ -160,6 +160,8 @@ impl Overlay {
 
     /// Shows a problem until another is shown in its place, or none.
     pub(super) fn show_problem(&mut self, problem: Option<String>) {
+        // A notice may say that all is well.
+        self.notice.take_if(|_| problem.is_some());
         self.problem = problem;
         self.next = Instant::now();
     }
@@ -359,17 +361,18 @@ impl Overlay {
     }
 }
 
-/// A problem in its own words, whole.
+/// What is wrong with a kernel, in whole, at the bottom of the picture: notices are at its top.
 fn show_problem(egui: &Context, problem: &str) {
-    let picture = egui.available_rect();
-    egui::Window::new("the kernel before goes on")
-        .anchor(Align2::CENTER_TOP, vec2(picture.center().x - egui.content_rect().center().x, 14.0))
-        .max_size(vec2(picture.width() - 40.0, picture.height() * 0.4))
+    let (picture, all) = (egui.available_rect(), egui.content_rect());
+    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
+    egui::Window::new("not reloaded: the last good kernel goes on")
+        .anchor(Align2::CENTER_BOTTOM, offset)
+        .default_width((picture.width() - 40.0).min(800.0))
+        .collapsible(false)
         .resizable(false)
         .show(egui, |ui| {
-            egui::ScrollArea::both().show(ui, |ui| {
-                ui.add(egui::Label::new(RichText::new(problem).monospace().color(ACCENT)).extend());
-            });
+            let text = egui::ScrollArea::vertical().max_height(picture.height() * 0.35);
+            text.show(ui, |ui| ui.label(RichText::new(problem).monospace().color(ACCENT)));
         });
 }
 
