@@ -158,8 +158,9 @@ for handoff in "${on_a_stream[@]}"; do
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
 done
-# Some of its kernels trap, too.
+# Some of their kernels trap, too. (reload needs an X server that shows what the GPU draws.)
 suite serve
+suite reload
 # Kernels that are not built in, inside Vulkan's command buffer.
 blocks inline
 

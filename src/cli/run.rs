@@ -1,6 +1,7 @@
 //! `wavefield run`, and `wavefield` without a command.
 
-use wavefield::app::{Stop, attempt_headless, attempt_windowed};
+use wavefield::app::{Config, Reload, Stop, attempt_headless, attempt_windowed};
+use wavefield::gallery;
 use wavefield::{Result, check_outputs, note, say};
 
 use super::args::RunArgs;
@@ -18,7 +19,9 @@ pub const EXAMPLES: &str =
 pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     args.check_ring()?;
-    let mut config = args.config(headless)?;
+    let file = args.kernel.clone().filter(|argument| matches!(gallery::named(argument), Ok(None)));
+    let reload = file.map(|argument| Reload { argument, try_with: super::try_with() });
+    let mut config = Config { reload, ..args.config(headless)? };
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {

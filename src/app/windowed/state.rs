@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::controls::Controls;
 use super::keys::Action;
 use super::overlay::{self, Draft, Overlay, View};
+use super::reload::Reloader;
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::command_line::picture_texts;
@@ -28,6 +29,7 @@ use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
     Moment,
 };
+use crate::cuda::KernelSource;
 use crate::film::{Film, Recorded};
 use crate::handoff::Handoff;
 use crate::render::Picture;
@@ -56,6 +58,8 @@ pub(super) struct State {
     /// What is drawn now.
     config: Config,
     choice: Choice,
+    /// Watches the kernel's file.
+    reload: Option<Reloader>,
     controls: Controls,
     clock: Clock,
     pub(super) times: FrameTimes,
@@ -139,6 +143,7 @@ impl State {
             film,
             config: Config { present, ..config.clone() },
             choice,
+            reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
@@ -289,10 +294,53 @@ impl State {
             self.switched(None);
         }
         config.color_map = self.config.color_map;
-        if config != self.config {
-            self.switch(config)?;
+        if config != self.config
+            && let Some(error) = self.switch(config)?
+        {
+            crate::note!("note: that cannot be switched to: {error}");
+            if let Some(overlay) = &mut self.overlay {
+                overlay.notify(error.to_string());
+            }
         }
         Ok(())
+    }
+
+    /// Takes the kernel over as it was saved. If it is no good the one before goes on, and the problem is shown until it is mended.
+    pub(super) fn reload(&mut self) -> Result<()> {
+        let Some(reload) = &mut self.reload else { return Ok(()) };
+        let device = self.choice.twin.as_ref().map(|(_, info)| info);
+        let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
+        let name = reload.name();
+        let problem = match read {
+            // As it is drawn already.
+            Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,
+            Ok(source) => {
+                let refused = self.take_kernel(source)?;
+                if refused.is_none() {
+                    crate::note!("note: reloaded {name}");
+                    self.overlay.iter_mut().for_each(|overlay| overlay.notify(format!("reloaded {name}")));
+                }
+                refused
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = &problem {
+            crate::note!("note: not reloaded, the last good kernel goes on: {error}");
+        }
+        if let Some(overlay) = &mut self.overlay {
+            overlay.show_problem(problem.map(|error| error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Has this kernel fill the field; its parameters keep their values, as far as it has them. If it cannot, tells why.
+    fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
+        let before = &self.engine.producer().profile().parameters;
+        let parameters = match source.parameters() {
+            Ok(parameters) => parameters.carry(before, self.engine.parameters()),
+            Err(error) => return Ok(Some(error)),
+        };
+        self.switch(Config { kernel: Some(source), parameters, ..self.config.clone() })
     }
 
     /// Shows the chosen colours from the next frame on.
@@ -303,8 +351,8 @@ impl State {
         self.engine.set_color_map(map)
     }
 
-    /// Draws with other settings from the next frame on. If they cannot be, that is said, and all goes on as before.
-    fn switch(&mut self, config: Config) -> Result<()> {
+    /// Draws with other settings from the next frame on. If they cannot be, tells why, and all goes on as before.
+    fn switch(&mut self, config: Config) -> Result<Option<Error>> {
         let name = overlay::name(&self.config, &self.engine);
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
         match switched {
@@ -315,16 +363,11 @@ impl State {
                 self.config = config;
                 self.switched(Some(name));
                 self.title.renew(&self.engine, &self.config);
+                Ok(None)
             }
-            Err(error) if !self.engine.has_failed() => {
-                crate::note!("note: that cannot be switched to: {error}");
-                if let Some(overlay) = &mut self.overlay {
-                    overlay.notify(error.to_string());
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) if !self.engine.has_failed() => Ok(Some(error)),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Frames take something else from now on; `name` is that of the settings before.

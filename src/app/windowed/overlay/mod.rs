@@ -81,6 +81,8 @@ pub(super) struct Overlay {
     notice: Option<(String, Instant)>,
     /// Kept, because on X11 others ask this program for the text.
     clipboard: Option<arboard::Clipboard>,
+    /// What is wrong until it is mended: shown also while the rest is hidden.
+    problem: Option<String>,
     /// CPU time that it takes for each frame, in seconds, smoothed.
     cost: f64,
 }
@@ -111,6 +113,7 @@ impl Overlay {
             tied: Instant::now(),
             notice: None,
             clipboard: None,
+            problem: None,
             cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
@@ -121,7 +124,7 @@ impl Overlay {
 
     /// Tells it of an event. True: the event was for the overlay alone.
     pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
-        if !self.shown {
+        if !self.has_something() {
             // What it does not hear of now it would have to know later.
             if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
                 let _ = self.input.on_window_event(window, event);
@@ -167,6 +170,19 @@ impl Overlay {
         self.next = Instant::now();
     }
 
+    /// Shows a problem until another is shown in its place, or none.
+    pub(super) fn show_problem(&mut self, problem: Option<String>) {
+        // A notice may say that all is well.
+        self.notice.take_if(|_| problem.is_some());
+        self.problem = problem;
+        self.next = Instant::now();
+    }
+
+    /// Whether there is something to lay out.
+    fn has_something(&self) -> bool {
+        self.shown || self.problem.is_some()
+    }
+
     /// There was a rest.
     pub(super) fn rest(&mut self) {
         self.figures.rest();
@@ -180,7 +196,7 @@ impl Overlay {
 
     /// Whether it is time to lay it out.
     pub(super) fn is_due(&self) -> bool {
-        self.shown && Instant::now() >= self.next
+        self.has_something() && Instant::now() >= self.next
     }
 
     /// Lays it out if it is time. Gives the settings that the user wants, if those are others now.
@@ -191,12 +207,14 @@ impl Overlay {
         parameters: &Parameters,
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
-        if !self.shown || now < self.next {
+        if !self.is_due() {
             return Ok(None);
         }
         self.next = now + EVERY;
-        self.watch(view.engine, now)?;
-        self.point(view)?;
+        if self.shown {
+            self.watch(view.engine, now)?;
+            self.point(view)?;
+        }
         let mut draft = Draft {
             config: view.config.clone(),
             parameters: *parameters,
@@ -238,7 +256,7 @@ impl Overlay {
 
     /// Whether there is something to record.
     pub(super) fn is_shown(&self) -> bool {
-        self.shown && !self.painting.primitives.is_empty()
+        self.has_something() && !self.painting.primitives.is_empty()
     }
 
     /// Records it over a picture.
@@ -289,7 +307,7 @@ impl Overlay {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let size = egui.content_rect().size();
         // A small window is for the picture.
-        if size.x >= SMALLEST.x && size.y >= SMALLEST.y {
+        if self.shown && size.x >= SMALLEST.x && size.y >= SMALLEST.y {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
@@ -302,8 +320,13 @@ impl Overlay {
                 graph::vertex(&left, at, &found);
             }
         }
-        self.notices(egui);
-        if self.help {
+        if let Some(problem) = &self.problem {
+            show_problem(egui, problem);
+        }
+        if self.shown {
+            self.notices(egui);
+        }
+        if self.shown && self.help {
             egui::Window::new("keys")
                 .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
                 .collapsible(false)
@@ -397,6 +420,21 @@ impl Overlay {
             });
         });
     }
+}
+
+/// What is wrong with a kernel, in whole, at the bottom of the picture: notices are at its top.
+fn show_problem(egui: &Context, problem: &str) {
+    let (picture, all) = (egui.available_rect(), egui.content_rect());
+    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
+    egui::Window::new("not reloaded: the last good kernel goes on")
+        .anchor(Align2::CENTER_BOTTOM, offset)
+        .default_width((picture.width() - 40.0).min(800.0))
+        .collapsible(false)
+        .resizable(false)
+        .show(egui, |ui| {
+            let text = egui::ScrollArea::vertical().max_height(picture.height() * 0.35);
+            text.show(ui, |ui| ui.label(RichText::new(problem).monospace().color(ACCENT)));
+        });
 }
 
 /// The smallest window that has panels, in points.
