@@ -273,7 +273,7 @@ impl State {
 
     /// Does what the user asks for.
     fn follow(&mut self, wish: Draft) -> Result<()> {
-        let Draft { mut config, parameters, values, step } = wish;
+        let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);

@@ -61,6 +61,8 @@ pub(super) struct Draft {
     pub(super) values: Vec<f32>,
     /// One step in a pause.
     pub(super) step: bool,
+    /// The command line that shows this goes to the clipboard.
+    copy: bool,
 }
 
 /// The overlay of a window.
@@ -220,6 +222,7 @@ impl Overlay {
             parameters: *parameters,
             values: view.engine.parameters().to_vec(),
             step: false,
+            copy: false,
         };
         let egui = self.egui.clone();
         let raw = self.take_input(window, view.extent);
@@ -345,19 +348,18 @@ impl Overlay {
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
+        if draft.copy {
+            self.copy(view.command);
+        }
         ui.separator();
         let name = name(view.config, view.engine);
-        graph::figures(ui, &self.figures, &name);
         if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean())
             && self.figures.is_settled()
         {
-            let now = Cost { name, mean };
-            ui.add_space(4.0);
+            let now = Cost { name: name.clone(), mean };
             ui.label(RichText::new(change(before, &now)).color(ACCENT));
         }
-        ui.separator();
-        self.command(ui, view.command);
-        ui.separator();
+        graph::figures(ui, &self.figures, &name);
         let cost = format!(
             "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
             time(self.cost)
@@ -365,23 +367,12 @@ impl Overlay {
         ui.label(RichText::new(cost).weak().small());
     }
 
-    /// The command line, to be copied.
-    fn command(&mut self, ui: &mut Ui, command: &str) {
-        ui.horizontal(|ui| {
-            ui.label("shown by");
-            if ui.button("copy").clicked() {
-                self.copy(command);
-            }
-        });
-        ui.label(RichText::new(command).monospace().size(11.0));
-    }
-
     fn copy(&mut self, text: &str) {
         let mut made = arboard::Clipboard::new();
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
-        if !copied {
-            crate::note!("note: there is no clipboard here: {text}");
-        }
+        let words = if copied { "copied" } else { "there is no clipboard here" };
+        crate::note!("note: {words}: {text}");
+        self.notify(format!("{words}: {text}"));
         self.clipboard = made.ok();
     }
 
