@@ -70,8 +70,8 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         let used = view.engine.producer().profile().slots.len() as u32;
         let fixed = uses_cuda && config.handoff.has_one_slot();
         ui.add_enabled_ui(!fixed, |ui| {
-            let mut depth = config.ring.map_or(used, |ring| ring.depth() as u32);
-            if ui.add(Slider::new(&mut depth, 1..=MAX_DEPTH)).changed() {
+            let depth = config.ring.map_or(used, |ring| ring.depth() as u32);
+            if let Some(depth) = whole(ui, "ring", depth, MAX_DEPTH) {
                 config.ring = Ring::new(depth);
                 if let Batching::Fixed(frames) = config.batch {
                     config.batch = Batching::Fixed(frames.min(depth));
@@ -87,11 +87,11 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         ui.add_enabled_ui(uses_cuda && config.handoff == Handoff::Timeline, |ui| {
             let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
             let now = view.engine.batch_now() as u32;
-            let mut frames = match config.batch {
+            let frames = match config.batch {
                 Batching::Fixed(frames) => frames,
                 Batching::Auto { .. } => now.min(most),
             };
-            if ui.add(Slider::new(&mut frames, 1..=most)).changed() {
+            if let Some(frames) = whole(ui, "batch", frames, most) {
                 config.batch = Batching::Fixed(frames);
             }
             let mut auto = matches!(config.batch, Batching::Auto { .. });
@@ -186,6 +186,20 @@ fn row(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
     ui.end_row();
 }
 
+/// A slider from 1 to `most` for what is switched to. Gives another value once it is let go: each switch waits for both sides, and
+/// a drag has many values.
+fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
+    let id = ui.id().with(id);
+    let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);
+    let slider = Slider::new(&mut wanted, 1..=most).update_while_editing(false);
+    if ui.add(slider).dragged() {
+        ui.data_mut(|data| data.insert_temp(id, wanted));
+        return None;
+    }
+    ui.data_mut(|data| data.remove::<u32>(id));
+    (wanted != value).then_some(wanted)
+}
+
 /// A list of which one is chosen; `describe` gives a name, and why it cannot be chosen, if that is so.
 fn choose<T: Clone + PartialEq>(
     ui: &mut Ui,
@@ -224,7 +238,10 @@ fn obstacle(handoff: Handoff, view: &View<'_>, scene: Scene, has_kernel: bool, r
         return Some(crate::app::RISK.to_owned());
     }
     let (_, note) = handoff.on(device.info(), scene);
-    note.or_else(|| (!device.is_inline()).then(|| "this run was begun without it".to_owned()))
+    note.or_else(|| {
+        (!device.is_inline())
+            .then(|| "this window was opened without inline: start with --handoff inline".to_owned())
+    })
 }
 
 fn producer_name(producer: ProducerKind) -> &'static str {
@@ -234,5 +251,90 @@ fn producer_name(producer: ProducerKind) -> &'static str {
         ProducerKind::Compute => "compute shader",
         ProducerKind::Host => "CPU threads",
         ProducerKind::Still | ProducerKind::StillShared => "nobody",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egui::{
+        CentralPanel, Context, Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2,
+    };
+
+    use super::*;
+
+    /// A slider that shows 3 of 1 to 9, and events for it one after another.
+    struct Sliding {
+        egui: Context,
+        value: u32,
+        /// Where it is.
+        area: Rect,
+    }
+
+    impl Sliding {
+        fn new() -> Self {
+            let mut sliding = Self { egui: Context::default(), value: 3, area: Rect::NOTHING };
+            // What is under the pointer is known from the frame before.
+            assert_eq!((sliding.hears(vec![]), sliding.hears(vec![])), (None, None));
+            sliding
+        }
+
+        /// What it gives, which is its value from then on.
+        fn hears(&mut self, events: Vec<Event>) -> Option<u32> {
+            let screen = Rect::from_min_size(Pos2::ZERO, vec2(400.0, 100.0));
+            let mut given = None;
+            let _ = self.egui.clone().run(
+                RawInput { events, screen_rect: Some(screen), ..RawInput::default() },
+                |egui| {
+                    CentralPanel::default().show(egui, |ui| {
+                        let area = ui.horizontal(|ui| given = whole(ui, "one", self.value, 9));
+                        self.area = area.response.rect;
+                    });
+                },
+            );
+            self.value = given.unwrap_or(self.value);
+            given
+        }
+
+        /// A place so far from the rail's left end.
+        fn at(&self, right: f32) -> Pos2 {
+            pos2(self.area.left() + right, self.area.center().y)
+        }
+
+        fn button(&self, right: f32, pressed: bool) -> Event {
+            let (pos, modifiers) = (self.at(right), Modifiers::NONE);
+            Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers }
+        }
+    }
+
+    #[test]
+    fn a_drag_gives_one_value_at_its_end() {
+        let mut sliding = Sliding::new();
+        let begin = vec![Event::PointerMoved(sliding.at(30.0)), sliding.button(30.0, true)];
+        assert_eq!(sliding.hears(begin), None);
+        for right in [45.0, 60.0, 75.0, 92.0] {
+            let to = vec![Event::PointerMoved(sliding.at(right))];
+            assert_eq!(sliding.hears(to), None, "still held");
+        }
+        let end = vec![sliding.button(92.0, false)];
+        assert_eq!(sliding.hears(end), Some(9));
+        assert_eq!(sliding.hears(vec![]), None);
+    }
+
+    #[test]
+    fn a_click_and_a_key_count_at_once() {
+        let mut sliding = Sliding::new();
+        let at = sliding.at(92.0);
+        let click = vec![Event::PointerMoved(at), sliding.button(92.0, true)];
+        assert_eq!((sliding.hears(click), sliding.value), (None, 3));
+        let release = vec![sliding.button(92.0, false)];
+        assert_eq!(sliding.hears(release), Some(9));
+        let key = |key| {
+            let (physical_key, pressed, repeat, modifiers) = (None, true, false, Modifiers::NONE);
+            vec![Event::Key { key, physical_key, pressed, repeat, modifiers }]
+        };
+        let mut sliding = Sliding::new();
+        // The focus is one step behind the key.
+        assert_eq!((sliding.hears(key(Key::Tab)), sliding.hears(vec![])), (None, None));
+        assert_eq!(sliding.hears(key(Key::ArrowRight)), Some(4));
     }
 }
