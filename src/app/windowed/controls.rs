@@ -32,6 +32,14 @@ impl Controls {
         }
     }
 
+    /// Another scene: a reset puts the camera here from now on, and it goes here at once unless the user has moved it.
+    pub(super) fn start_at(&mut self, first: Camera) {
+        if self.camera == self.first {
+            self.camera = first;
+        }
+        self.first = first;
+    }
+
     /// Does what the mouse asks for. `height` is the picture's, in pixels.
     pub(super) fn handle(&mut self, event: WindowEvent, height: u32) {
         match event {
@@ -83,5 +91,26 @@ impl Controls {
         if self.rotating {
             self.camera.rotate(elapsed.as_secs_f32());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Scene;
+
+    #[test]
+    fn another_scene_is_seen_from_its_own_place() {
+        let mut controls = Controls::new(&Config::default());
+        let (field, texture) = (Scene::Field.camera(), Scene::Texture.camera());
+        assert_eq!((controls.camera, field != texture), (field, true));
+        controls.start_at(texture);
+        assert_eq!(controls.camera, texture);
+        controls.camera.rotate(1.0);
+        let moved = controls.camera;
+        controls.start_at(field);
+        assert_eq!(controls.camera, moved, "the user has put it there");
+        controls.press(Action::Reset);
+        assert_eq!(controls.camera, field);
     }
 }

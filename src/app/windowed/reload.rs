@@ -11,6 +11,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::app::{self, Config};
 use crate::cuda::{CudaInfo, KernelSource};
+use crate::gallery;
 use crate::threads::{Job, Wanted};
 use crate::{Error, Result, note};
 
@@ -53,13 +54,19 @@ impl Reloader {
         self.file.display().to_string()
     }
 
-    /// To be asked again and again: the kernel as it was saved, read and tried, or what is wrong with it. `device` is where it will
-    /// run.
+    /// To be asked again and again: the kernel as it was saved, read and tried, or what is wrong with it. Nothing while `config` shows
+    /// another kernel than the file's. `device` is where it will run.
     pub(super) fn poll(
         &mut self,
         config: &Config,
         device: Option<&CudaInfo>,
     ) -> Option<Result<KernelSource>> {
+        if gallery::entry_of(config.kernel.as_ref()).is_some() {
+            // The user has chosen another kernel since. A save while that runs is no wish to have this one back.
+            self.saved.store(false, Ordering::Relaxed);
+            (self.due, self.job) = (None, None);
+            return None;
+        }
         let now = Instant::now();
         if self.saved.swap(false, Ordering::Relaxed) {
             self.due = Some(now + QUIET);
@@ -250,6 +257,41 @@ mod tests {
         assert!(!watched.saved.load(Ordering::Relaxed));
         fs::write(&watched.file, "3").unwrap();
         watched.assert_seen("a write");
+    }
+
+    #[test]
+    fn a_save_counts_only_while_the_kernel_of_the_file_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("k.ptx");
+        fs::write(&file, KernelSource::built_in().ptx).unwrap();
+        let argument = file.display().to_string();
+        let own = Some(KernelSource::from_argument(&argument).unwrap());
+        let own = Config { kernel: own, ..Config::default() };
+        let mut reloader = Reloader::new(app::Reload { argument, try_with: None }).unwrap();
+        let mut save = |shown: &Config| {
+            fs::write(&file, KernelSource::built_in().ptx).unwrap();
+            let until = Instant::now() + Duration::from_secs(60);
+            while !reloader.saved.load(Ordering::Relaxed) {
+                assert!(Instant::now() < until, "the write was not seen");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // The watcher may tell of one write twice: wait until it has nothing more to tell.
+            std::thread::sleep(2 * QUIET);
+            let first = reloader.poll(shown, None);
+            let begun = reloader.due.is_some() || reloader.job.is_some() || first.is_some();
+            while begun && Instant::now() < until {
+                if let Some(read) = reloader.poll(shown, None) {
+                    return Some(read.unwrap());
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            first.map(|read| read.unwrap())
+        };
+        assert_eq!(save(&own), own.kernel);
+        for other in [None, Some(gallery::gallery()[1].source())] {
+            assert_eq!(save(&Config { kernel: other, ..Config::default() }), None);
+        }
+        assert_eq!(save(&own), own.kernel, "the next save counts");
     }
 
     #[test]

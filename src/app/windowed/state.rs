@@ -360,6 +360,15 @@ impl State {
                 if let Some(film) = &mut self.film {
                     film.all_done();
                 }
+                if config.scene != self.config.scene {
+                    self.controls.start_at(config.scene.camera());
+                }
+                if config.kernel != self.config.kernel
+                    && let Some(overlay) = &mut self.overlay
+                {
+                    // It was one of a kernel that is no longer asked for.
+                    overlay.show_problem(None);
+                }
                 self.config = config;
                 self.switched(Some(name));
                 self.title.renew(&self.engine, &self.config);
