@@ -81,7 +81,7 @@ fn a_kernel_needs_cuda() {
     let folder = without_cuda();
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
     let output = with_libraries(folder.path()).args(SMALL).args(["--kernel", kernel]).output().unwrap();
-    assert_fails(&output, 1, &["--kernel needs the CUDA producer", "libcuda"]);
+    assert_fails(&output, 1, &["flat.ptx needs CUDA", "libcuda", "choose another kernel"]);
     let output = run(&[SMALL.as_slice(), &["--producer=host", "--kernel", kernel]].concat());
     assert_fails(&output, 2, &["--kernel is for the CUDA producer", "--producer host"]);
 }
@@ -101,7 +101,7 @@ fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
     assert_fails(
         &kernel("pond", &[]),
         1,
-        &["--kernel needs the CUDA producer", "libcuda", "wave, ripples, ocean, swarm"],
+        &["the built-in pond needs CUDA", "libcuda", "choose another kernel, wave, ripples, ocean, swarm"],
     );
     let compute = ["--kernel is for the CUDA producer", "--producer compute"];
     assert_fails(&kernel("pond", &["--producer=compute"]), 2, &compute);

@@ -129,16 +129,18 @@ fn a_picture_repeats_to_the_last_bit() {
     assert!(draw("a.png") == draw("b.png"));
 }
 
+/// What a picture says of itself.
+fn texts(path: &Path) -> HashMap<String, String> {
+    let file = BufReader::new(File::open(path).unwrap());
+    let reader = png::Decoder::new(file).read_info().unwrap();
+    let chunks = reader.info().utf8_text.iter();
+    chunks.map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect()
+}
+
 /// The picture says by which command; that draws it again, seen from somewhere else or not.
 #[test]
 fn a_picture_says_how_to_draw_it_again() {
     let folder = tempfile::tempdir().unwrap();
-    let texts = |path: &Path| -> HashMap<String, String> {
-        let file = BufReader::new(File::open(path).unwrap());
-        let reader = png::Decoder::new(file).read_info().unwrap();
-        let chunks = reader.info().utf8_text.iter();
-        chunks.map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect()
-    };
     let draw = |arguments: &[&str]| {
         let output = common::wavefield().args(arguments).current_dir(&folder).output().unwrap();
         assert_exit(&output, 0);
@@ -164,6 +166,26 @@ fn a_picture_says_how_to_draw_it_again() {
         draw(&["--headless", "--output=c.png", "--size=160x90", "--frames=7", "--grid=64x64"]);
         pixels(&folder.path().join("c.png")).1
     });
+}
+
+/// No command draws again what clients may have drawn.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_picture_of_serve_names_no_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut serve = common::wavefield();
+    serve.args([
+        "serve",
+        "--headless",
+        "--socket=s",
+        "--frames=2",
+        "--grid=4x4",
+        "--size=16x16",
+        "--output=a.png",
+    ]);
+    assert_exit(&serve.current_dir(&folder).output().unwrap(), 0);
+    let said = texts(&folder.path().join("a.png"));
+    assert!(said["Settings"].contains("frame 2, 4x4") && !said.contains_key("Command"), "{said:?}");
 }
 
 /// The comparison must be able to fail.

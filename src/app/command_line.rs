@@ -150,10 +150,14 @@ fn quoted(word: &str) -> String {
 }
 
 /// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Of its own place only the file's
-/// name: the folder is nobody's business. It is the last of so many `frames`.
-pub(super) fn picture_texts(config: &Config, engine: &Engine, frames: u64) -> Vec<(&'static str, String)> {
-    let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
-    let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
+/// name: the folder is nobody's business. It is the last of so many `frames`. Where it `serves`, clients have drawn: no command does
+/// that again.
+pub(super) fn picture_texts(
+    config: &Config,
+    engine: &Engine,
+    frames: u64,
+    serves: bool,
+) -> Vec<(&'static str, String)> {
     let (info, profile) = (engine.device().info(), engine.producer().profile());
     let what = match config.scene {
         Scene::Field => config.style.name(),
@@ -169,12 +173,17 @@ pub(super) fn picture_texts(config: &Config, engine: &Engine, frames: u64) -> Ve
         profile.slots.len(),
         config.samples.count(),
     );
-    vec![
+    let mut texts = vec![
         ("Software", format!("wavefield {}", env!("CARGO_PKG_VERSION"))),
-        ("Command", shown.command_line(true)),
         ("Device", format!("{} ({})", info.name, info.driver)),
         ("Settings", settings),
-    ]
+    ];
+    if !serves {
+        let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
+        let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
+        texts.push(("Command", shown.command_line(true)));
+    }
+    texts
 }
 
 #[cfg(test)]

@@ -145,6 +145,8 @@ pub struct Headless {
     target: OffscreenTarget,
     film: Option<Film>,
     camera: Camera,
+    /// Clients in other processes may draw.
+    serves: bool,
 }
 
 impl Headless {
@@ -170,7 +172,8 @@ impl Headless {
     #[cfg(target_os = "linux")]
     pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice);
-        Self::make(choice, config, &desc(choice.can_export(), config.handoff == Handoff::Inline), flights)
+        let desc = desc(choice.can_export(), config.handoff == Handoff::Inline);
+        Ok(Self { serves: true, ..Self::make(choice, config, &desc, flights)? })
     }
 
     fn make(choice: &Choice, config: &Config, desc: &DeviceDesc, flights: usize) -> Result<Self> {
@@ -188,7 +191,7 @@ impl Headless {
         let target = OffscreenTarget::new(&device, config.size)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         let film = filmed::film(&device, config, OffscreenTarget::FORMAT, true)?;
-        Ok(Self { engine, target, film, camera: config.camera() })
+        Ok(Self { engine, target, film, camera: config.camera(), serves: false })
     }
 
     /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
@@ -205,7 +208,7 @@ impl Headless {
 
     /// Draws the next frame at a moment of the caller's.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
-        let Self { engine, target, film, camera } = self;
+        let Self { engine, target, film, camera, .. } = self;
         let flight = engine.begin()?;
         let picture = target.picture();
         // A film has the field's own pace, however fast it is drawn.
@@ -237,10 +240,10 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes it to a PNG file, with what made it: `config` is what was drawn.
+    /// Writes it to a PNG file, with what made it: `config` is what was drawn, unless a client drew.
     pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
-        let texts = picture_texts(config, &self.engine, self.engine.next_frame());
+        let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
         write_png(path, self.target.image().extent(), &pixels, &texts)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use clap::ValueEnum;
 use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, ProducerKind};
@@ -92,18 +93,25 @@ impl Config {
     /// # Errors
     /// Why CUDA does not, and which kernels do without.
     pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
-        let by_cuda =
-            choice.cuda.is_some() && matches!(self.producer, ProducerKind::Auto | ProducerKind::Cuda);
+        let by_cuda = choice.cuda.is_some() && self.producer.may_use_cuda();
         let by_shader =
             matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.twin().is_some();
-        if self.kernel.is_none() || by_cuda || by_shader {
+        if self.shows_built_in() || by_cuda || by_shader {
             return Ok(());
         }
-        let reason = choice.fallback.as_deref().unwrap_or("--producer asks for another");
-        Err(Error::Unsupported(format!(
-            "--kernel needs the CUDA producer: {reason}; without CUDA there is {}",
-            gallery::with_twins()
-        )))
+        let (kernel, with_twins) = (&self.kernel().name, gallery::with_twins());
+        let words = match (self.producer.may_use_cuda(), self.producer.to_possible_value()) {
+            (false, Some(producer)) => format!(
+                "{kernel} does not run with the producer {}: choose auto or cuda as the producer; {with_twins} also run with \
+                 compute",
+                producer.get_name()
+            ),
+            _ => format!(
+                "{kernel} needs CUDA ({}): without it choose another kernel, {with_twins}",
+                choice.fallback.as_deref().unwrap_or("which does not share this device"),
+            ),
+        };
+        Err(Error::Unsupported(words))
     }
 
     /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.
@@ -143,7 +151,7 @@ pub(crate) fn make_producer(
 ) -> Result<Box<dyn Producer>> {
     let (device, desc) = (queue.device().clone(), config.producer_desc());
     let producer = match (config.producer, context) {
-        (ProducerKind::Auto | ProducerKind::Cuda, Some(context)) => {
+        (kind, Some(context)) if kind.may_use_cuda() => {
             let kernel = config.kernel();
             let (handoff, note) = config.handoff.on(device.info(), config.scene);
             if let Some(note) = note {
@@ -152,7 +160,7 @@ pub(crate) fn make_producer(
             let (ring, in_flight) = config.ring_of(handoff);
             handoff.make(queue, context, &kernel, &ProducerDesc { ring, in_flight, ..desc })?
         }
-        (ProducerKind::Cuda, None) => {
+        (ProducerKind::Cuda, _) => {
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
         (ProducerKind::Auto | ProducerKind::Compute, _) => {

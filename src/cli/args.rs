@@ -39,7 +39,7 @@ pub struct RunArgs {
     grid: Grid,
     /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
     /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
-    /// must have one entry only. A window reloads a file whenever it is saved.
+    /// must have one entry only. The window of a plain run reloads a file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     pub kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has

@@ -38,7 +38,7 @@ impl KernelSource {
             ptx: include_str!("../../kernels/wave.ptx").into(),
             entry: "wave".into(),
             cubin: None,
-            gallery: None,
+            gallery: Some("wave"),
         }
     }
 

@@ -70,6 +70,9 @@ impl fmt::Display for Recorded {
             true => write!(f, "standard output")?,
             false => write!(f, "{}", self.path.display())?,
         }
+        if (self.frames, self.dropped) == (0, 0) {
+            return write!(f, ": no frame was drawn, so nothing was written");
+        }
         write!(f, " ({} frames", self.frames)?;
         if let Some((width, height)) = self.size {
             write!(f, " of {width}x{height}")?;

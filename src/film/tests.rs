@@ -178,6 +178,8 @@ fn a_film_without_frames_is_no_file() {
     let start = || Film::start(queue.device(), desc(&folder.path().join("a.gif"))).unwrap();
     let recorded = start().end(true).unwrap();
     assert_eq!((recorded.frames, recorded.size), (0, None));
+    let words = recorded.to_string();
+    assert!(words.ends_with("a.gif: no frame was drawn, so nothing was written"), "{words}");
     drop(start());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let odd = FilmDesc { format: vk::Format::R16G16B16A16_SFLOAT, ..desc(Path::new("-")) };

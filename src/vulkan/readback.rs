@@ -165,12 +165,12 @@ impl TransientPool {
 }
 
 impl TransientPool {
-    /// Command buffers, freed with the pool.
     /// The pool, for a library that allocates from it.
     pub(crate) fn raw(&self) -> vk::CommandPool {
         self.raw
     }
 
+    /// Command buffers, freed with the pool.
     pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.raw)

@@ -107,6 +107,9 @@ mod tests {
         controls.start_at(texture);
         assert_eq!(controls.camera, texture);
         controls.camera.rotate(1.0);
+        controls.press(Action::Reset);
+        assert_eq!(controls.camera, texture);
+        controls.camera.rotate(1.0);
         let moved = controls.camera;
         controls.start_at(field);
         assert_eq!(controls.camera, moved, "the user has put it there");

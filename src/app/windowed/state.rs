@@ -490,7 +490,8 @@ impl State {
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // A run without a window shows frame n at n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
-            write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames))
+            let serves = self.companion.is_some();
+            write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames, serves))
         });
         let words = match saved {
             Ok(()) => format!("saved {}", path.display()),

@@ -145,7 +145,7 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
     for (index, slot) in slots.iter().enumerate() {
         let (color, frame, words) = match *slot {
             SlotNow::New => (ROW, None, "no frame has reached it"),
-            SlotNow::Drawn(frame) => (Color32::from_gray(70), Some(frame), "drawn: CUDA may have it"),
+            SlotNow::Drawn(frame) => (Color32::from_gray(70), Some(frame), "drawn; free to be filled again"),
             SlotNow::AtWork(frame) => (DRAW[0], Some(frame), "filled or drawn now"),
             SlotNow::Submitted(frame) => (DRAW[1], Some(frame), "submitted"),
             SlotNow::Ahead(frame) => (KERNEL, Some(frame), "filled ahead of its time"),

@@ -370,9 +370,13 @@ impl Overlay {
     fn copy(&mut self, text: &str) {
         let mut made = arboard::Clipboard::new();
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
-        let words = if copied { "copied" } else { "there is no clipboard here" };
-        crate::note!("note: {words}: {text}");
-        self.notify(format!("{words}: {text}"));
+        let words = match copied {
+            true => format!("copied: {text}"),
+            // Wayland's own is not asked: that takes eight crates more, and works with few compositors.
+            false => "no clipboard to copy to (on Linux, X11's): the command is on standard error".to_owned(),
+        };
+        crate::note!("note: {}", if copied { &words } else { text });
+        self.notify(words);
         self.clipboard = made.ok();
     }
 
