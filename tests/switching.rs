@@ -142,6 +142,28 @@ fn finish(mut run: Headless, choice: &Choice, drawn: u64) {
     assert_eq!(log.warnings(), 0);
 }
 
+/// The wave has many names, and every producer runs it.
+#[test]
+fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
+    let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    let grid = Grid { cols: 8, rows: 8 };
+    let shown = |name, producer| {
+        let kernel = gallery::named(name).unwrap().map(gallery::Entry::source);
+        Config { kernel, producer, grid, ..Config::default() }
+    };
+    let mut run = Headless::switchable(&choice, &shown("wave", ProducerKind::Host)).unwrap();
+    for (name, kind, word) in
+        [("pond", ProducerKind::Compute, "compute"), ("ocean", ProducerKind::Host, "host")]
+    {
+        let words = run.switch(&choice, &shown(name, kind)).unwrap_err().to_string();
+        let wanted =
+            format!("the built-in {name} does not run with the producer {word}: choose auto or cuda");
+        assert!(words.starts_with(&wanted), "{words}");
+        run.frame(0.0).unwrap();
+    }
+    run.engine().finish().unwrap();
+}
+
 const SWITCHES: usize = 200;
 
 #[test]
