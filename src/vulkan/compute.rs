@@ -72,7 +72,9 @@ impl ComputePipeline {
         let sets: Vec<_> =
             sets.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
         let constants = [vk::PushConstantRange::default().stage_flags(compute).size(desc.constants)];
-        let bindings = Bindings::new(device, &sets, &constants)?;
+        // Vulkan takes no range of none.
+        let constants = &constants[..usize::from(desc.constants > 0)];
+        let bindings = Bindings::new(device, &sets, constants)?;
         for (set, choices) in desc.sets.iter().enumerate() {
             let Choices::These(bound) = choices else { continue };
             for (chosen, &bound) in bound.iter().enumerate() {
@@ -121,7 +123,9 @@ impl ComputePipeline {
         unsafe {
             vk.cmd_bind_pipeline(commands, point, self.raw);
             self.bindings.bind(commands, point, chosen);
-            vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
+            if !constants.is_empty() {
+                vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
+            }
             vk.cmd_dispatch(commands, groups[0], groups[1], 1);
         }
     }
