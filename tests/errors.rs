@@ -86,6 +86,59 @@ fn a_kernel_needs_cuda() {
     assert_fails(&output, 2, &["--kernel is for the CUDA producer", "--producer host"]);
 }
 
+/// All that have a compute shader run without it; the others say so.
+#[test]
+fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
+    let folder = without_cuda();
+    let kernel = |name, more: &[&str]| {
+        let mut command = with_libraries(folder.path());
+        command.args(SMALL).args(["--kernel", name]).args(more).output().unwrap()
+    };
+    for name in ["wave", "ripples", "ocean", "swarm"] {
+        assert_exit(&kernel(name, &[]), 0);
+        assert_exit(&kernel(name, &["--producer=compute"]), 0);
+    }
+    assert_fails(
+        &kernel("pond", &[]),
+        1,
+        &["--kernel needs the CUDA producer", "libcuda", "wave, ripples, ocean, swarm"],
+    );
+    let compute = ["--kernel is for the CUDA producer", "--producer compute"];
+    assert_fails(&kernel("pond", &["--producer=compute"]), 2, &compute);
+    assert_fails(
+        &kernel("ocean", &["--producer=host"]),
+        2,
+        &["--kernel is for the CUDA producer", "--producer host"],
+    );
+    assert_fails(
+        &kernel("ocean", &["--scene=texture"]),
+        2,
+        &["--kernel ocean fills a field", "--scene texture"],
+    );
+    assert_fails(
+        &kernel("oceans", &[]),
+        2,
+        &["the gallery has no such kernel", "wave, ripples, ocean, pond, swarm", ".cu"],
+    );
+    assert_fails(
+        &kernel("ocean", &["--param=height=1"]),
+        2,
+        &["the built-in ocean has no parameter `height`", "chop (0 to 1"],
+    );
+    // A file of the same name is named by its path.
+    assert_fails(&kernel("./ocean", &[]), 1, &["cannot read ./ocean"]);
+}
+
+/// What comes with this program is not a risk that takes consent.
+#[test]
+fn a_kernel_of_the_gallery_runs_inline() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.command(&stand_in::ALL);
+    let output = command.args(SMALL).args(["--kernel=pond", "--handoff=inline"]).output().unwrap();
+    assert_exit(&output, 0);
+    assert!(stdout(&output).contains("inline"), "{}", stdout(&output));
+}
+
 #[test]
 fn a_cuda_driver_that_is_too_old() {
     let Some(stand_in) = StandIn::new() else { return };

@@ -8,6 +8,7 @@ mod stand_in;
 use ash::vk;
 use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
+use wavefield::gallery;
 use wavefield::handoff::Handoff;
 use wavefield::render::{ColorMap, Samples};
 use wavefield::report::Failures;
@@ -34,6 +35,8 @@ struct Tour {
     cuda: bool,
     scenes: &'static [Scene],
     handoffs: &'static [Handoff],
+    /// Whether kernels of the gallery are among it, of those that run without CUDA too.
+    kernels: bool,
     verify: bool,
     validation: Validation,
 }
@@ -45,6 +48,7 @@ const EVERYTHING: Tour = Tour {
     cuda: true,
     scenes: &SCENES,
     handoffs: &Handoff::ALL,
+    kernels: true,
     verify: true,
     validation: Validation::IfInstalled,
 };
@@ -53,7 +57,7 @@ const EVERYTHING: Tour = Tour {
 fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
     let mut config = config.clone();
     for _ in 0..=dice.below(2) {
-        match dice.below(8) {
+        match dice.below(10) {
             0 => config.scene = dice.one_of(tour.scenes),
             1 if tour.cuda => config.producer = dice.one_of(&[ProducerKind::Auto, ProducerKind::Cuda]),
             1 | 2 => config.producer = dice.one_of(&[ProducerKind::Compute, ProducerKind::Host]),
@@ -64,11 +68,21 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
                 (config.ring, config.batch) = (Ring::new(batch.max(3)), Batching::Fixed(batch));
             }
             6 => config.grid = Grid { cols: 8 + dice.below(60) as u32, rows: 8 + dice.below(60) as u32 },
+            7 if tour.kernels => {
+                let entry = dice.one_of(&["wave", "ripples", "ocean", "swarm"]);
+                config.kernel = gallery::named(entry).unwrap().map(gallery::Entry::source);
+                config.parameters = Default::default();
+            }
+            8 => config.style = config.style.next(),
             _ => {
                 config.samples = dice.one_of(&[Samples::One, Samples::Four]);
                 config.color_map = config.color_map.next();
             }
         }
+    }
+    // CPU threads compute the wave alone, and a kernel fills a field.
+    if config.producer == ProducerKind::Host || config.scene == Scene::Texture {
+        config.kernel = None;
     }
     config
 }
@@ -154,7 +168,7 @@ fn child_checked() {
     let handoffs =
         &[Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy];
     let validation = Validation::Off;
-    tour(SWITCHES, &Tour { scenes: &[Scene::Field], handoffs, validation, ..EVERYTHING });
+    tour(SWITCHES, &Tour { scenes: &[Scene::Field], handoffs, kernels: false, validation, ..EVERYTHING });
 }
 
 /// And those are drawn unchecked.
@@ -162,7 +176,7 @@ fn child_checked() {
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
 fn child_unchecked() {
-    tour(SWITCHES, &Tour { verify: false, validation: Validation::Off, ..EVERYTHING });
+    tour(SWITCHES, &Tour { kernels: false, verify: false, validation: Validation::Off, ..EVERYTHING });
 }
 
 #[cfg(target_os = "linux")]

@@ -149,10 +149,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Nothing of where it
-/// lies: that is nobody's business, and two pictures of one frame are the same to the last bit.
-pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static str, String)> {
-    let frames = engine.next_frame();
+/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Nothing of where it lies: that is
+/// nobody's business, and two pictures of one frame are the same to the last bit. It is the last of so many `frames`.
+pub(super) fn picture_texts(config: &Config, engine: &Engine, frames: u64) -> Vec<(&'static str, String)> {
     let output = Some("wave.png".into());
     let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
     let (info, profile) = (engine.device().info(), engine.producer().profile());

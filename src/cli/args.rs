@@ -39,9 +39,9 @@ pub struct RunArgs {
     grid: Grid,
     /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
     /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
-    /// must have one entry only.
+    /// must have one entry only. A window reloads a file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// Seconds of the field for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
-    /// How the field is drawn [default: surface; swarm: points].
+    /// How the field is drawn [default: surface; of the kernel swarm: points].
     #[arg(long, value_enum, help_heading = help::WHAT)]
     style: Option<Style>,
     /// The colours.
@@ -283,11 +283,12 @@ impl RunArgs {
                 ring.depth()
             )));
         }
+        let kernel = read_kernel(self.kernel.as_deref(), self.scene)?;
         let mut config = Config {
             device: self.device.device,
             scene: self.scene,
             producer: self.device.producer,
-            kernel: read_kernel(self.kernel.as_deref(), self.scene)?,
+            kernel,
             grid: self.grid,
             ring: self.ring,
             batch,

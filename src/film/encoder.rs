@@ -56,7 +56,7 @@ impl Encoder {
         Builder::new()
             .name("recording".into())
             .spawn(move || {
-                // Nobody asks for it any more where the run gave up.
+                // Nobody may be there to hear of it any more.
                 let _ = give_outcome.send(work(reel, &take_shots, &give_back, &seen));
             })
             .map_err(|error| {

@@ -5,7 +5,8 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
-use crate::app::{Batching, ProducerKind, Scene};
+use crate::app::{Batching, Config, ProducerKind, Scene};
+use crate::gallery;
 use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples, Style};
 use crate::wave::Grid;
@@ -27,12 +28,20 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
     row(ui, "scene", |ui| {
-        let scene = |scene: &Scene| (scene.name().to_owned(), None);
-        // A kernel fills one of them.
-        ui.add_enabled_ui(config.kernel.is_none(), |ui| {
-            choose(ui, "scene", &mut config.scene, &[Scene::Field, Scene::Texture], scene);
+        let of_file = config.kernel.is_some() && gallery::entry_of(config.kernel.as_ref()).is_none();
+        // A kernel of the user's fills one of them.
+        ui.add_enabled_ui(!of_file, |ui| {
+            let before = config.scene;
+            let name = |scene: &Scene| (scene.name().to_owned(), None);
+            choose(ui, "scene", &mut config.scene, &[Scene::Field, Scene::Texture], name);
+            if config.scene != before {
+                (config.kernel, config.parameters) = Default::default();
+            }
         });
     });
+    if config.scene == Scene::Field {
+        row(ui, "kernel", |ui| kernel(ui, config));
+    }
     row(ui, "producer", |ui| {
         let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
         choose(ui, "producer", &mut config.producer, &all, |&producer| {
@@ -46,7 +55,13 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
             choose(ui, "handoff", &mut config.handoff, &Handoff::ALL, |&handoff| {
                 (
                     handoff.name().to_owned(),
-                    obstacle(handoff, view, config.scene, config.kernel.is_some(), config.risk_the_gpu),
+                    obstacle(
+                        handoff,
+                        view,
+                        config.scene,
+                        config.kernel.as_ref().is_some_and(|kernel| kernel.gallery.is_none()),
+                        config.risk_the_gpu,
+                    ),
                 )
             });
         });
@@ -96,14 +111,38 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
+/// The kernels of the gallery; a file's is there beside them, while it runs.
+fn kernel(ui: &mut Ui, config: &mut Config) {
+    let entry = gallery::entry_of(config.kernel.as_ref());
+    let own = config.kernel.as_ref().map(|kernel| kernel.name.as_str());
+    let name = entry.map_or(own.unwrap_or_default(), |entry| entry.name).to_owned();
+    let list = ComboBox::from_id_salt("kernel").selected_text(name).width(150.0);
+    list.show_ui(ui, |ui| {
+        for one in gallery::gallery() {
+            let is_chosen = entry.is_some_and(|entry| entry.name == one.name);
+            if ui.selectable_label(is_chosen, one.name).on_hover_text(one.about).clicked() && !is_chosen {
+                // The wave is what runs without a kernel.
+                config.kernel = (one.name != "wave").then(|| one.source());
+                config.parameters = Default::default();
+                config.style = if one.points { Style::Points } else { Style::Surface };
+            }
+        }
+    });
+}
+
 /// A slider for each of the kernel's own parameters.
 fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     let parameters = &view.engine.producer().profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
         row(ui, &parameter.name, |ui| {
-            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(&parameter.unit));
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
         });
     }
+}
+
+/// A sign stands beside its number, a word behind a space.
+fn unit(unit: &str) -> String {
+    if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
 
 /// How it is shown.
@@ -134,6 +173,9 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         }
         if ui.add_enabled(parameters.paused, egui::Button::new("step")).clicked() {
             draft.step = true;
+        }
+        if ui.button("copy command").on_hover_text(view.command).clicked() {
+            draft.copy = true;
         }
     });
 }
