@@ -3,6 +3,7 @@
 use super::Engine;
 use super::setup::Setup;
 use crate::Result;
+use crate::app::traced::track_name;
 use crate::app::watchdog::Patience;
 use crate::app::{Choice, Config};
 use crate::cuda::Cuda;
@@ -33,10 +34,11 @@ impl Engine {
         let Setup { producer, check, renderer, times, flights } = made;
         self.patience =
             Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
+        self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
-        if let Some(recorder) = &mut self.observers.recorder {
-            recorder.end();
+        if self.cut_trace(track_name) {
+            crate::note!("note: the trace ends here, because other settings are drawn with from now on");
         }
         (self.renderer, self.times, self.pacer) = (renderer, times, pacer);
         self.recordings.restart(flights);
