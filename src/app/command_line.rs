@@ -32,7 +32,7 @@ impl Config {
         line.option("grid", format_args!("{}x{}", self.grid.cols, self.grid.rows), self.grid != usual.grid);
         line.option("speed", self.speed, self.speed != usual.speed);
         if self.scene == Scene::Field {
-            line.choice("style", self.style, usual.style);
+            line.choice("style", self.style, Self::usual_style(self.asked_kernel()));
         }
         line.choice("colormap", self.color_map, usual.color_map);
         if let Some(camera) = self.camera {
@@ -47,10 +47,13 @@ impl Config {
             line.option("device", device, true);
         }
         line.choice("producer", self.producer, usual.producer);
-        if self.producer.may_use_cuda() {
-            if let Some(kernel) = &self.kernel {
-                line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true);
+        if let Some(kernel) = self.asked_kernel() {
+            match kernel.gallery {
+                Some(name) => line.option("kernel", name, true),
+                None => line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true),
             }
+        }
+        if self.producer.may_use_cuda() {
             line.choice("handoff", self.handoff, usual.handoff);
             match self.batch {
                 _ if self.handoff != Handoff::Timeline => {}
@@ -177,6 +180,8 @@ pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static s
 mod tests {
     use super::*;
     use crate::app::ProducerKind;
+    use crate::gallery;
+    use crate::render::Style;
 
     #[test]
     fn only_what_differs_is_said_and_quoted_where_it_must_be() {
@@ -195,6 +200,15 @@ mod tests {
             config.command_line(true),
             r"wavefield --headless --speed=-0.5 --device='NVIDIA'\''s best' --producer=compute --output='my wave.png'"
         );
+        let swarm = gallery::named("swarm").unwrap().unwrap().source();
+        let mut shown = Config { kernel: Some(swarm), style: Style::Points, output: None, ..config.clone() };
+        shown.device = None;
+        assert_eq!(
+            shown.command_line(false),
+            "wavefield --speed=-0.5 --producer=compute --kernel=swarm --overlay=off"
+        );
+        shown.style = Style::Surface;
+        assert!(shown.command_line(false).contains("--style=surface"), "{}", shown.command_line(false));
         let still = Config { producer: ProducerKind::Still, ..config };
         assert!(
             !still.command_line(false).contains("producer")

@@ -12,7 +12,7 @@ use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
 };
-use crate::render::Camera;
+use crate::render::{Camera, Style};
 use crate::scene::Scene;
 use crate::verify::{BrokenProducer, plan};
 use crate::vulkan::{Device, Queue};
@@ -76,6 +76,20 @@ impl Config {
     /// The compute shader that fills the field as the kernel does, if it has one.
     fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
+    }
+
+    /// The kernel of the settings, if whoever they ask for can run it.
+    pub(super) fn asked_kernel(&self) -> Option<&KernelSource> {
+        let by_shader = self.producer == ProducerKind::Compute && self.twin().is_some();
+        self.kernel.as_ref().filter(|_| self.producer.may_use_cuda() || by_shader)
+    }
+
+    /// How the field of a kernel is drawn unless somebody asks for another style.
+    pub fn usual_style(kernel: Option<&KernelSource>) -> Style {
+        match gallery::entry_of(kernel) {
+            Some(entry) if entry.points => Style::Points,
+            _ => Style::default(),
+        }
     }
 
     /// Refuses a kernel where neither CUDA nor a compute shader runs it.

@@ -284,10 +284,7 @@ impl RunArgs {
             )));
         }
         let kernel = read_kernel(self.kernel.as_deref(), self.scene)?;
-        let usual = match gallery::entry_of(kernel.as_ref()) {
-            Some(entry) if entry.points => Style::Points,
-            _ => Style::default(),
-        };
+        let style = self.style.unwrap_or_else(|| Config::usual_style(kernel.as_ref()));
         let mut config = Config {
             device: self.device.device,
             scene: self.scene,
@@ -308,7 +305,7 @@ impl RunArgs {
             trace: self.trace,
             present: self.present.unwrap_or_default(),
             overlay: self.overlay != Some(OnOff::Off),
-            style: self.style.unwrap_or(usual),
+            style,
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,

@@ -10,6 +10,7 @@ use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::film::FilmDesc;
+use wavefield::gallery::gallery;
 use wavefield::handoff::Handoff;
 use wavefield::render::{Camera, ColorMap, Samples, Style};
 use wavefield::vulkan::{PresentMode, Validation, Wait};
@@ -90,7 +91,7 @@ prop_compose! {
         device in prop::option::of("[A-Za-z0-9'\"`$&ü -]{0,9}[0-9]"),
         producer in select(vec![ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host]),
         handoff in select(Handoff::ALL.to_vec()),
-        has_kernel in any::<bool>(), parameters in (0.0f32..2.0, 0.0f32..2.0),
+        kernel in prop::option::of(0..=gallery().len()), parameters in (0.0f32..2.0, 0.0f32..2.0),
         risk_the_gpu in any::<bool>(),
         ring in prop::option::of(1u32..=32),
         batch in prop::option::of(1u32..=32), latency in prop_oneof![Just(33.0), 0.0..60_000.0],
@@ -104,8 +105,14 @@ prop_compose! {
         let cuda = matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
         let handoff = if cuda { handoff } else { Handoff::default() };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
-        let kernel = (cuda && has_kernel && shown.scene == Scene::Field)
-            .then(|| KernelSource::from_argument(path).unwrap());
+        let by_shader = |index: usize| {
+            producer == ProducerKind::Compute && gallery().get(index).is_some_and(|entry| entry.twin.is_some())
+        };
+        let kernel = kernel.filter(|&index| (cuda || by_shader(index)) && shown.scene == Scene::Field);
+        let kernel = kernel.map(|index| match gallery().get(index) {
+            Some(entry) => entry.source(),
+            None => KernelSource::from_argument(path).unwrap(),
+        });
         let ring = ring.filter(|_| !handoff.has_one_slot()).and_then(Ring::new);
         let batch = match batch.filter(|_| cuda && handoff == Handoff::Timeline) {
             Some(frames) => Batching::Fixed(frames.min(ring.map_or(32, |ring| ring.depth() as u32))),

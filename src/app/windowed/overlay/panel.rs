@@ -124,7 +124,7 @@ fn kernel(ui: &mut Ui, config: &mut Config) {
                 // The wave is what runs without a kernel.
                 config.kernel = (one.name != "wave").then(|| one.source());
                 config.parameters = Default::default();
-                config.style = if one.points { Style::Points } else { Style::Surface };
+                config.style = Config::usual_style(config.kernel.as_ref());
             }
         }
     });
