@@ -147,7 +147,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in examples cuda_memory shared_ring producers parameters rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
+for name in examples cuda_memory shared_ring producers parameters gallery switching recording rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 
@@ -158,8 +158,9 @@ for handoff in "${on_a_stream[@]}"; do
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
 done
-# Some of its kernels trap, too.
+# Some of their kernels trap, too. (reload needs an X server that shows what the GPU draws.)
 suite serve
+suite reload
 # Kernels that are not built in, inside Vulkan's command buffer.
 blocks inline
 

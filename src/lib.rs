@@ -16,6 +16,7 @@
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
 //! | [`film`] | drawn pictures as a GIF or as raw frames |
+//! | `trial` | a new kernel's first launch, in a process of its own (Linux only) |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
@@ -28,7 +29,7 @@
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
-//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `app`, `bench`, `formats`, `serve`
+//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -58,6 +59,8 @@ pub mod stamp;
 pub mod texture;
 mod threads;
 pub mod trace;
+#[cfg(target_os = "linux")]
+pub mod trial;
 pub mod verify;
 pub mod vulkan;
 pub mod wave;

@@ -1,9 +1,10 @@
-//! Threads: those of rayon's pool, which fill and compare whole fields; how exactly one sleeps; what all have used of the CPU.
+//! Threads: those of rayon's pool, which fill and compare whole fields; one for a single job; how exactly one sleeps; what all have
+//! used of the CPU.
 
 use std::io::Error as IoError;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{Builder, available_parallelism};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::time::Duration;
 
 use rayon::{ThreadBuilder, ThreadPoolBuilder};
@@ -47,6 +48,65 @@ fn try_start() -> Result<(), IoError> {
     // Fails if the program that uses this library started rayon's threads before. Then those do the work, and these end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
+}
+
+/// Work on a thread of its own. Dropped before it is done, it is not [`Wanted`] any more, and nobody waits for it.
+pub(crate) struct Job<T> {
+    thread: JoinHandle<Result<T>>,
+    /// Only for being there: the thread looks whether it still is.
+    wanted: Arc<()>,
+}
+
+/// Whether anybody waits for what a [`Job`] does.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only a kernel's trial looks.
+pub(crate) struct Wanted(Weak<()>);
+
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+impl Wanted {
+    pub(crate) fn is_so(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl<T: Send + 'static> Job<T> {
+    /// Begins it; `name` is the thread's.
+    ///
+    /// # Errors
+    /// The system allows no more threads.
+    pub(crate) fn begin(
+        name: &str,
+        work: impl FnOnce(&Wanted) -> Result<T> + Send + 'static,
+    ) -> Result<Self> {
+        let wanted = Arc::new(());
+        let watched = Wanted(Arc::downgrade(&wanted));
+        match Builder::new().name(name.into()).spawn(move || work(&watched)) {
+            Ok(thread) => Ok(Self { thread, wanted }),
+            Err(error) => {
+                Err(Error::Unsupported(format!("the thread `{name}` could not be started: {error}")))
+            }
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// What came of it; waits for that.
+    pub(crate) fn finish(self) -> Result<T> {
+        let name = self.thread.thread().name().unwrap_or_default().to_owned();
+        let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));
+        self.thread.join().unwrap_or_else(panicked)
+    }
+
+    /// Nobody wants it any more; waits a moment for its end.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` has a reason to.
+    pub(crate) fn give_up(self, moment: Duration) {
+        drop(self.wanted);
+        let began = std::time::Instant::now();
+        while !self.thread.is_finished() && began.elapsed() < moment {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Has sleeps of this thread end on time. Linux lets one of 50 µs take twice that, unless told otherwise; nothing is lost without.

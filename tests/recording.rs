@@ -159,6 +159,10 @@ fn a_window_is_recorded() {
     }));
     let output = command.arg("-").output().expect("the program starts");
     assert_exit(&output, 0);
-    assert!(!output.stdout.is_empty() && output.stdout.len() % (96 * 60 * 4) == 0, "{}", output.stdout.len());
+    assert!(
+        !output.stdout.is_empty() && output.stdout.len().is_multiple_of(96 * 60 * 4),
+        "{}",
+        output.stdout.len()
+    );
     assert!(stderr(&output).contains("frames        30"), "{}", stderr(&output));
 }

@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, signal};
-use stand_in::{ALL, StandIn};
-use vulkan_cuda::DeviceUuid;
+use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
 
@@ -578,13 +577,6 @@ fn stand_in_renderer(more: &[&str]) -> Option<Renderer> {
     let mut renderer = Renderer::start_as(command, more);
     renderer.stand_in = Some(stand_in);
     Some(renderer)
-}
-
-/// That of the first Vulkan device.
-fn first_uuid() -> String {
-    let table = common::stdout(&common::run(&["devices"]));
-    let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());
-    uuid.unwrap_or_else(|| panic!("{table}")).to_owned()
 }
 
 #[test]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for `wavefield try-kernel` in the tests of src/serve/trial.rs: does what the entry's name says.
+# Stands in for `wavefield try-kernel` in the tests of src/trial/mod.rs: does what the entry's name says.
 for argument; do
     case $argument in --entry=*) entry=${argument#--entry=} ;; esac
 done

@@ -14,6 +14,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use ash::vk;
 use clap::ValueEnum;
@@ -808,4 +809,44 @@ fn a_dead_wayland_socket_is_no_reason_to_go_without_a_window() {
 
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(String::from).collect()
+}
+
+/// The rows of the panel, as far as they are lists, and how far apart their choices are.
+const ROWS: [&str; 7] = ["scene", "kernel", "producer", "hand-off", "ring", "batch", "grid"];
+
+/// Picks a choice of a list of the panel, in a window of the display's size.
+fn choose(display: &Display, row: &str, choice: u32) {
+    let row = ROWS.iter().position(|name| *name == row).expect("a row") as u32;
+    let y = 66 + 23 * row;
+    let at = |y: u32| ["mousemove".to_owned(), "150".to_owned(), y.to_string()];
+    let click = |y: u32| {
+        let words = [&at(y)[..], &words("click 1")].concat();
+        display.xdotool(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    };
+    click(y);
+    // The list opens with the next frame that is laid out, and takes a moment to be there.
+    std::thread::sleep(Duration::from_secs(1));
+    click(y + 25 + 21 * choice);
+}
+
+#[test]
+fn the_panel_switches_what_is_drawn() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--size=1280x720", "--samples=1", "--overlay=on"]);
+    shown.poll("the compute shader", |shown| shown.title().contains("compute on").then_some(()));
+    shown.assert_frames_go_on();
+    let title = |shown: &mut Shown, want: &str| {
+        shown.poll(want, |shown| shown.title().contains(want).then_some(()));
+    };
+    choose(&display, "producer", 3);
+    title(&mut shown, "wavefield: host on");
+    choose(&display, "producer", 2);
+    title(&mut shown, "wavefield: compute on");
+    choose(&display, "grid", 0);
+    title(&mut shown, ", 64x64");
+    let before = shown.picture();
+    choose(&display, "scene", 1);
+    shown.assert_differs(&before);
+    shown.key("Escape");
+    assert!(shown.assert_ends_well() > 0);
 }

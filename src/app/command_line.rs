@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::engine::Engine;
 use super::{Batching, Config, Scene};
+use crate::cuda::KernelSource;
 use crate::film::FilmDesc;
 use crate::handoff::Handoff;
 use crate::vulkan::Validation;
@@ -32,7 +33,7 @@ impl Config {
         line.option("grid", format_args!("{}x{}", self.grid.cols, self.grid.rows), self.grid != usual.grid);
         line.option("speed", self.speed, self.speed != usual.speed);
         if self.scene == Scene::Field {
-            line.choice("style", self.style, Self::usual_style(self.asked_kernel()));
+            line.choice("style", self.style, self.usual_style());
         }
         line.choice("colormap", self.color_map, usual.color_map);
         if let Some(camera) = self.camera {
@@ -47,11 +48,12 @@ impl Config {
             line.option("device", device, true);
         }
         line.choice("producer", self.producer, usual.producer);
-        if let Some(kernel) = self.asked_kernel() {
-            match kernel.gallery {
-                Some(name) => line.option("kernel", name, true),
-                None => line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true),
+        match &self.kernel {
+            Some(KernelSource { gallery: Some(name), .. }) => line.option("kernel", name, true),
+            Some(kernel) if self.producer.may_use_cuda() => {
+                line.option("kernel", format_args!("{}:{}", kernel.name, kernel.entry), true);
             }
+            _ => {}
         }
         if self.producer.may_use_cuda() {
             line.choice("handoff", self.handoff, usual.handoff);
@@ -148,9 +150,8 @@ fn quoted(word: &str) -> String {
 }
 
 /// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Of its own place only the file's
-/// name: the folder is nobody's business.
-pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static str, String)> {
-    let frames = engine.next_frame();
+/// name: the folder is nobody's business. It is the last of so many `frames`.
+pub(super) fn picture_texts(config: &Config, engine: &Engine, frames: u64) -> Vec<(&'static str, String)> {
     let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
     let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
     let (info, profile) = (engine.device().info(), engine.producer().profile());
@@ -180,8 +181,6 @@ pub(super) fn picture_texts(config: &Config, engine: &Engine) -> Vec<(&'static s
 mod tests {
     use super::*;
     use crate::app::ProducerKind;
-    use crate::gallery;
-    use crate::render::Style;
 
     #[test]
     fn only_what_differs_is_said_and_quoted_where_it_must_be() {
@@ -200,15 +199,6 @@ mod tests {
             config.command_line(true),
             r"wavefield --headless --speed=-0.5 --device='NVIDIA'\''s best' --producer=compute --output='my wave.png'"
         );
-        let swarm = gallery::named("swarm").unwrap().unwrap().source();
-        let mut shown = Config { kernel: Some(swarm), style: Style::Points, output: None, ..config.clone() };
-        shown.device = None;
-        assert_eq!(
-            shown.command_line(false),
-            "wavefield --speed=-0.5 --producer=compute --kernel=swarm --overlay=off"
-        );
-        shown.style = Style::Surface;
-        assert!(shown.command_line(false).contains("--style=surface"), "{}", shown.command_line(false));
         let still = Config { producer: ProducerKind::Still, ..config };
         assert!(
             !still.command_line(false).contains("producer")

@@ -32,7 +32,7 @@ fn default_frames(run: &Headless, verify: bool) -> u64 {
 }
 
 /// Seconds of the field between two frames, whatever the clock says: frame N is the same picture on every run.
-const STEP: f64 = 1.0 / 60.0;
+pub(super) const STEP: f64 = 1.0 / 60.0;
 
 /// Draws `config.frames` frames and writes the last to `config.output`.
 ///
@@ -240,7 +240,8 @@ impl Headless {
     /// Writes it to a PNG file, with what made it: `config` is what was drawn.
     pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
-        write_png(path, self.target.image().extent(), &pixels, &picture_texts(config, &self.engine))
+        let texts = picture_texts(config, &self.engine, self.engine.next_frame());
+        write_png(path, self.target.image().extent(), &pixels, &texts)
     }
 }
 

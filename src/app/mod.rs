@@ -80,6 +80,17 @@ impl ProducerKind {
     }
 }
 
+/// How a window reads a kernel again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reload {
+    /// What [`KernelSource::from_argument`] takes.
+    pub argument: String,
+    /// The program that tries each kernel in a process of its own before it is taken over: a `wavefield` of the same release, as for
+    /// `serve::Options::try_with`. `None`: a kernel that faults ends the run. Linux only, and kernels that paint a texture are not
+    /// tried.
+    pub try_with: Option<PathBuf>,
+}
+
 /// Everything that a run can be told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -91,6 +102,8 @@ pub struct Config {
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
+    /// Read [`Config::kernel`] again whenever its file is saved; in a window only.
+    pub reload: Option<Reload>,
     /// What the parameters of [`Config::kernel`] are at first.
     pub parameters: KernelValues,
     /// How CUDA's vertices reach Vulkan.
@@ -152,6 +165,7 @@ impl Default for Config {
             scene: Scene::default(),
             producer: ProducerKind::Auto,
             kernel: None,
+            reload: None,
             parameters: KernelValues::default(),
             handoff: Handoff::default(),
             risk_the_gpu: false,

@@ -50,6 +50,15 @@ impl Config {
         self.camera.unwrap_or(self.scene.camera())
     }
 
+    /// How the field is drawn where nobody says how: particles as points.
+    pub fn usual_style(&self) -> Style {
+        let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
+        match entry {
+            Some(entry) if entry.points => Style::Points,
+            _ => Style::Surface,
+        }
+    }
+
     /// The kernel that fills the scene, or stands for those who fill it without CUDA.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
@@ -76,20 +85,6 @@ impl Config {
     /// The compute shader that fills the field as the kernel does, if it has one.
     fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
-    }
-
-    /// The kernel of the settings, if whoever they ask for can run it.
-    pub(super) fn asked_kernel(&self) -> Option<&KernelSource> {
-        let by_shader = self.producer == ProducerKind::Compute && self.twin().is_some();
-        self.kernel.as_ref().filter(|_| self.producer.may_use_cuda() || by_shader)
-    }
-
-    /// How the field of a kernel is drawn unless somebody asks for another style.
-    pub fn usual_style(kernel: Option<&KernelSource>) -> Style {
-        match gallery::entry_of(kernel) {
-            Some(entry) if entry.points => Style::Points,
-            _ => Style::default(),
-        }
     }
 
     /// Refuses a kernel where neither CUDA nor a compute shader runs it.

@@ -39,9 +39,9 @@ pub struct RunArgs {
     grid: Grid,
     /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
     /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
-    /// must have one entry only.
+    /// must have one entry only. A window reloads a file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
-    kernel: Option<String>,
+    pub kernel: Option<String>,
     /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
     /// amplitude and frequency.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
@@ -284,7 +284,6 @@ impl RunArgs {
             )));
         }
         let kernel = read_kernel(self.kernel.as_deref(), self.scene)?;
-        let style = self.style.unwrap_or_else(|| Config::usual_style(kernel.as_ref()));
         let mut config = Config {
             device: self.device.device,
             scene: self.scene,
@@ -305,7 +304,6 @@ impl RunArgs {
             trace: self.trace,
             present: self.present.unwrap_or_default(),
             overlay: self.overlay != Some(OnOff::Off),
-            style,
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,
@@ -318,6 +316,7 @@ impl RunArgs {
             },
             ..Config::default()
         };
+        config.style = self.style.unwrap_or(config.usual_style());
         set_parameters(&mut config, &self.param)?;
         Ok(config)
     }

@@ -16,9 +16,16 @@ mod serve;
 mod try_kernel;
 mod verify;
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::Stop;
+
+/// The program in which kernels are tried: this very one, wherever its file is by now.
+fn try_with() -> Option<PathBuf> {
+    cfg!(target_os = "linux").then(|| "/proc/self/exe".into())
+}
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -42,7 +49,8 @@ enum Command {
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(target_os = "linux")]
     Serve(serve::ServeArgs),
-    /// Run the PTX on standard input once: what `serve` starts for each kernel that a client sends, see `try_kernel.rs`.
+    /// Run the PTX on standard input once: what is started for each kernel that a client sends or that is reloaded, see
+    /// `try_kernel.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryKernel(try_kernel::TryKernelArgs),

@@ -105,14 +105,14 @@ prop_compose! {
         let cuda = matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
         let handoff = if cuda { handoff } else { Handoff::default() };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
-        let by_shader = |index: usize| {
-            producer == ProducerKind::Compute && gallery().get(index).is_some_and(|entry| entry.twin.is_some())
+        let kernel = match kernel.filter(|_| shown.scene == Scene::Field) {
+            Some(index) => match gallery().get(index) {
+                Some(entry) if cuda || (entry.twin.is_some() && producer == ProducerKind::Compute) => Some(entry.source()),
+                None if cuda => Some(KernelSource::from_argument(path).unwrap()),
+                _ => None,
+            },
+            None => None,
         };
-        let kernel = kernel.filter(|&index| (cuda || by_shader(index)) && shown.scene == Scene::Field);
-        let kernel = kernel.map(|index| match gallery().get(index) {
-            Some(entry) => entry.source(),
-            None => KernelSource::from_argument(path).unwrap(),
-        });
         let ring = ring.filter(|_| !handoff.has_one_slot()).and_then(Ring::new);
         let batch = match batch.filter(|_| cuda && handoff == Handoff::Timeline) {
             Some(frames) => Batching::Fixed(frames.min(ring.map_or(32, |ring| ring.depth() as u32))),

@@ -62,8 +62,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         trust: args.trust,
         pace: args.pace,
         json: args.json,
-        // This very program, wherever its file is by now.
-        try_with: Some("/proc/self/exe".into()),
+        try_with: super::try_with(),
     };
     let headless = args.run.headless;
     let has_batch = args.run.has_batch();

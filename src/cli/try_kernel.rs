@@ -1,4 +1,4 @@
-//! `wavefield try-kernel`: the child process of `wavefield serve`, hidden from `--help`.
+//! `wavefield try-kernel`: the child process in which a new kernel is tried, hidden from `--help`.
 //!
 //! The PTX comes on standard input. It says on standard output when the kernel is launched, and on standard error what went
 //! wrong. Exit codes as everywhere: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By hand:
@@ -35,7 +35,7 @@ pub struct TryKernelArgs {
 
 pub fn execute(args: TryKernelArgs) -> Result<()> {
     if let Some(parent) = args.parent {
-        wavefield::serve::end_with_parent(parent as u32)?;
+        wavefield::trial::end_with_parent(parent as u32)?;
     }
     let mut ptx = Vec::new();
     let read = std::io::stdin().take(MAX_PTX + 1).read_to_end(&mut ptx);
@@ -45,7 +45,7 @@ pub fn execute(args: TryKernelArgs) -> Result<()> {
         return Err(unusable(format!("more than {MAX_PTX} bytes")));
     }
     let ptx = String::from_utf8(ptx).map_err(|_| unusable("it is not text".into()))?;
-    wavefield::serve::try_kernel(args.device, ptx, args.entry, args.grid)
+    wavefield::trial::try_kernel(args.device, ptx, args.entry, args.grid)
 }
 
 fn parse_uuid(text: &str) -> Result<DeviceUuid, String> {

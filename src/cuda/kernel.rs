@@ -141,6 +141,11 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, gallery: None })
     }
 
+    /// The file that an argument of [`KernelSource::from_argument`] names.
+    pub(crate) fn file_of(argument: &str) -> PathBuf {
+        split_argument(argument).0
+    }
+
     /// The PTX as compilers take it. They refuse what is not ASCII, in comments and in the unit of a parameter, too; there it means
     /// nothing to them.
     ///

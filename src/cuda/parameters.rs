@@ -165,6 +165,16 @@ impl KernelParameters {
         values
     }
 
+    /// The values that another kernel's parameters had, where the names are the same, each brought into its range; defaults for the
+    /// others.
+    pub(crate) fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
+        let value = |parameter: &KernelParameter| {
+            let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
+            named.map_or(parameter.default, |(_, &value)| value)
+        };
+        self.values(&self.iter().map(value).collect::<Vec<_>>())
+    }
+
     /// Values of which some are given by name, and the others are as they are `now`; the last of a name holds.
     ///
     /// # Errors
@@ -308,6 +318,17 @@ mod tests {
         assert_eq!(two.values(&[7.0, -7.0, 3.0])[..], [2.0, -7.0]);
         assert_eq!(two.values(&[f32::NAN, f32::NEG_INFINITY])[..], [1.0, -10.0]);
         assert!(KernelParameters::default().values(&[1.0]).is_empty());
+    }
+
+    #[test]
+    fn values_are_carried_by_name() {
+        let before = parameters(
+            "//!PARAM gone float 0 9 9\n//!PARAM _f2 float 0 1 0\n//!PARAM amplitude float 0 9 1\n",
+        );
+        let two = parameters(TWO);
+        assert_eq!(two.carry(&before, &[9.0, 0.25, 1.5])[..], [1.5, 0.25]);
+        assert_eq!(two.carry(&before, &[9.0, 1.0, 9.0])[..], [2.0, 0.5]);
+        assert_eq!(two.carry(&KernelParameters::default(), &[])[..], [1.0, 0.0]);
     }
 
     #[test]

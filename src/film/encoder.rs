@@ -55,7 +55,10 @@ impl Encoder {
         let seen = failed.clone();
         Builder::new()
             .name("recording".into())
-            .spawn(move || give_outcome.send(work(reel, &take_shots, &give_back, &seen)))
+            .spawn(move || {
+                // Nobody may be there to hear of it any more.
+                let _ = give_outcome.send(work(reel, &take_shots, &give_back, &seen));
+            })
             .map_err(|error| {
                 Error::Unsupported(format!(
                     "no thread could be started to record: {error}; allow this user more (ulimit -u) or end other programs"

@@ -79,6 +79,7 @@ fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: D
 }
 
 /// The frames of a GIF: hundredths of a second, and the colour in the middle.
+#[allow(clippy::type_complexity)] // Its callers take it apart at once.
 fn read_gif(path: &Path) -> ((u16, u16), ::gif::Repeat, Vec<(u16, [u8; 3])>) {
     let mut options = ::gif::DecodeOptions::new();
     options.set_color_output(::gif::ColorOutput::RGBA);

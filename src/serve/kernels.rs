@@ -2,22 +2,21 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Options;
 use super::socket::discard;
-use super::trial::Trial;
 use crate::app::{Choice, Config, RISK};
 use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
 use crate::producer::Producer;
+use crate::threads::{Job, Wanted};
+use crate::trial::Trial;
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
 
-/// A kernel with its machine code, and the context that this was made in; or why there is none.
-type Compiled = Result<(KernelSource, Cuda)>;
+/// A kernel with its machine code, and the context that this was made in.
+type Compiled = (KernelSource, Cuda);
 
 /// How long a faulted context is waited for.
 const MOMENT: Duration = Duration::from_millis(30);
@@ -28,7 +27,8 @@ pub(super) struct Kernels {
     cuda: Result<(Driver, CudaInfo), String>,
     /// The primary context, held as long as kernels are expected to come; none after a fault.
     context: Option<Cuda>,
-    job: Option<Job>,
+    /// A kernel that is being tried and compiled. Dropped before it is done, it breaks its trial off.
+    job: Option<Job<Compiled>>,
     /// What a kernel is tried with, see [`Options::try_with`].
     try_with: Option<PathBuf>,
     /// A kernel would run in Vulkan's command buffer, and nobody has accepted what that may cost.
@@ -38,13 +38,6 @@ pub(super) struct Kernels {
     /// The one that ran before it, and did not fault.
     good: Option<KernelSource>,
     config: Config,
-}
-
-/// A kernel that is being tried and compiled. Dropped before it is done, it breaks its trial off.
-struct Job {
-    thread: JoinHandle<Compiled>,
-    /// Only for being there: the thread looks whether it still is.
-    _wanted: Arc<()>,
 }
 
 impl Kernels {
@@ -83,15 +76,13 @@ impl Kernels {
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
         let (grid, patience) = (self.config.grid, self.config.timeout / 2);
-        let wanted = Arc::new(());
-        let watched = Arc::downgrade(&wanted);
-        let job = move || -> Compiled {
+        let job = move |wanted: &Wanted| {
             let ptx = read(&name, file, bytes)?;
             let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
             // First of all, and not in this process: a fault would cost it CUDA, and a kernel that never ends everything.
             let trial = Trial { program: &program, device: &cuda.1, grid, patience };
-            let took = trial.run(&source, || watched.strong_count() > 0)?;
+            let took = trial.run(&source, || wanted.is_so())?;
             note!("note: {} passed its trial, which took {:.2} s", source.name, took.as_secs_f64());
             // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
             let context = match context {
@@ -101,9 +92,7 @@ impl Kernels {
             source.cubin = Some(cubin::link(&context, &source)?);
             Ok((source, context))
         };
-        let spawned = Builder::new().name("kernel compiler".into()).spawn(job);
-        let thread = spawned.map_err(|error| Error::Unsupported(format!("no thread: {error}")))?;
-        self.job = Some(Job { thread, _wanted: wanted });
+        self.job = Some(Job::begin("kernel compiler", job)?);
         Ok(())
     }
 
@@ -127,10 +116,8 @@ impl Kernels {
 
     /// What became of the compilation, once it is done.
     pub(super) fn compiled(&mut self) -> Option<Result<KernelSource>> {
-        let job = self.job.take_if(|job| job.thread.is_finished())?;
-        let panicked = |_| Err(Error::Unsupported("the compiler of kernels failed".into()));
-        let compiled = job.thread.join().unwrap_or_else(panicked);
-        Some(compiled.map(|(source, context)| {
+        let job = self.job.take_if(|job| job.is_done())?;
+        Some(job.finish().map(|(source, context)| {
             self.context = Some(context);
             source
         }))
@@ -171,14 +158,10 @@ impl Kernels {
     /// being tried or compiled, which is given up.
     pub(super) fn forget_context(&mut self) -> bool {
         self.context = None;
-        let Some(Job { thread, _wanted: wanted }) = self.job.take() else { return false };
+        let Some(job) = self.job.take() else { return false };
         // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off. But how long a
         // compiler takes for what a client sent is the client's to say, so it gets no more than a moment.
-        drop(wanted);
-        let until = Instant::now() + MOMENT;
-        while !thread.is_finished() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        job.give_up(MOMENT);
         true
     }
 

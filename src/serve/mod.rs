@@ -16,9 +16,7 @@
 //! | `client` | the client that has the seat: hears it, and tells it things |
 //! | `requests` | what it can ask for: kernels, memory, pictures, parameters, the state |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
-//! | `kernels` | has the kernels that clients send tried and compiled, on a thread of its own |
-//! | `trial` | a sent kernel's first launch, in a child process: starts that, and listens to it |
-//! | `attempt` | the same in the child: runs the kernel once |
+//! | `kernels` | has the kernels that clients send tried ([`crate::trial`]) and compiled, on a thread of its own |
 //! | `parent` | ends with the program that started this one |
 //! | `exchange` | which producer is in the engine: the renderer's own, a client's ring, a client's kernel |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
@@ -29,7 +27,6 @@
 //! semaphore that a client signals is *read* (a look at a counter), and what it guards is submitted only afterwards.
 
 mod absent;
-mod attempt;
 mod client;
 mod door;
 mod exchange;
@@ -51,7 +48,6 @@ mod requests;
 pub mod session;
 pub mod socket;
 mod stamps;
-mod trial;
 mod welcome;
 mod windowed;
 
@@ -64,7 +60,6 @@ use crate::{Error, Result};
 use door::Door;
 use listener::Listener;
 
-pub use attempt::{end_with_parent, try_kernel};
 pub use folder::default_path;
 pub use headless::serve_headless;
 pub use parent::end_when_closed;

@@ -39,6 +39,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// The pixel format.
+    pub fn format(&self) -> vk::Format {
+        self.desc.format
+    }
+
     /// Makes an image in device memory; its layout is undefined.
     pub fn new(device: &Device, desc: &ImageDesc) -> Result<Self> {
         let info = vk::ImageCreateInfo::default()

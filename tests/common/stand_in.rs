@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::{TempDir, TempPath};
 
+use vulkan_cuda::DeviceUuid;
+
 use crate::common::{self, stderr, stdout, wavefield};
 
 /// What the program promises: whatever fails, it has ended by then.
@@ -121,6 +123,13 @@ impl StandIn {
         made.patched = Some(file.into_temp_path());
         made
     }
+}
+
+/// The UUID of the first Vulkan device: for `STAND_IN_UUID`, where a child process tries kernels without Vulkan.
+pub fn first_uuid() -> String {
+    let table = common::stdout(&common::run(&["devices"]));
+    let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());
+    uuid.unwrap_or_else(|| panic!("{table}")).to_owned()
 }
 
 /// The program, with libraries in `folder` found before the system's.

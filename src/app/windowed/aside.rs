@@ -1,4 +1,4 @@
-//! Pictures for a companion. What was presented cannot be read back, so the same is drawn once more, aside.
+//! Pictures for a companion, and for files. What was presented cannot be read back, so the same is drawn once more, aside.
 
 use ash::vk;
 
@@ -21,44 +21,58 @@ impl Aside {
         &mut self,
         engine: &mut Engine,
         companion: &mut dyn Companion,
+        like: (vk::Extent2D, vk::Format),
+        moment: Moment,
+        camera: &Camera,
+    ) -> Result<()> {
+        match self.draw(engine, like, moment, camera) {
+            Ok(()) => {
+                companion.drawn(engine)?;
+                companion.send_picture(like.0, self.pixels(engine));
+            }
+            // Nothing was drawn aside; the next frame tries again.
+            Err(error) if engine.has_failed() => companion.rescue(engine, error)?,
+            // No memory for it, perhaps: the client's affair, not the window's.
+            Err(error) => companion.send_picture(like.0, Err(error)),
+        }
+        Ok(())
+    }
+
+    /// Draws a picture. Waits until it is drawn.
+    ///
+    /// # Errors
+    /// The window has no size, or there is no memory for the picture; or else the engine has failed.
+    pub(super) fn draw(
+        &mut self,
+        engine: &mut Engine,
         (extent, format): (vk::Extent2D, vk::Format),
         moment: Moment,
         camera: &Camera,
     ) -> Result<()> {
         if extent.width == 0 || extent.height == 0 {
-            let reason = "the window has no size, so there is no picture".into();
-            companion.send_picture(extent, Err(Error::Unsupported(reason)));
-            return Ok(());
+            return Err(Error::Unsupported("the window has no size, so there is no picture".into()));
         }
         let target = match self.0.take().filter(|target| target.image().extent() == extent) {
             Some(target) => target,
             None => {
                 engine.forget_recorded();
-                match OffscreenTarget::with_format(engine.device(), extent, format) {
-                    Ok(target) => target,
-                    // No memory for it, perhaps: the client's affair, not the window's.
-                    Err(error) => {
-                        companion.send_picture(extent, Err(error));
-                        return Ok(());
-                    }
-                }
+                OffscreenTarget::with_format(engine.device(), extent, format)?
             }
         };
         let target = self.0.insert(target);
-        let drawn = engine.begin().and_then(|flight| {
-            engine.draw(&flight, moment, camera, &target.picture(), Behind::default())?;
-            engine.drain()
-        });
-        if let Err(error) = drawn {
-            // Nothing was drawn aside; the next frame tries again.
-            return companion.rescue(engine, error);
+        let flight = engine.begin()?;
+        engine.draw(&flight, moment, camera, &target.picture(), Behind::default())?;
+        engine.drain()
+    }
+
+    /// The picture that was drawn last: four bytes a pixel, sRGB, RGBA.
+    pub(super) fn pixels(&self, engine: &mut Engine) -> Result<Vec<u8>> {
+        let Some(target) = &self.0 else { return Err(Error::Rule("nothing was drawn aside".into())) };
+        let image = target.image();
+        let mut pixels = read_image(engine.queue(), image)?;
+        if matches!(image.format(), vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
+            pixels.chunks_exact_mut(4).for_each(|pixel| pixel.swap(0, 2));
         }
-        companion.drawn(engine)?;
-        let mut pixels = read_image(engine.queue(), target.image());
-        if matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
-            pixels.iter_mut().flat_map(|bytes| bytes.chunks_exact_mut(4)).for_each(|pixel| pixel.swap(0, 2));
-        }
-        companion.send_picture(extent, pixels);
-        Ok(())
+        Ok(pixels)
     }
 }

@@ -69,7 +69,12 @@ impl Controls {
             Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
             Action::Reset => (self.camera, self.rotating) = (self.first, false),
             Action::Rotate => self.rotating = !self.rotating,
-            Action::Step | Action::FullScreen | Action::Overlay | Action::Help | Action::Leave => {}
+            Action::Step
+            | Action::Picture
+            | Action::FullScreen
+            | Action::Overlay
+            | Action::Help
+            | Action::Leave => {}
         }
     }
 

@@ -8,6 +8,7 @@ pub(super) enum Action {
     Pause,
     Step,
     Colors,
+    Picture,
     Reset,
     Rotate,
     FullScreen,
@@ -20,10 +21,16 @@ pub(super) enum Action {
 type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
 
 /// Every key. README.md names them too.
-const KEYS: [Row; 9] = [
+const KEYS: [Row; 10] = [
     ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses, and goes on"),
     (".", &[Key::Character("."), Key::Character("n")], Action::Step, "goes on by one step in a pause (or N)"),
     ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
+    (
+        "S",
+        &[Key::Character("s")],
+        Action::Picture,
+        "saves the picture as a PNG file in the folder that this was started in",
+    ),
     ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
     ("A", &[Key::Character("a")], Action::Rotate, "lets the camera turn by itself, and stops it"),
     ("F", &[Key::Character("f")], Action::FullScreen, "fills the screen, and goes back"),

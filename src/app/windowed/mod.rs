@@ -8,6 +8,7 @@ mod controls;
 mod event_loop;
 mod keys;
 mod overlay;
+mod reload;
 mod state;
 mod title;
 mod visibility;
@@ -169,6 +170,7 @@ impl ApplicationHandler for App<'_> {
         }
         self.attempt_shown(event_loop, |state| {
             state.look(Instant::now());
+            state.reload()?;
             state.serve_hidden()
         });
         let Some(state) = &self.state else { return };

@@ -1,5 +1,6 @@
 //! Everything that exists while the window does, and how it draws a frame.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,15 +17,19 @@ use super::clock::Clock;
 use super::controls::Controls;
 use super::keys::Action;
 use super::overlay::{self, Draft, Overlay, View};
+use super::reload::Reloader;
 use super::title::Title;
 use super::visibility::Visibility;
+use crate::app::command_line::picture_texts;
 use crate::app::engine::{Behind, PresentSync};
 use crate::app::filmed;
-use crate::app::headless::announce;
+use crate::app::headless::{STEP, announce};
+use crate::app::write_png;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
     Moment,
 };
+use crate::cuda::KernelSource;
 use crate::film::{Film, Recorded};
 use crate::handoff::Handoff;
 use crate::render::Picture;
@@ -53,6 +58,8 @@ pub(super) struct State {
     /// What is drawn now.
     config: Config,
     choice: Choice,
+    /// Watches the kernel's file.
+    reload: Option<Reloader>,
     controls: Controls,
     clock: Clock,
     pub(super) times: FrameTimes,
@@ -136,6 +143,7 @@ impl State {
             film,
             config: Config { present, ..config.clone() },
             choice,
+            reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
@@ -213,16 +221,16 @@ impl State {
         let mut overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
         let has_more = film.is_some() || overlay.is_some();
         let mut record = |commands| {
+            if let Some(overlay) = &mut overlay {
+                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
+                // frames are in flight than the deepest ring has slots.
+                unsafe { overlay.record(commands, picture) }?;
+            }
             if let Some(film) = &mut film {
-                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images, and may
-                // be copied from since `make_readable`; the flight was free, and the film told so.
+                // SAFETY: as above; the picture may be copied from since `make_readable`; the flight was free, and the film told so.
                 unsafe { film.record(commands, flight.index, picture) };
             }
-            match &mut overlay {
-                // SAFETY: as above; no more frames are in flight than the deepest ring has slots.
-                Some(overlay) => unsafe { overlay.record(commands, picture) },
-                None => Ok(()),
-            }
+            Ok(())
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
@@ -237,16 +245,22 @@ impl State {
 
     /// Lays the overlay out, and does what the user asks for there.
     fn lay_out(&mut self) -> Result<()> {
-        let Some(overlay) = &mut self.overlay else { return Ok(()) };
+        let Some(overlay) = &self.overlay else { return Ok(()) };
         let no_cuda = match &self.choice.twin {
             Some(_) => None,
             None => Some(self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
+        let command = match overlay.is_due() {
+            true => self.shown().command_line(false),
+            false => return Ok(()),
+        };
+        let Some(overlay) = &mut self.overlay else { return Ok(()) };
         let mut view = View {
             engine: &mut self.engine,
             config: &self.config,
             modes: self.swapchain.modes(),
             no_cuda,
+            command: &command,
             extent: self.swapchain.extent(),
             camera: &self.controls.camera,
             serves: self.companion.is_some(),
@@ -259,7 +273,7 @@ impl State {
 
     /// Does what the user asks for.
     fn follow(&mut self, wish: Draft) -> Result<()> {
-        let Draft { mut config, parameters, values, step } = wish;
+        let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);
@@ -280,10 +294,53 @@ impl State {
             self.switched(None);
         }
         config.color_map = self.config.color_map;
-        if config != self.config {
-            self.switch(config)?;
+        if config != self.config
+            && let Some(error) = self.switch(config)?
+        {
+            crate::note!("note: that cannot be switched to: {error}");
+            if let Some(overlay) = &mut self.overlay {
+                overlay.notify(error.to_string());
+            }
         }
         Ok(())
+    }
+
+    /// Takes the kernel over as it was saved. If it is no good the one before goes on, and the problem is shown until it is mended.
+    pub(super) fn reload(&mut self) -> Result<()> {
+        let Some(reload) = &mut self.reload else { return Ok(()) };
+        let device = self.choice.twin.as_ref().map(|(_, info)| info);
+        let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
+        let name = reload.name();
+        let problem = match read {
+            // As it is drawn already.
+            Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,
+            Ok(source) => {
+                let refused = self.take_kernel(source)?;
+                if refused.is_none() {
+                    crate::note!("note: reloaded {name}");
+                    self.overlay.iter_mut().for_each(|overlay| overlay.notify(format!("reloaded {name}")));
+                }
+                refused
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = &problem {
+            crate::note!("note: not reloaded, the last good kernel goes on: {error}");
+        }
+        if let Some(overlay) = &mut self.overlay {
+            overlay.show_problem(problem.map(|error| error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Has this kernel fill the field; its parameters keep their values, as far as it has them. If it cannot, tells why.
+    fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
+        let before = &self.engine.producer().profile().parameters;
+        let parameters = match source.parameters() {
+            Ok(parameters) => parameters.carry(before, self.engine.parameters()),
+            Err(error) => return Ok(Some(error)),
+        };
+        self.switch(Config { kernel: Some(source), parameters, ..self.config.clone() })
     }
 
     /// Shows the chosen colours from the next frame on.
@@ -294,8 +351,8 @@ impl State {
         self.engine.set_color_map(map)
     }
 
-    /// Draws with other settings from the next frame on. If they cannot be, that is said, and all goes on as before.
-    fn switch(&mut self, config: Config) -> Result<()> {
+    /// Draws with other settings from the next frame on. If they cannot be, tells why, and all goes on as before.
+    fn switch(&mut self, config: Config) -> Result<Option<Error>> {
         let name = overlay::name(&self.config, &self.engine);
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
         match switched {
@@ -306,16 +363,11 @@ impl State {
                 self.config = config;
                 self.switched(Some(name));
                 self.title.renew(&self.engine, &self.config);
+                Ok(None)
             }
-            Err(error) if !self.engine.has_failed() => {
-                crate::note!("note: that cannot be switched to: {error}");
-                if let Some(overlay) = &mut self.overlay {
-                    overlay.notify(error.to_string());
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) if !self.engine.has_failed() => Ok(Some(error)),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Frames take something else from now on; `name` is that of the settings before.
@@ -414,6 +466,44 @@ impl State {
         }
     }
 
+    /// Saves the picture, as it is without the overlay, under a name that is free.
+    fn save_picture(&mut self) -> Result<()> {
+        let Some(path) =
+            (1..).map(|number| PathBuf::from(format!("wavefield-{number}.png"))).find(|path| !path.exists())
+        else {
+            return Ok(());
+        };
+        let like = (self.swapchain.extent(), self.swapchain.format());
+        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
+        let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
+            let pixels = self.aside.pixels(&mut self.engine)?;
+            let shown = self.shown();
+            let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
+            // A run without a window shows frame n at n steps.
+            let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
+            write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames))
+        });
+        let words = match saved {
+            Ok(()) => format!("saved {}", path.display()),
+            Err(error) if self.engine.has_failed() => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        crate::note!("note: {words}");
+        if let Some(overlay) = &mut self.overlay {
+            overlay.notify(words);
+        }
+        Ok(())
+    }
+
+    /// The settings that show what is shown now.
+    fn shown(&self) -> Config {
+        Config {
+            camera: Some(self.controls.camera).filter(|camera| *camera != self.config.scene.camera()),
+            speed: self.controls.parameters.speed,
+            ..self.config.clone()
+        }
+    }
+
     /// Takes note of what an event says of the window's visibility.
     fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
         change(&mut self.visibility);
@@ -463,6 +553,7 @@ impl State {
         match action {
             Action::Step => self.clock.step(&self.controls.parameters),
             Action::Colors => self.recolor()?,
+            Action::Picture => self.save_picture()?,
             Action::FullScreen => {
                 let is_full = self.window.fullscreen().is_some();
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));

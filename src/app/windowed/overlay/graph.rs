@@ -67,7 +67,7 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     let points: PlotPoints<'_> =
         figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
     Plot::new("frames")
-        .height(84.0)
+        .height(70.0)
         .include_x(0.0)
         .include_x(FRAMES as f64)
         .include_y(0.0)

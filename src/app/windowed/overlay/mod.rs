@@ -42,6 +42,8 @@ pub(super) struct View<'a> {
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here, if that is so.
     pub(super) no_cuda: Option<&'a str>,
+    /// The command line that shows what is shown.
+    pub(super) command: &'a str,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
     /// What is seen at a pixel of the picture.
@@ -59,6 +61,8 @@ pub(super) struct Draft {
     pub(super) values: Vec<f32>,
     /// One step in a pause.
     pub(super) step: bool,
+    /// The command line that shows this goes to the clipboard.
+    copy: bool,
 }
 
 /// The overlay of a window.
@@ -77,6 +81,10 @@ pub(super) struct Overlay {
     frozen: Option<lanes::Moment>,
     tied: Instant,
     notice: Option<(String, Instant)>,
+    /// Kept, because on X11 others ask this program for the text.
+    clipboard: Option<arboard::Clipboard>,
+    /// What is wrong until it is mended: shown also while the rest is hidden.
+    problem: Option<String>,
     /// CPU time that it takes for each frame, in seconds, smoothed.
     cost: f64,
 }
@@ -106,6 +114,8 @@ impl Overlay {
             frozen: None,
             tied: Instant::now(),
             notice: None,
+            clipboard: None,
+            problem: None,
             cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
@@ -116,7 +126,7 @@ impl Overlay {
 
     /// Tells it of an event. True: the event was for the overlay alone.
     pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
-        if !self.shown {
+        if !self.has_something() {
             // What it does not hear of now it would have to know later.
             if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
                 let _ = self.input.on_window_event(window, event);
@@ -162,6 +172,19 @@ impl Overlay {
         self.next = Instant::now();
     }
 
+    /// Shows a problem until another is shown in its place, or none.
+    pub(super) fn show_problem(&mut self, problem: Option<String>) {
+        // A notice may say that all is well.
+        self.notice.take_if(|_| problem.is_some());
+        self.problem = problem;
+        self.next = Instant::now();
+    }
+
+    /// Whether there is something to lay out.
+    fn has_something(&self) -> bool {
+        self.shown || self.problem.is_some()
+    }
+
     /// There was a rest.
     pub(super) fn rest(&mut self) {
         self.figures.rest();
@@ -173,6 +196,11 @@ impl Overlay {
         self.frozen = None;
     }
 
+    /// Whether it is time to lay it out.
+    pub(super) fn is_due(&self) -> bool {
+        self.has_something() && Instant::now() >= self.next
+    }
+
     /// Lays it out if it is time. Gives the settings that the user wants, if those are others now.
     pub(super) fn lay_out(
         &mut self,
@@ -181,17 +209,20 @@ impl Overlay {
         parameters: &Parameters,
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
-        if !self.shown || now < self.next {
+        if !self.is_due() {
             return Ok(None);
         }
         self.next = now + EVERY;
-        self.watch(view.engine, now)?;
-        self.point(view)?;
+        if self.shown {
+            self.watch(view.engine, now)?;
+            self.point(view)?;
+        }
         let mut draft = Draft {
             config: view.config.clone(),
             parameters: *parameters,
             values: view.engine.parameters().to_vec(),
             step: false,
+            copy: false,
         };
         let egui = self.egui.clone();
         let raw = self.take_input(window, view.extent);
@@ -228,7 +259,7 @@ impl Overlay {
 
     /// Whether there is something to record.
     pub(super) fn is_shown(&self) -> bool {
-        self.shown && !self.painting.primitives.is_empty()
+        self.has_something() && !self.painting.primitives.is_empty()
     }
 
     /// Records it over a picture.
@@ -279,7 +310,7 @@ impl Overlay {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let size = egui.content_rect().size();
         // A small window is for the picture.
-        if size.x >= SMALLEST.x && size.y >= SMALLEST.y {
+        if self.shown && size.x >= SMALLEST.x && size.y >= SMALLEST.y {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
@@ -292,13 +323,21 @@ impl Overlay {
                 graph::vertex(&left, at, &found);
             }
         }
-        self.notices(egui);
-        if self.help {
+        if let Some(problem) = &self.problem {
+            show_problem(egui, problem);
+        }
+        if self.shown {
+            self.notices(egui);
+        }
+        if self.shown && self.help {
             egui::Window::new("keys")
                 .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
                 .collapsible(false)
                 .resizable(false)
-                .show(egui, |ui| ui.label(RichText::new(keys::help()).monospace()));
+                .show(egui, |ui| {
+                    let keys = egui::Label::new(RichText::new(keys::help()).monospace());
+                    ui.add(keys.wrap_mode(egui::TextWrapMode::Extend))
+                });
         }
     }
 
@@ -309,22 +348,32 @@ impl Overlay {
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
+        if draft.copy {
+            self.copy(view.command);
+        }
         ui.separator();
         let name = name(view.config, view.engine);
-        graph::figures(ui, &self.figures, &name);
         if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean())
             && self.figures.is_settled()
         {
-            let now = Cost { name, mean };
-            ui.add_space(4.0);
+            let now = Cost { name: name.clone(), mean };
             ui.label(RichText::new(change(before, &now)).color(ACCENT));
         }
-        ui.separator();
+        graph::figures(ui, &self.figures, &name);
         let cost = format!(
             "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
             time(self.cost)
         );
         ui.label(RichText::new(cost).weak().small());
+    }
+
+    fn copy(&mut self, text: &str) {
+        let mut made = arboard::Clipboard::new();
+        let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
+        let words = if copied { "copied" } else { "there is no clipboard here" };
+        crate::note!("note: {words}: {text}");
+        self.notify(format!("{words}: {text}"));
+        self.clipboard = made.ok();
     }
 
     fn bottom(&mut self, ui: &mut Ui, view: &View<'_>) {
@@ -362,6 +411,21 @@ impl Overlay {
             });
         });
     }
+}
+
+/// What is wrong with a kernel, in whole, at the bottom of the picture: notices are at its top.
+fn show_problem(egui: &Context, problem: &str) {
+    let (picture, all) = (egui.available_rect(), egui.content_rect());
+    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
+    egui::Window::new("not reloaded: the last good kernel goes on")
+        .anchor(Align2::CENTER_BOTTOM, offset)
+        .default_width((picture.width() - 40.0).min(800.0))
+        .collapsible(false)
+        .resizable(false)
+        .show(egui, |ui| {
+            let text = egui::ScrollArea::vertical().max_height(picture.height() * 0.35);
+            text.show(ui, |ui| ui.label(RichText::new(problem).monospace().color(ACCENT)));
+        });
 }
 
 /// The smallest window that has panels, in points.

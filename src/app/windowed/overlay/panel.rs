@@ -124,7 +124,7 @@ fn kernel(ui: &mut Ui, config: &mut Config) {
                 // The wave is what runs without a kernel.
                 config.kernel = (one.name != "wave").then(|| one.source());
                 config.parameters = Default::default();
-                config.style = Config::usual_style(config.kernel.as_ref());
+                config.style = if one.points { Style::Points } else { Style::Surface };
             }
         }
     });
@@ -135,9 +135,14 @@ fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     let parameters = &view.engine.producer().profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
         row(ui, &parameter.name, |ui| {
-            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(&parameter.unit));
+            ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
         });
     }
+}
+
+/// A sign stands beside its number, a word behind a space.
+fn unit(unit: &str) -> String {
+    if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
 
 /// How it is shown.
@@ -168,6 +173,9 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         }
         if ui.add_enabled(parameters.paused, egui::Button::new("step")).clicked() {
             draft.step = true;
+        }
+        if ui.button("copy command").on_hover_text(view.command).clicked() {
+            draft.copy = true;
         }
     });
 }

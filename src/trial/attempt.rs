@@ -1,4 +1,4 @@
-//! A sent kernel's first launch, in a process of its own: the child's side. [`super::trial`] is the other one.
+//! A new kernel's first launch, in a process of its own: the child's side. [`super::Trial`] is the other one.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A sent kernel's first launch, in a process of its own: the renderer's side.
+//! A new kernel's first launch, in a process of its own: kernels that clients send, and those that are reloaded.
 //!
 //! After a fault CUDA does not come back inside a process, and a kernel that never ends cannot be taken back at all. So the
-//! renderer starts its own program once more (`wavefield try-kernel`, which is [`super::attempt`]): whatever the kernel does
-//! there ends with that process.
+//! renderer starts its own program once more (`wavefield try-kernel`): whatever the kernel does there ends with that process.
+//! The renderer's side is here ([`Trial`]), the child's in `attempt`.
 //!
 //! What passes between the two:
 //!
@@ -16,6 +16,8 @@
 //!
 //! Nothing else is inherited. The child ends with the thread that waits for it, and so with the renderer, however that ends.
 
+mod attempt;
+
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -26,10 +28,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::attempt::LAUNCHED;
+use self::attempt::LAUNCHED;
 use crate::cuda::{CudaInfo, KernelSource};
 use crate::wave::Grid;
 use crate::{Error, Result};
+
+pub use self::attempt::{end_with_parent, try_kernel};
 
 /// How long the child may take until it launches the kernel: to load CUDA, to make a context, to compile. Nothing of it
 /// occupies the GPU.
@@ -41,14 +45,14 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// How a kernel is tried.
-pub(super) struct Trial<'a> {
+pub(crate) struct Trial<'a> {
     /// The program to start, which knows `try-kernel`.
-    pub(super) program: &'a Path,
-    pub(super) device: &'a CudaInfo,
-    pub(super) grid: Grid,
+    pub(crate) program: &'a Path,
+    pub(crate) device: &'a CudaInfo,
+    pub(crate) grid: Grid,
     /// How long the kernel may run. Shorter than what the renderer's own watchdog allows: a kernel that does not end may keep
     /// the renderer off the GPU, too.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl Trial<'_> {
@@ -57,7 +61,7 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// The child's words; that it could not be started, or was not done in time.
-    pub(super) fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
+    pub(crate) fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let began = Instant::now();
         let mut child = self.start(source).map_err(|error| {

@@ -1,0 +1,260 @@
+//! A kernel is read again when its file is saved. Reading, compiling and trying it are a thread's work; no frame waits.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::app::{self, Config};
+use crate::cuda::{CudaInfo, KernelSource};
+use crate::threads::{Job, Wanted};
+use crate::{Error, Result, note};
+
+/// How long a file must be left alone before it is read: who writes it may write in parts.
+const QUIET: Duration = Duration::from_millis(80);
+
+/// Watches a kernel's file, as long as it is there.
+pub(super) struct Reloader {
+    desc: app::Reload,
+    file: PathBuf,
+    /// The watcher has seen that it was written, perhaps.
+    saved: Arc<AtomicBool>,
+    /// When to read it, unless it is written again before.
+    due: Option<Instant>,
+    job: Option<Job<KernelSource>>,
+    /// That kernels are not tried has been said.
+    said: bool,
+    _watcher: RecommendedWatcher,
+}
+
+impl Reloader {
+    /// `None`, with a note about it, where the file cannot be watched.
+    pub(super) fn new(desc: app::Reload) -> Option<Self> {
+        let file = KernelSource::file_of(&desc.argument);
+        let saved = Arc::new(AtomicBool::new(false));
+        match watch(&file, saved.clone()) {
+            Ok(watcher) => {
+                Some(Self { desc, file, saved, due: None, job: None, said: false, _watcher: watcher })
+            }
+            Err(error) => {
+                let file = file.display();
+                note!("note: {file} cannot be watched ({error}), so it is not reloaded when it is saved");
+                None
+            }
+        }
+    }
+
+    /// The file, for people.
+    pub(super) fn name(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// To be asked again and again: the kernel as it was saved, read and tried, or what is wrong with it. `device` is where it will
+    /// run.
+    pub(super) fn poll(
+        &mut self,
+        config: &Config,
+        device: Option<&CudaInfo>,
+    ) -> Option<Result<KernelSource>> {
+        let now = Instant::now();
+        if self.saved.swap(false, Ordering::Relaxed) {
+            self.due = Some(now + QUIET);
+        }
+        // Some editors and compilers remove it and write it anew: then there is more to come.
+        if self.due.take_if(|due| *due <= now).is_some() && self.file.exists() {
+            // What was begun before is out of date.
+            self.job = None;
+            match self.begin(config, device) {
+                Ok(job) => self.job = Some(job),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.job.take_if(|job| job.is_done()).map(Job::finish)
+    }
+
+    /// Begins to read and to try it.
+    fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
+        let try_first = trial(&self.desc, config, device);
+        if try_first.is_none() && !std::mem::replace(&mut self.said, true) {
+            note!(
+                "note: {} is reloaded without a trial in a process of its own: if it faults, the run ends",
+                self.file.display()
+            );
+        }
+        let (argument, signature) = (self.desc.argument.clone(), config.scene.signature());
+        Job::begin("kernel reload", move |wanted| {
+            let source = KernelSource::from_argument(&argument).map_err(broken)?;
+            source.check_signature(signature)?;
+            if let Some(try_first) = try_first {
+                try_first(&source, wanted)?;
+            }
+            Ok(source)
+        })
+    }
+}
+
+/// What is no more than an unusual argument at the start is a broken kernel now.
+fn broken(error: Error) -> Error {
+    match error {
+        Error::Usage(words) => Error::Unsupported(words),
+        error => error,
+    }
+}
+
+/// How a kernel is tried; to be called by the thread that loads it.
+type Try = Box<dyn FnOnce(&KernelSource, &Wanted) -> Result<()> + Send>;
+
+/// `None` where there is no way to try it.
+#[cfg(target_os = "linux")]
+fn trial(desc: &app::Reload, config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
+    use crate::trial::Trial;
+
+    let (program, device) = (desc.try_with.clone()?, device?.clone());
+    let (grid, patience) = (config.grid, config.timeout / 2);
+    // The child has memory for vertices, and no surface to paint on.
+    let has_vertices = config.scene == app::Scene::Field;
+    has_vertices.then(|| -> Try {
+        Box::new(move |source, wanted| {
+            let trial = Trial { program: &program, device: &device, grid, patience };
+            trial.run(source, || wanted.is_so()).map(drop)
+        })
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn trial(_desc: &app::Reload, _config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
+    None
+}
+
+/// Sets `saved` when something is written to `file`, as long as the watcher is there. It watches the folder, because editors put
+/// another file in its place; and the folder of what a link leads to.
+fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatcher> {
+    let mut places = vec![std::path::absolute(file)?];
+    places.extend(file.canonicalize().ok().filter(|target| *target != places[0]));
+    let names: Vec<OsString> =
+        places.iter().filter_map(|place| place.file_name()).map(OsString::from).collect();
+    let hear = move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| writes(&event, &names)) {
+            saved.store(true, Ordering::Relaxed);
+        }
+    };
+    let mut watcher = notify::recommended_watcher(hear)?;
+    for folder in places.iter().filter_map(|place| place.parent()) {
+        watcher.watch(folder, RecursiveMode::NonRecursive)?;
+    }
+    Ok(watcher)
+}
+
+/// Whether a file of these names was written, or put in its place, or nobody knows.
+fn writes(event: &Event, names: &[OsString]) -> bool {
+    let named =
+        event.paths.iter().filter_map(|path| path.file_name()).any(|name| names.iter().any(|n| n == name));
+    let written = match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        EventKind::Modify(ModifyKind::Metadata(_)) | EventKind::Remove(_) => false,
+        EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Other => true,
+    };
+    named && written || event.need_rescan()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A file in a folder of its own, and whether it was written since this was asked last.
+    struct Watched {
+        folder: tempfile::TempDir,
+        file: PathBuf,
+        saved: Arc<AtomicBool>,
+        _watcher: RecommendedWatcher,
+    }
+
+    impl Watched {
+        /// `make` makes it in a folder, and tells its path.
+        fn new(make: impl FnOnce(&Path) -> PathBuf) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let file = make(folder.path());
+            let saved = Arc::new(AtomicBool::new(false));
+            let watcher = watch(&file, saved.clone()).unwrap();
+            Self { folder, file, saved, _watcher: watcher }
+        }
+
+        fn beside(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        /// Waits until it was seen that the file was written.
+        fn assert_seen(&self, what: &str) {
+            let until = Instant::now() + Duration::from_secs(60);
+            while !self.saved.swap(false, Ordering::Relaxed) {
+                assert!(Instant::now() < until, "{what} was not seen");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // What belongs to the same write.
+            std::thread::sleep(Duration::from_millis(50));
+            self.saved.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn plain(folder: &Path) -> PathBuf {
+        let file = folder.join("k.ptx");
+        fs::write(&file, "1").unwrap();
+        file
+    }
+
+    #[test]
+    fn however_it_is_saved_it_is_seen() {
+        let watched = Watched::new(plain);
+        fs::write(&watched.file, "2").unwrap();
+        watched.assert_seen("a write");
+        fs::write(watched.beside("k.ptx~"), "3").unwrap();
+        fs::rename(watched.beside("k.ptx~"), &watched.file).unwrap();
+        watched.assert_seen("a file put in its place");
+        fs::write(&watched.file, "4").unwrap();
+        watched.assert_seen("a write to that one");
+        fs::remove_file(&watched.file).unwrap();
+        fs::write(&watched.file, "5").unwrap();
+        watched.assert_seen("a new one");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_link_leads_to_is_seen() {
+        let watched = Watched::new(|folder| {
+            fs::create_dir(folder.join("elsewhere")).unwrap();
+            let target = plain(&folder.join("elsewhere"));
+            let link = folder.join("link.ptx");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            link
+        });
+        fs::write(watched.beside("elsewhere/k.ptx"), "2").unwrap();
+        watched.assert_seen("a write");
+    }
+
+    /// Else each reload would be the reason for the next one.
+    #[test]
+    fn what_is_no_write_is_not_seen() {
+        let watched = Watched::new(plain);
+        assert_eq!(fs::read(&watched.file).unwrap(), b"1");
+        fs::write(watched.beside("other.ptx"), "2").unwrap();
+        fs::File::open(&watched.file)
+            .unwrap()
+            .set_permissions(fs::metadata(&watched.file).unwrap().permissions())
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!watched.saved.load(Ordering::Relaxed));
+        fs::write(&watched.file, "3").unwrap();
+        watched.assert_seen("a write");
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_no_reason_to_end() {
+        let desc = app::Reload { argument: "/no/such/folder/k.ptx".into(), try_with: None };
+        assert!(Reloader::new(desc).is_none());
+    }
+}
