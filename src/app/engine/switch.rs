@@ -2,11 +2,12 @@
 
 use super::Engine;
 use super::setup::Setup;
-use crate::Result;
 use crate::app::traced::track_name;
 use crate::app::watchdog::Patience;
-use crate::app::{Choice, Config};
+use crate::app::{Choice, Config, RISK};
 use crate::cuda::Cuda;
+use crate::handoff::Handoff;
+use crate::{Error, Result};
 
 impl Engine {
     /// Draws with other settings from the next frame on: everything that the engine was made with but the device, how the CPU
@@ -21,6 +22,11 @@ impl Engine {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
         config.check_kernel(&choice)?;
+        let own = config.kernel.as_ref().is_some_and(|kernel| kernel.gallery.is_none());
+        let (handoff, _) = config.handoff.on(self.device().info(), config.scene);
+        if own && handoff == Handoff::Inline && !config.risk_the_gpu {
+            return Err(Error::Unsupported(format!("a kernel of yours is not run inline: {RISK}")));
+        }
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
         self.look_at_all()?;
