@@ -149,9 +149,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Of its own place only the file's
-/// name: the folder is nobody's business. It is the last of so many `frames`. Where it `serves`, clients have drawn: no command does
-/// that again.
+/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Nothing of where it lies: that is
+/// nobody's business, and two pictures of one frame are the same to the last bit. It is the last of so many `frames`. Where it `serves`,
+/// clients may have drawn: no command does that again.
 pub(super) fn picture_texts(
     config: &Config,
     engine: &Engine,
@@ -179,7 +179,7 @@ pub(super) fn picture_texts(
         ("Settings", settings),
     ];
     if !serves {
-        let output = config.output.as_ref().and_then(|path| path.file_name()).map(Into::into);
+        let output = Some("wave.png".into());
         let shown = Config { frames: Some(frames), output, trace: None, record: None, ..config.clone() };
         texts.push(("Command", shown.command_line(true)));
     }

@@ -197,7 +197,11 @@ impl Headless {
     /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
     /// keeps its size. Waits for both sides. After an error everything is as it was, as long as frames can be drawn.
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
-        self.engine.switch(choice, config)
+        self.engine.switch(choice, config)?;
+        if let Some(film) = &mut self.film {
+            film.all_done();
+        }
+        Ok(())
     }
 
     /// Draws the next frame; `step` is how many seconds of the field lie between two.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use crate::producer::Profile;
 use crate::report::{Failures, command_line};
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::wave::Grid;
@@ -43,13 +44,16 @@ impl Traced {
 
     /// Writes the file, whatever has failed before.
     pub(super) fn end(self, engine: &mut Engine, failures: &mut Failures) {
-        let (Grid { cols, rows }, producer) = (self.grid, engine.producer().profile());
-        // By what ran, which may be another producer or hand-off than what was asked for.
-        let name = format!("{cols}x{rows}, {}, ring {}", producer.name, producer.slots.len());
+        let name = track_name(self.grid, engine.producer().profile());
         let Some(track) = engine.end_trace(name, failures) else { return };
         let lane = Lane { cpu: self.cpu.take(), track };
         if failures.catch(write_trace(&self.path, &command_line(), &[lane])).is_some() {
             crate::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
         }
     }
+}
+
+/// What was run, for people: what really ran, which may be another producer or hand-off than what was asked for.
+pub(super) fn track_name(Grid { cols, rows }: Grid, producer: &Profile) -> String {
+    format!("{cols}x{rows}, {}, ring {}", producer.name, producer.slots.len())
 }

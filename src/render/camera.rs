@@ -6,7 +6,14 @@ use std::ops::RangeInclusive;
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
-use super::Ray;
+/// What is seen in one pixel, from the eye on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ray {
+    /// The eye.
+    pub origin: Vec3,
+    /// Of length 1.
+    pub direction: Vec3,
+}
 
 /// Looks at a point from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,12 +16,12 @@ mod pick;
 mod pipeline;
 mod style;
 
-pub use camera::Camera;
+pub use camera::{Camera, Ray};
 pub use color_map::ColorMap;
 pub use field::{FieldRenderer, FieldRendererDesc, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples};
-pub use pick::{Ray, Trail};
+pub use pick::Trail;
 pub use style::Style;

@@ -6,16 +6,8 @@
 
 use glam::{Vec2, Vec3};
 
+use super::Ray;
 use crate::wave::{Grid, Vertex};
-
-/// What is seen in one pixel, from the eye on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ray {
-    /// The eye.
-    pub origin: Vec3,
-    /// Of length 1.
-    pub direction: Vec3,
-}
 
 /// The part of a [`Ray`] that lies above or below the field.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -49,9 +49,20 @@ pub struct Recorder {
 impl Recorder {
     /// Waits for both sides to tie their clocks.
     pub(crate) fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        let slices = Timestamps::new(queue.device(), flights)?;
+        Self::with(slices, queue, fill, flights, most)
+    }
+
+    fn with(
+        slices: Option<Timestamps<SLICES>>,
+        queue: &mut Queue,
+        fill: Option<&Fill>,
+        flights: usize,
+        most: usize,
+    ) -> Result<Self> {
         let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
         Ok(Self {
-            slices: Timestamps::new(queue.device(), flights)?,
+            slices,
             vulkan: GpuClock::tie(queue)?,
             cuda: fill.map(tie).transpose()?,
             frames: VecDeque::with_capacity(most),
@@ -63,7 +74,8 @@ impl Recorder {
 
     /// Collects the last `most` frames at any time, with their draws in one piece. Waits for both sides.
     pub(crate) fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
-        Ok(Self { slices: None, live: true, ..Self::new(queue, fill, flights, most)? })
+        let slices = None;
+        Ok(Self { live: true, ..Self::with(slices, queue, fill, flights, most)? })
     }
 
     /// The last frames, in order.
@@ -79,10 +91,11 @@ impl Recorder {
     /// Ties the clocks again, as far as that needs no wait.
     pub(crate) fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
         if self.vulkan.calibrated() {
-            self.vulkan = GpuClock::tie(queue)?;
+            // One that fails leaves what was tied before.
+            self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
         }
         match (&mut self.cuda, fill) {
-            (Some(clock), Some(fill)) => clock.move_on(fill.stream()),
+            (Some(clock), Some(fill)) => clock.move_on(fill.stream()).map_err(|error| fill.blame(error)),
             _ => Ok(()),
         }
     }
@@ -90,11 +103,6 @@ impl Recorder {
     /// Whether it wants more frames.
     fn wants(&self) -> bool {
         self.live || self.frames.len() < self.most
-    }
-
-    /// Wants no more frames.
-    pub(crate) fn end(&mut self) {
-        self.most = self.frames.len();
     }
 
     /// Everything collected.
@@ -127,10 +135,7 @@ impl Observer for Recorder {
     }
 
     fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
-        // There may be more flights by now than when it began, but then it has ended.
-        if let Some(batch) = self.batches.get_mut(flight) {
-            *batch = produced.batch;
-        }
+        self.batches[flight] = produced.batch;
     }
 
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
@@ -139,7 +144,8 @@ impl Observer for Recorder {
         let cuda = match (fill, &self.cuda) {
             (Some(fill), Some(clock)) => {
                 let (before, after) = fill.events(frame);
-                clock.time_of(before)?.zip(clock.time_of(after)?)
+                let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
+                time(before)?.zip(time(after)?)
             }
             _ => None,
         };

@@ -3,12 +3,12 @@
 use super::batching::AutoBatch;
 use super::{Engine, Health};
 use crate::app::{FrameTimes, Summary};
-use crate::producer::{Source, Vertices, level_regions};
+use crate::producer::{Profile, Source, Vertices, level_regions};
 use crate::report::Failures;
 use crate::texture::{self, Texel};
 use crate::trace::{Recorder, Track};
 use crate::vulkan::{read_buffer, read_image_levels};
-use crate::wave::Vertex;
+use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
 impl Engine {
@@ -25,9 +25,17 @@ impl Engine {
     /// Ends the trace, if there is one, and gives what it collected.
     pub(crate) fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
         self.collect_rest(failures);
+        self.cut_trace(|_, _| name);
+        self.traced.take()
+    }
+
+    /// Ends the trace, if there is one, with the settings that its frames were drawn with. False: there is none.
+    pub(super) fn cut_trace(&mut self, name: impl FnOnce(Grid, &Profile) -> String) -> bool {
+        let Some(recorder) = self.observers.recorder.take() else { return false };
         let (device, profile) = (self.queue.device(), self.producer.profile());
-        let recorder = self.observers.recorder.take()?;
-        Some(recorder.into_track(name, device, self.grid, profile))
+        let name = name(self.grid, profile);
+        self.traced = Some(recorder.into_track(name, device, self.grid, profile));
+        true
     }
 
     /// Waits for the frames in flight and takes in what they say. After a failure those that the GPU has finished all the same.

@@ -44,6 +44,8 @@ impl Engine {
     /// The same after the producer has failed: it lets go first. `None` where nothing comes to rest.
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| {
+            // Nothing may hold a faulted context.
+            *self.context = None;
             if let Some(check) = &mut self.observers.check {
                 check.exchanged(true);
             }
@@ -59,7 +61,8 @@ impl Engine {
             check.exchanged(false);
         }
         self.times.forget();
-        self.observers.probe = None;
+        // Their clocks and slots are the old producer's.
+        (self.observers.live, self.observers.probe) = (None, None);
         self.forget_recorded();
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);

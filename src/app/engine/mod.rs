@@ -26,6 +26,7 @@ use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
 use crate::producer::{Frame, Producer, reads};
 use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
+use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::wave::Grid;
 use crate::{Error, Result};
@@ -64,6 +65,8 @@ pub struct Engine {
     batching: Batching,
     /// Chooses the batch, where there is one to choose.
     auto: Option<AutoBatch>,
+    /// The trace, once it has ended.
+    traced: Option<Track>,
     /// Frames that are filled, or being filled, counted from `first`.
     filled: u64,
     /// How often a producer made the CPU wait.
@@ -134,6 +137,7 @@ impl Engine {
             looked: 0,
             batching: config.batch,
             auto: None,
+            traced: None,
             filled: 0,
             handoff_waits: 0,
             parameters,

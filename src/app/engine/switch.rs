@@ -2,10 +2,12 @@
 
 use super::Engine;
 use super::setup::Setup;
-use crate::Result;
+use crate::app::traced::track_name;
 use crate::app::watchdog::Patience;
-use crate::app::{Choice, Config};
+use crate::app::{Choice, Config, RISK};
 use crate::cuda::Cuda;
+use crate::handoff::Handoff;
+use crate::{Error, Result};
 
 impl Engine {
     /// Draws with other settings from the next frame on: everything that the engine was made with but the device, how the CPU
@@ -20,6 +22,11 @@ impl Engine {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
         config.check_kernel(&choice)?;
+        let own = config.kernel.as_ref().is_some_and(|kernel| kernel.gallery.is_none());
+        let (handoff, _) = config.handoff.on(self.device().info(), config.scene);
+        if own && handoff == Handoff::Inline && !config.risk_the_gpu {
+            return Err(Error::Unsupported(format!("a kernel of yours is not run inline: {RISK}")));
+        }
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
         self.look_at_all()?;
@@ -33,10 +40,11 @@ impl Engine {
         let Setup { producer, check, renderer, times, flights } = made;
         self.patience =
             Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
+        self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
-        if let Some(recorder) = &mut self.observers.recorder {
-            recorder.end();
+        if self.cut_trace(track_name) {
+            crate::note!("note: the trace ends here, because other settings are drawn with from now on");
         }
         (self.renderer, self.times, self.pacer) = (renderer, times, pacer);
         self.recordings.restart(flights);

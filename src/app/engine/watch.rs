@@ -58,21 +58,35 @@ impl Engine {
         Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect())
     }
 
-    /// Looks for the vertex that is seen in this ray, in every frame from now on; in none with `None`. Waits for both sides where that
-    /// begins or ends.
-    pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<()> {
+    /// Looks for the vertex that is seen in this ray, in every frame from now on; in none with `None`. True: for that both sides
+    /// were brought to rest.
+    pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<bool> {
         let ray = ray.filter(|_| self.scene == Scene::Field);
-        if ray.is_some() != self.observers.probe.is_some() {
-            self.finish()?;
-            self.look_at_all()?;
-            let probe = ray.map(|_| Probe::new(self.queue.device(), self.grid, self.pacer.depth()));
-            self.observers.probe = probe.transpose()?;
-            // The slots are read by one more shader now, or by one less.
-            self.forget_recorded();
+        let begins = ray.is_some() && self.observers.probe.is_none();
+        if begins {
+            let probe = Probe::new(self.queue.device(), self.grid, self.pacer.depth())?;
+            self.set_probe(Some(probe))?;
         }
         if let Some(probe) = &mut self.observers.probe {
             probe.aim(ray.and_then(|ray| Trail::new(ray, self.grid)));
         }
+        Ok(begins)
+    }
+
+    /// No longer; waits for both sides if it did.
+    pub(crate) fn unpoint(&mut self) -> Result<()> {
+        match self.observers.probe {
+            Some(_) => self.set_probe(None),
+            None => Ok(()),
+        }
+    }
+
+    fn set_probe(&mut self, probe: Option<Probe>) -> Result<()> {
+        self.finish()?;
+        self.look_at_all()?;
+        self.observers.probe = probe;
+        // The slots are read by one more shader now, or by one less.
+        self.forget_recorded();
         Ok(())
     }
 

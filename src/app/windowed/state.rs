@@ -157,7 +157,7 @@ impl State {
     /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
-        self.lay_out()?;
+        self.lay_out().or_else(|error| self.mend(error))?;
         if !self.may_begin() {
             self.skip();
             return Ok(());
@@ -236,6 +236,17 @@ impl State {
         engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
     }
 
+    /// Hands on what the film has of frames in flight: a frame that is not for it comes next.
+    fn settle_film(&mut self) -> Result<()> {
+        if self.film.is_some() {
+            self.drain()?;
+        }
+        if let Some(film) = &mut self.film {
+            film.all_done();
+        }
+        Ok(())
+    }
+
     /// Ends the film, if there is one.
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
         self.film.as_ref()?;
@@ -250,10 +261,11 @@ impl State {
             Some(_) => None,
             None => Some(self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
-        let command = match overlay.is_due() {
-            true => self.shown().command_line(false),
-            false => return Ok(()),
-        };
+        if !overlay.is_due() {
+            return Ok(());
+        }
+        let shown = self.shown();
+        let command = || shown.command_line(false);
         let Some(overlay) = &mut self.overlay else { return Ok(()) };
         let mut view = View {
             engine: &mut self.engine,
@@ -288,12 +300,20 @@ impl State {
             self.clock.step(&self.controls.parameters);
         }
         if config.present != self.config.present {
+            let before = overlay::settings(&self.config, &self.engine);
             self.swapchain.set_mode(config.present);
             self.config.present = config.present;
             self.paced = config.present == PresentMode::Fifo;
-            self.switched(None);
+            self.switched(before);
         }
         config.color_map = self.config.color_map;
+        let restyled = Config { style: config.style, ..self.config.clone() };
+        if config == restyled && config != self.config {
+            let before = overlay::settings(&self.config, &self.engine);
+            self.engine.set_style(config.style)?;
+            self.config.style = config.style;
+            self.switched(before);
+        }
         if config != self.config
             && let Some(error) = self.switch(config)?
         {
@@ -353,7 +373,7 @@ impl State {
 
     /// Draws with other settings from the next frame on. If they cannot be, tells why, and all goes on as before.
     fn switch(&mut self, config: Config) -> Result<Option<Error>> {
-        let name = overlay::name(&self.config, &self.engine);
+        let before = overlay::settings(&self.config, &self.engine);
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
         match switched {
             Ok(()) => {
@@ -370,7 +390,7 @@ impl State {
                     overlay.show_problem(None);
                 }
                 self.config = config;
-                self.switched(Some(name));
+                self.switched(before);
                 self.title.renew(&self.engine, &self.config);
                 Ok(None)
             }
@@ -379,11 +399,10 @@ impl State {
         }
     }
 
-    /// Frames take something else from now on; `name` is that of the settings before.
-    fn switched(&mut self, name: Option<String>) {
-        let name = name.unwrap_or_else(|| overlay::name(&self.config, &self.engine));
+    /// Frames take something else from now on than with the settings `before`.
+    fn switched(&mut self, before: Vec<String>) {
         if let Some(overlay) = &mut self.overlay {
-            overlay.switched(name);
+            overlay.switched(before);
         }
         // The switch itself is no frame time.
         self.clock.rest();
@@ -482,6 +501,7 @@ impl State {
         else {
             return Ok(());
         };
+        self.settle_film()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
         let (moment, camera) = (self.clock.moment(), &self.controls.camera);
         let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
@@ -570,7 +590,8 @@ impl State {
             }
             Action::Overlay => {
                 if let Some(overlay) = &mut self.overlay {
-                    overlay.toggle(&mut self.engine)?;
+                    let toggled = overlay.toggle(&mut self.engine);
+                    toggled.or_else(|error| self.mend(error))?;
                 }
             }
             Action::Help => {

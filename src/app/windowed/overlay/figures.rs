@@ -13,8 +13,10 @@ const SETTLED: u64 = 60;
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
-    /// The last frame, and when its draw ended, in nanoseconds of the GPU's clock.
-    last: Option<(u64, f64)>,
+    /// The number of the last frame that was looked at.
+    seen: Option<u64>,
+    /// When its draw ended, in nanoseconds of the GPU's clock, unless there was a rest since.
+    end: Option<f64>,
     /// Frames with these settings.
     count: u64,
     before: Option<Cost>,
@@ -54,7 +56,8 @@ impl Mean {
 /// What settings cost.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cost {
-    pub(super) name: String,
+    /// What was set: the hand-off first, then everything else that a frame's time depends on.
+    pub(super) settings: Vec<String>,
     pub(super) mean: Mean,
 }
 
@@ -73,16 +76,18 @@ impl Figures {
 
     fn add_frame(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock) {
         let [begin, draw, end] = spans.vulkan;
-        if self.last.is_some_and(|(frame, _)| spans.frame <= frame) {
+        if self.seen.is_some_and(|seen| spans.frame <= seen) {
             return;
         }
-        let last = self.last.replace((spans.frame, end));
-        let Some((_, before)) = last.filter(|(frame, _)| frame + 1 == spans.frame) else { return };
+        let follows = self.seen.replace(spans.frame).is_some_and(|seen| seen + 1 == spans.frame);
+        let Some(before) = self.end.replace(end).filter(|_| follows) else { return };
         let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
         let (began, took) = spans.cpu;
-        // The GPU could begin when the frame was submitted, or its kernel was launched.
+        // The GPU could begin when the frame was submitted, or its kernel was launched. A kernel that ran ahead of its time asked for
+        // nothing.
         let submitted = clock.at(began + took);
-        let asked = kernel.map_or(submitted, |(begin, _)| begin.min(submitted));
+        let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
+        let asked = launched.map_or(submitted, |begin| begin.min(submitted));
         if self.frames.len() == FRAMES {
             self.frames.pop_front();
         }
@@ -98,16 +103,21 @@ impl Figures {
 
     /// There was a rest: the time until the next frame is no frame time.
     pub(super) fn rest(&mut self) {
-        self.last = None;
+        self.end = None;
     }
 
-    /// Other settings from now on; `name` is that of those before.
-    pub(super) fn switched(&mut self, name: String) {
+    /// Other settings from now on than these.
+    pub(super) fn switched(&mut self, settings: Vec<String>) {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
-            self.before = Some(Cost { name, mean });
+            self.before = Some(Cost { settings, mean });
         }
-        (self.last, self.count) = (None, 0);
+        (self.end, self.count) = (None, 0);
         self.frames.clear();
+    }
+
+    /// Frames are numbered anew from now on.
+    pub(super) fn renumbered(&mut self) {
+        (self.seen, self.end) = (None, None);
     }
 
     /// Whether these settings have drawn enough frames.
@@ -124,13 +134,13 @@ impl Figures {
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
-        let kernels: Option<Vec<f64>> = self.frames.iter().map(|sample| sample.kernel).collect();
+        let kernels: Vec<f64> = self.frames.iter().filter_map(|sample| sample.kernel).collect();
         let mut draws: Vec<f64> = self.frames.iter().map(|sample| sample.draw).collect();
         draws.sort_unstable_by(f64::total_cmp);
         Some(Mean {
             draw: *draws.get(draws.len() / 4)?,
             frame: sum(|sample| sample.frame),
-            kernel: kernels.map(|all| all.iter().sum::<f64>() / count),
+            kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),
             idle: sum(|sample| sample.idle),
             cpu: sum(|sample| sample.cpu),
         })
@@ -171,8 +181,12 @@ pub(super) fn time(seconds: f64) -> String {
 
 /// What a switch has changed, in a line.
 pub(super) fn change(before: &Cost, now: &Cost) -> String {
+    let differ: Vec<_> =
+        before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
+    let words = |of: fn(&(&String, &String)) -> String| differ.iter().map(of).collect::<Vec<_>>().join(", ");
+    let (was, is) = (words(|(before, _)| before.to_string()), words(|(_, now)| now.to_string()));
     let (from, to) = (time(before.mean.handoff()), time(now.mean.handoff()));
-    format!("{} → {}: hand-off {from} → {to}", before.name, now.name)
+    format!("{was} → {is}: hand-off {from} → {to}")
 }
 
 #[cfg(test)]
@@ -239,15 +253,18 @@ mod tests {
     #[test]
     fn a_switch_shows_before_and_after() {
         let mut figures = after(100, 1438.0, 500.0);
-        figures.switched("binary".into());
+        let settings = |handoff: &str| vec![handoff.to_owned(), "64x64".to_owned()];
+        figures.switched(settings("binary"));
         assert!(!figures.is_settled() && figures.mean().is_none());
-        let now =
-            Cost { name: "timeline ring 8 batch 8".into(), mean: after(100, 1170.0, 500.0).mean().unwrap() };
+        let now = Cost {
+            settings: settings("timeline ring 8 batch 8"),
+            mean: after(100, 1170.0, 500.0).mean().unwrap(),
+        };
         let line = change(figures.before().unwrap(), &now);
         assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off 338 µs → 70.0 µs");
         // Once more, at once: what was hardly seen is not what it is compared with.
-        figures.switched("timeline ring 8 batch 8".into());
-        assert_eq!(figures.before().unwrap().name, "binary");
+        figures.switched(settings("timeline ring 8 batch 8"));
+        assert_eq!(figures.before().unwrap().settings[0], "binary");
     }
 
     #[test]
@@ -257,8 +274,27 @@ mod tests {
         let frames = frames(10, 1350.0, 500.0, &clock, base);
         figures.add(&frames[..5], false, &clock);
         figures.rest();
-        figures.add(&frames[5..], false, &clock);
+        // Those from before are still there to be seen, and are not added twice.
+        figures.add(&frames, false, &clock);
         assert_eq!(figures.frame_times().len(), 8);
+        figures.switched(Vec::new());
+        figures.add(&frames, false, &clock);
+        assert_eq!(figures.frame_times().len(), 0);
+    }
+
+    #[test]
+    fn a_kernel_that_ran_ahead_does_not_turn_a_wait_into_handoff() {
+        let base = Instant::now();
+        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let mut frames = frames(101, 16_350.0, -15_000.0, &clock, base);
+        for pair in frames.chunks_exact_mut(2) {
+            // The second of each pair is filled right behind the first.
+            let first = pair[0].cuda.unwrap().1;
+            pair[1].cuda = Some((first, first + 100e3));
+        }
+        figures.add(&frames, false, &clock);
+        let mean = figures.mean().unwrap();
+        assert!(mean.handoff() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }
 
     #[test]

@@ -22,9 +22,10 @@ use winit::window::Window;
 use self::figures::{Cost, Figures, change, time};
 use super::keys;
 use crate::Result;
-use crate::app::{Config, Engine, Parameters};
+use crate::app::{Config, Engine, Parameters, Scene};
 use crate::render::{Camera, Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue};
+use crate::wave::Grid;
 
 /// How often it is laid out while nothing happens.
 const EVERY: Duration = Duration::from_millis(50);
@@ -43,7 +44,7 @@ pub(super) struct View<'a> {
     /// Why CUDA cannot fill the field here, if that is so.
     pub(super) no_cuda: Option<&'a str>,
     /// The command line that shows what is shown.
-    pub(super) command: &'a str,
+    pub(super) command: &'a dyn Fn() -> String,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
     /// What is seen at a pixel of the picture.
@@ -154,7 +155,7 @@ impl Overlay {
         self.next = Instant::now();
         if !self.shown {
             engine.unwatch();
-            engine.point(None)?;
+            engine.unpoint()?;
         }
         Ok(())
     }
@@ -190,9 +191,9 @@ impl Overlay {
         self.figures.rest();
     }
 
-    /// Other settings from now on; `name` is that of those before.
-    pub(super) fn switched(&mut self, name: String) {
-        self.figures.switched(name);
+    /// Other settings from now on than these.
+    pub(super) fn switched(&mut self, settings: Vec<String>) {
+        self.figures.switched(settings);
         self.frozen = None;
     }
 
@@ -213,7 +214,8 @@ impl Overlay {
             return Ok(None);
         }
         self.next = now + EVERY;
-        if self.shown {
+        // A client's kernel may fault at any time, and only the frame loop knows what to do then. So nothing here waits for one.
+        if self.shown && !view.serves {
             self.watch(view.engine, now)?;
             self.point(view)?;
         }
@@ -284,6 +286,7 @@ impl Overlay {
         if engine.watched().is_none() {
             if engine.device().info().timestamp_period.is_some() {
                 engine.watch(lanes::WATCHED)?;
+                self.figures.renumbered();
             }
             self.tied = now;
         }
@@ -300,10 +303,16 @@ impl Overlay {
 
     /// Looks under the pointer, where that is on the picture.
     fn point(&mut self, view: &mut View<'_>) -> Result<()> {
-        let pointer = self.egui.pointer_latest_pos().filter(|_| !self.egui.is_pointer_over_area());
+        let has_panels = is_large(self.egui.content_rect().size());
+        let on_picture = has_panels && !self.egui.is_pointer_over_area();
+        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let size = (view.extent.width, view.extent.height);
         let scale = self.egui.pixels_per_point();
-        view.engine.point(pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size)))
+        let ray = pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size));
+        if view.engine.point(ray)? {
+            self.figures.rest();
+        }
+        Ok(())
     }
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
@@ -349,17 +358,20 @@ impl Overlay {
         ui.add_space(6.0);
         panel::show(ui, view, draft);
         if draft.copy {
-            self.copy(view.command);
+            self.copy(&(view.command)());
         }
         ui.separator();
-        let name = name(view.config, view.engine);
+        if view.serves {
+            return;
+        }
+        let settings = settings(view.config, view.engine);
         if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean())
             && self.figures.is_settled()
         {
-            let now = Cost { name: name.clone(), mean };
+            let now = Cost { settings: settings.clone(), mean };
             ui.label(RichText::new(change(before, &now)).color(ACCENT));
         }
-        graph::figures(ui, &self.figures, &name);
+        graph::figures(ui, &self.figures, &settings[0]);
         let cost = format!(
             "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
             time(self.cost)
@@ -434,6 +446,11 @@ fn show_problem(egui: &Context, problem: &str) {
 
 /// The smallest window that has panels, in points.
 const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
+/// Whether a window has room for panels.
+fn is_large(size: egui::Vec2) -> bool {
+    size.x >= SMALLEST.x && size.y >= SMALLEST.y
+}
+
 /// Part of a frame's cost that goes into the average.
 const SMOOTH: f64 = 0.02;
 const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
@@ -464,13 +481,12 @@ fn every_glyph(egui: &Context) {
     });
 }
 
-/// What is drawn, in a few words.
-pub(super) fn name(config: &Config, engine: &Engine) -> String {
+/// What a frame's time depends on: the hand-off first.
+pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
-    let mut name = match engine.producer().fill().is_some() || profile.name.starts_with("cuda") {
-        true => config.handoff.name().to_owned(),
-        false => profile.name.to_owned(),
-    };
+    let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
+    let by_cuda = engine.producer().fill().is_some() || profile.name.starts_with("cuda");
+    let mut name = if by_cuda { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
     }
@@ -478,5 +494,13 @@ pub(super) fn name(config: &Config, engine: &Engine) -> String {
     if batch > 1 {
         name += &format!(" batch {batch}");
     }
-    name
+    let kernel = match (&config.kernel, config.scene) {
+        (None, Scene::Texture) => "texture",
+        (None, Scene::Field) => "wave",
+        (Some(kernel), _) => kernel.gallery.unwrap_or(&kernel.name),
+    };
+    let Grid { cols, rows } = config.grid;
+    let samples = format!("{} samples", config.samples.count());
+    let shown = [format!("{cols}x{rows}"), samples, config.style.name().into(), config.present.name().into()];
+    [name, kernel.to_owned()].into_iter().chain(shown).collect()
 }

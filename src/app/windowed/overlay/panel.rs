@@ -174,7 +174,9 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         if ui.add_enabled(parameters.paused, egui::Button::new("step")).clicked() {
             draft.step = true;
         }
-        if ui.button("copy command").on_hover_text(view.command).clicked() {
+        if !view.serves
+            && ui.button("copy command").on_hover_ui(|ui| drop(ui.label((view.command)()))).clicked()
+        {
             draft.copy = true;
         }
     });
