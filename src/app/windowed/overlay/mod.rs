@@ -384,7 +384,7 @@ impl Overlay {
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
         let words = match copied {
             true => format!("copied: {text}"),
-            // Wayland's own is not asked: that takes eight crates more, and works with few compositors.
+            // Wayland's own is not asked: that takes eight crates more, and not every compositor allows it.
             false => "no clipboard to copy to (on Linux, X11's): the command is on standard error".to_owned(),
         };
         crate::note!("note: {}", if copied { &words } else { text });
