@@ -2,14 +2,14 @@
 //!
 //! After a fault CUDA does not come back inside a process, and a kernel that never ends cannot be taken back at all. So the
 //! renderer starts its own program once more (`wavefield try-kernel`): whatever the kernel does there ends with that process.
-//! The renderer's side is here ([`Trial`]), the child's in `attempt`.
+//! The renderer's side is here (`Trial`), the child's in `attempt`.
 //!
 //! What passes between the two:
 //!
 //! | the child's | is |
 //! |---|---|
 //! | standard input | a file in memory with the PTX |
-//! | standard output | a pipe: the line [`LAUNCHED`], as soon as the kernel is about to be launched |
+//! | standard output | a pipe: the line `LAUNCHED`, as soon as the kernel is about to be launched |
 //! | standard error | a pipe: why it failed, in words |
 //! | exit code | 0: the kernel ran to its end; 1: it did not |
 //! | environment | the renderer's own, so that both see the same libraries and devices |

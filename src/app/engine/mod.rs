@@ -71,7 +71,7 @@ pub struct Engine {
     filled: u64,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
-    /// Of the producer's parameters: see [`Profile::parameters`].
+    /// Of the producer's parameters: see [`crate::producer::Profile::parameters`].
     parameters: KernelValues,
     grid: Grid,
     scene: Scene,
@@ -191,7 +191,7 @@ impl Engine {
         self.producer.set_batch(frames);
     }
 
-    /// Other values for the parameters of who fills the field ([`Profile::parameters`]), in their order and each brought into its
+    /// Other values for the parameters of who fills the field ([`crate::producer::Profile::parameters`]), in their order and each brought into its
     /// range; those that are left out go to their defaults. They hold from the next frame that is filled: those that were
     /// filled ahead are as they are.
     pub fn set_parameters(&mut self, values: &[f32]) {

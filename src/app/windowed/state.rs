@@ -224,11 +224,14 @@ impl State {
             if let Some(overlay) = &mut overlay {
                 // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
                 // frames are in flight than the deepest ring has slots.
-                unsafe { overlay.record(commands, picture) }?;
+                unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
                 // SAFETY: as above; the picture may be copied from since `make_readable`; the flight was free, and the film told so.
                 unsafe { film.record(commands, flight.index, picture) };
+            }
+            if let Some(overlay) = &overlay {
+                overlay.end(commands, flight.index);
             }
             Ok(())
         };

@@ -29,6 +29,7 @@ struct Sample {
     idle: f64,
     kernel: Option<f64>,
     draw: f64,
+    behind: f64,
     cpu: f64,
 }
 
@@ -43,13 +44,15 @@ pub(super) struct Mean {
     pub(super) draw: f64,
     /// The GPU waited for the next frame to be asked for: for the display, or the CPU.
     pub(super) idle: f64,
+    /// What lies behind the draw: the overlay, and a film's copy.
+    pub(super) behind: f64,
     pub(super) cpu: f64,
 }
 
 impl Mean {
     /// What the hand-off takes: the rest of the frame.
     pub(super) fn handoff(&self) -> f64 {
-        (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw).max(0.0)
+        (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 }
 
@@ -62,19 +65,21 @@ pub(super) struct Cost {
 }
 
 impl Figures {
-    /// Adds the frames that are not known yet; `in_queue`: their kernels are in Vulkan's queue.
+    /// Adds the frames that are not known yet; `in_queue`: their kernels are in Vulkan's queue. `behind` is what the GPU takes for what
+    /// comes behind the draw, in seconds.
     pub(super) fn add<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a FrameSpans>,
         in_queue: bool,
         clock: &GpuClock,
+        behind: f64,
     ) {
         for spans in frames {
-            self.add_frame(spans, in_queue, clock);
+            self.add_frame(spans, in_queue, clock, behind);
         }
     }
 
-    fn add_frame(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock) {
+    fn add_frame(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
             return;
@@ -93,7 +98,9 @@ impl Figures {
         }
         self.frames.push_back(Sample {
             frame: (end - before) * 1e-9,
-            idle: (asked.min(draw) - before).max(0.0) * 1e-9,
+            // The frame before has more behind its draw.
+            idle: ((asked.min(draw) - before) * 1e-9 - behind).max(0.0),
+            behind,
             kernel: kernel.map(|(begin, end)| (end - begin) * 1e-9),
             draw: (end - draw) * 1e-9,
             cpu: took.as_secs_f64(),
@@ -142,6 +149,7 @@ impl Figures {
             frame: sum(|sample| sample.frame),
             kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),
             idle: sum(|sample| sample.idle),
+            behind: sum(|sample| sample.behind),
             cpu: sum(|sample| sample.cpu),
         })
     }
@@ -222,8 +230,8 @@ mod tests {
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let frames = frames(count, every, ahead, &clock, base);
         // Some are seen twice.
-        figures.add(&frames[..frames.len() / 2], false, &clock);
-        figures.add(&frames, false, &clock);
+        figures.add(&frames[..frames.len() / 2], false, &clock, 0.0);
+        figures.add(&frames, false, &clock, 0.0);
         figures
     }
 
@@ -272,13 +280,13 @@ mod tests {
         let base = Instant::now();
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let frames = frames(10, 1350.0, 500.0, &clock, base);
-        figures.add(&frames[..5], false, &clock);
+        figures.add(&frames[..5], false, &clock, 0.0);
         figures.rest();
         // Those from before are still there to be seen, and are not added twice.
-        figures.add(&frames, false, &clock);
+        figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 8);
         figures.switched(Vec::new());
-        figures.add(&frames, false, &clock);
+        figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 0);
     }
 
@@ -292,7 +300,7 @@ mod tests {
             let first = pair[0].cuda.unwrap().1;
             pair[1].cuda = Some((first, first + 100e3));
         }
-        figures.add(&frames, false, &clock);
+        figures.add(&frames, false, &clock, 0.0);
         let mean = figures.mean().unwrap();
         assert!(mean.handoff() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }

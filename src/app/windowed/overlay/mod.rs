@@ -24,9 +24,11 @@ use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters, Scene};
 use crate::render::{Camera, Painter, Painting, Picture};
-use crate::vulkan::{PresentMode, Queue};
+use crate::vulkan::{PresentMode, Queue, Timestamps};
 use crate::wave::Grid;
 
+/// Frames in flight at the deepest ring, and one that is recorded.
+const FLIGHTS: usize = MAX_DEPTH as usize + 1;
 /// How often it is laid out while nothing happens.
 const EVERY: Duration = Duration::from_millis(50);
 /// How often the clocks of the lanes are tied again.
@@ -88,6 +90,12 @@ pub(super) struct Overlay {
     problem: Option<String>,
     /// CPU time that it takes for each frame, in seconds, smoothed.
     cost: f64,
+    /// Begin and end of all that is behind the draw, on the GPU.
+    marks: Option<Timestamps<2>>,
+    /// Whether a flight's marks were recorded.
+    marked: [bool; FLIGHTS],
+    /// GPU time that it takes for each frame, a film's copy included, in seconds, smoothed.
+    gpu_cost: f64,
 }
 
 impl Overlay {
@@ -100,8 +108,7 @@ impl Overlay {
         let scale = window.scale_factor() as f32;
         let input =
             egui_winit::State::new(egui.clone(), ViewportId::ROOT, window, Some(scale), None, Some(largest));
-        // At the deepest ring so many frames are in flight, and one is recorded.
-        let painter = Painter::new(queue, format, MAX_DEPTH as usize + 1)?;
+        let painter = Painter::new(queue, format, FLIGHTS)?;
         let mut overlay = Self {
             began: Instant::now(),
             egui,
@@ -118,6 +125,9 @@ impl Overlay {
             clipboard: None,
             problem: None,
             cost: 0.0,
+            marks: Timestamps::new(queue.device(), FLIGHTS)?,
+            marked: [false; FLIGHTS],
+            gpu_cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
         let output = overlay.egui.run(raw, every_glyph);
@@ -264,17 +274,39 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records it over a picture.
+    /// Records it over a picture, for a flight that the GPU is done with. [`Overlay::end`] comes when all is recorded that is behind the
+    /// draw.
     ///
     /// # Safety
     /// As [`Painter::record`].
-    pub(super) unsafe fn record(&mut self, commands: vk::CommandBuffer, picture: &Picture) -> Result<()> {
+    pub(super) unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        picture: &Picture,
+    ) -> Result<()> {
         let began = Instant::now();
+        if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
+            if std::mem::replace(&mut self.marked[flight], true)
+                && let Some([begin, end]) = marks.read(flight)?
+            {
+                self.gpu_cost += ((end - begin) * 1e-9 - self.gpu_cost) * SMOOTH;
+            }
+            marks.reset(commands, flight);
+            marks.mark(commands, flight, 0);
+        }
         // SAFETY: the caller's promise.
         unsafe { self.painter.record(commands, picture, &self.painting) }?;
         self.spend(began.elapsed());
         self.cost *= 1.0 - SMOOTH;
         Ok(())
+    }
+
+    /// All is recorded that is behind the draw of a flight's frame.
+    pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
+        if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
+            marks.mark(commands, flight, 1);
+        }
     }
 
     fn spend(&mut self, time: Duration) {
@@ -292,7 +324,7 @@ impl Overlay {
         }
         if let Some(watched) = engine.watched() {
             let in_queue = engine.producer().profile().in_queue;
-            self.figures.add(watched.frames(), in_queue, watched.clock());
+            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
         }
         if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
@@ -373,8 +405,9 @@ impl Overlay {
         }
         graph::figures(ui, &self.figures, &settings[0]);
         let cost = format!(
-            "this overlay: {} of CPU time a frame. Tab hides it, F1 lists the keys.",
-            time(self.cost)
+            "this overlay: {} of the CPU, {} of the GPU a frame. Tab hides it, F1 lists the keys.",
+            time(self.cost),
+            time(self.gpu_cost)
         );
         ui.label(RichText::new(cost).weak().small());
     }
