@@ -12,7 +12,7 @@ pub const EXAMPLES: &str =
     "  wavefield                                              a window, by CUDA where it can be
   wavefield --headless --output wave.png                 the last frame as a picture
   wavefield --headless --grid 4096x4096 --ring 8         a larger field, a deeper ring
-  wavefield --kernel ocean                               another kernel than the wave; or your own, as .cu or .ptx
+  wavefield --kernel ocean                               another kernel than the wave
   wavefield --headless --frames 300 --record wave.gif    five seconds as a film
   wavefield --headless --frames 60 --trace frames.svg    when everything was";
 
