@@ -86,7 +86,7 @@ fn a_kernel_needs_cuda() {
     assert_fails(&output, 2, &["--kernel is for the CUDA producer", "--producer host"]);
 }
 
-/// All that have a compute shader run without it; the others say so.
+/// Kernels that have a compute shader run without CUDA; the others say that they need it.
 #[test]
 fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
     let folder = without_cuda();

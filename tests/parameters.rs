@@ -75,7 +75,7 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     let config = Config {
         producer,
         handoff,
-        // One that is filled ahead would have the shape of before.
+        // A frame that is filled ahead would still have the old shape.
         batch: Batching::Fixed(1),
         grid: Grid { cols: 129, rows: 65 },
         size: vk::Extent2D { width: 64, height: 48 },

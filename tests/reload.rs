@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{SAME_PICTURE, difference, wavefield};
+use common::{is_same, wavefield};
 use display::{Display, PATIENCE, Picture, poll};
 use stand_in::{ALL, StandIn, first_uuid};
 use tempfile::TempDir;
@@ -185,11 +185,6 @@ impl Drop for Edited<'_> {
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
-}
-
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let difference = difference(a, b);
-    difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::ValueEnum;
-use common::{SAME_PICTURE, assert_exit, assert_same_picture, difference, stderr, stdout};
+use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, stderr, stdout};
 use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
 use wavefield::app::{read_png, write_png};
@@ -244,11 +244,6 @@ impl Drop for Shown<'_> {
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
-}
-
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let difference = difference(a, b);
-    difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
 }
 
 /// Pictures of the standing field, drawn without a window.
@@ -665,7 +660,7 @@ fn space_pauses_and_goes_on() {
     shown.assert_differs(&was);
 
     shown.key("space");
-    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
+    shown.poll("a title with `paused`", |shown| shown.title().contains(", paused").then_some(()));
     // The key may come some frames later.
     let paused = shown.poll("a standing picture", |shown| {
         let before = shown.picture();
@@ -688,7 +683,7 @@ fn a_pause_goes_on_by_single_steps() {
     let mut shown = Shown::start(&display, &["--speed=60"]);
     shown.assert_frames_go_on();
     shown.key("space");
-    shown.poll("a title that says so", |shown| shown.title().contains(", paused").then_some(()));
+    shown.poll("a title with `paused`", |shown| shown.title().contains(", paused").then_some(()));
     shown.assert_frames_go_on();
     for key in ["period", "n"] {
         let before = shown.picture();

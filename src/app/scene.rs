@@ -83,6 +83,11 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
     }
 
+    /// Whether a kernel of the user's fills the scene, and none that comes with this program.
+    pub(crate) fn has_own_kernel(&self) -> bool {
+        gallery::entry_of(self.kernel.as_ref()).is_none()
+    }
+
     /// The compute shader that fills the field as the kernel does, if it has one.
     fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())

@@ -131,7 +131,7 @@ impl Nvrtc {
         }
     }
 
-    /// Its version in words, for messages.
+    /// Its name and version, for messages.
     fn name(&self) -> String {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two integers.

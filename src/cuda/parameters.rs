@@ -38,7 +38,7 @@ pub struct KernelParameter {
 }
 
 impl KernelParameter {
-    /// A value that it can have: the nearest, or the default in the place of what is no number.
+    /// The nearest value that it can have; the default for NaN.
     fn clamp(&self, value: f32) -> f32 {
         if value.is_nan() { self.default } else { value.clamp(self.min, self.max) }
     }

@@ -33,7 +33,7 @@ pub struct FilmDesc {
     pub format: vk::Format,
     /// Wait for the encoder rather than leave a frame out.
     pub complete: bool,
-    /// The film ends where nothing of it could be written for so long.
+    /// The film ends with an error when nothing could be written for so long.
     pub timeout: Duration,
 }
 

@@ -207,6 +207,11 @@ impl Profile {
         Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1, parameters }
     }
 
+    /// Whether CUDA fills the slots, be it by a stream of its own or in Vulkan's command buffer.
+    pub fn uses_cuda(&self) -> bool {
+        self.name.starts_with("cuda")
+    }
+
     /// The slot of a frame.
     pub fn slot_of(&self, frame: u64) -> usize {
         (frame % self.slots.len() as u64) as usize

@@ -67,7 +67,7 @@ impl Camera {
     /// What is out of reach, and the range.
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
-        // What is no number is in no range.
+        // NaN is in no range.
         if !azimuth.is_finite() {
             return Err(format!("an angle of {azimuth} is no direction"));
         }

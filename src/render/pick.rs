@@ -68,7 +68,7 @@ impl Trail {
             let (begin, end) = (self.begin.1, self.end.1);
             begin + (end - begin) * self.part(index)
         });
-        // What is no number neither lies above nor below.
+        // NaN lies neither above nor below.
         let gaps = heights.zip(values).map(|(height, vertex)| height - vertex.y).enumerate();
         let mut gaps = gaps.filter(|(_, gap)| gap.is_finite());
         let mut before = gaps.next()?;

@@ -112,6 +112,7 @@ impl Recorder {
             device: format!("{} ({})", device.info().name, device.info().driver),
             grid,
             producer: producer.name,
+            by_cuda: producer.uses_cuda(),
             in_queue: producer.in_queue,
             frames: self.frames.into(),
             vulkan_clock: self.vulkan,
@@ -172,6 +173,8 @@ pub struct Track {
     pub grid: Grid,
     /// Who filled the field.
     pub producer: &'static str,
+    /// See [`Profile::uses_cuda`].
+    by_cuda: bool,
     /// Whether the producer's work is in Vulkan's command buffer.
     pub in_queue: bool,
     /// The frames, in order.
@@ -185,7 +188,7 @@ pub struct Track {
 impl Track {
     /// Whether CUDA fills the field, be it by a stream of its own or in Vulkan's command buffer.
     pub fn uses_cuda(&self) -> bool {
-        self.producer.starts_with("cuda")
+        self.by_cuda
     }
 
     /// What the producer runs on the GPU, for people; `None` where that is nothing.

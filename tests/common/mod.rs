@@ -95,6 +95,12 @@ pub struct Tolerance {
 /// Another driver, another rasteriser: edges may fall on the other side of a pixel.
 pub const SAME_PICTURE: Tolerance = Tolerance { mean: 0.5, off: 0.005 };
 
+/// Whether two pictures of one size are the same, within [`SAME_PICTURE`].
+pub fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let difference = difference(a, b);
+    difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
+}
+
 /// The mean difference and the share of pixels that are off, of two RGBA pictures of the same size.
 pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
     assert_eq!(a.len(), b.len(), "pictures of the same size");

@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// How many frames the next batch has.
-    fn batch(&self) -> usize {
+    pub(crate) fn batch(&self) -> usize {
         match (self.batching, &self.auto) {
             (_, Some(auto)) => auto.batch(),
             (Batching::Fixed(frames), None) => {

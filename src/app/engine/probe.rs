@@ -98,7 +98,7 @@ impl Observer for Probe {
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let values = buffer_barrier(self.values[flight].raw(), written, on_host);
         // SAFETY: recording, outside a render pass; the GPU is done with the flight, and the source is readable for compute shaders
-        // too (the caller's promise; the engine says so where there is a probe). Three lists, each with a place for every flight.
+        // too: the caller's promise, for which the engine asks where there is a probe. Three lists, each with a place for every flight.
         unsafe {
             self.pipeline.point(0, flight, bound);
             self.pipeline.dispatch(commands, [flight; 3], &[], groups(Trail::MOST as u64));

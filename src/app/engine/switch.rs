@@ -22,9 +22,8 @@ impl Engine {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
         config.check_kernel(&choice)?;
-        let own = config.kernel.as_ref().is_some_and(|kernel| kernel.gallery.is_none());
         let (handoff, _) = config.handoff.on(self.device().info(), config.scene);
-        if own && handoff == Handoff::Inline && !config.risk_the_gpu {
+        if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
             return Err(Error::Unsupported(format!("a kernel of yours is not run inline: {RISK}")));
         }
         self.finish()?;
@@ -48,7 +47,7 @@ impl Engine {
         }
         (self.renderer, self.times, self.pacer) = (renderer, times, pacer);
         self.recordings.restart(flights);
-        // Both sides are at rest, so nothing of it is in use.
+        // Both sides are at rest, so the old one is not in use.
         *self.producer = producer;
         (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
         // Whoever watches begins anew: the clocks were tied to the old stream.

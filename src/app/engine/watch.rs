@@ -94,11 +94,6 @@ impl Engine {
     pub(crate) fn found_vertex(&self) -> Option<Found> {
         self.observers.probe.as_ref()?.found()
     }
-
-    /// Slots that CUDA fills for each wait from the next batch on.
-    pub(crate) fn batch_now(&self) -> usize {
-        self.batch()
-    }
 }
 
 /// What slot `slot` of `slots` is in use for, where so many frames were drawn, submitted and filled.

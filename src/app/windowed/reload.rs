@@ -11,7 +11,6 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::app::{self, Config};
 use crate::cuda::{CudaInfo, KernelSource};
-use crate::gallery;
 use crate::threads::{Job, Wanted};
 use crate::{Error, Result, note};
 
@@ -61,7 +60,7 @@ impl Reloader {
         config: &Config,
         device: Option<&CudaInfo>,
     ) -> Option<Result<KernelSource>> {
-        if gallery::entry_of(config.kernel.as_ref()).is_some() {
+        if !config.has_own_kernel() {
             // The user has chosen another kernel since. A save while that runs is no wish to have this one back.
             self.saved.store(false, Ordering::Relaxed);
             (self.due, self.job) = (None, None);
@@ -104,7 +103,7 @@ impl Reloader {
     }
 }
 
-/// What is no more than an unusual argument at the start is a broken kernel now.
+/// At the start such an error is wrong usage. Of a file that is saved later it says that the kernel is broken.
 fn broken(error: Error) -> Error {
     match error {
         Error::Usage(words) => Error::Unsupported(words),
@@ -171,6 +170,7 @@ fn writes(event: &Event, names: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gallery;
     use std::fs;
 
     /// A file in a folder of its own, and whether it was written since this was asked last.

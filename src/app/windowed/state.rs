@@ -53,7 +53,7 @@ pub(super) struct State {
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
-    overlay: Option<Overlay>,
+    overlay: Overlay,
     film: Option<Film>,
     /// What is drawn now.
     config: Config,
@@ -80,6 +80,15 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
             size.width, size.height
         ))),
         false => Ok(()),
+    }
+}
+
+/// The settings that show what is shown now.
+fn shown(config: &Config, controls: &Controls) -> Config {
+    Config {
+        camera: Some(controls.camera).filter(|camera| *camera != config.scene.camera()),
+        speed: controls.parameters.speed,
+        ..config.clone()
     }
 }
 
@@ -128,7 +137,6 @@ impl State {
         let mut engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
         let present = swapchain.mode();
         let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
-        let overlay = Some(overlay);
         let film = filmed::film(&device, config, swapchain.format(), false)?;
         Ok(Self {
             title: Title::new(&engine, config),
@@ -218,7 +226,7 @@ impl State {
         let Self { engine, overlay, film, controls, .. } = self;
         let wants = filmed::wants(film, flight, self.began.elapsed());
         let mut film = film.as_mut().filter(|_| wants);
-        let mut overlay = overlay.as_mut().filter(|overlay| overlay.is_shown());
+        let mut overlay = overlay.is_shown().then_some(overlay);
         let has_more = film.is_some() || overlay.is_some();
         let mut record = |commands| {
             if let Some(overlay) = &mut overlay {
@@ -259,28 +267,26 @@ impl State {
 
     /// Lays the overlay out, and does what the user asks for there.
     fn lay_out(&mut self) -> Result<()> {
-        let Some(overlay) = &self.overlay else { return Ok(()) };
-        let no_cuda = match &self.choice.twin {
-            Some(_) => None,
-            None => Some(self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
-        };
-        if !overlay.is_due() {
+        if !self.overlay.is_due() {
             return Ok(());
         }
-        let shown = self.shown();
-        let command = || shown.command_line(false);
-        let Some(overlay) = &mut self.overlay else { return Ok(()) };
+        let Self { engine, config, choice, controls, .. } = self;
+        let no_cuda = match &choice.twin {
+            Some(_) => None,
+            None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
+        };
+        let command = || shown(config, controls).command_line(false);
         let mut view = View {
-            engine: &mut self.engine,
-            config: &self.config,
+            engine,
+            config,
             modes: self.swapchain.modes(),
             no_cuda,
             command: &command,
             extent: self.swapchain.extent(),
-            camera: &self.controls.camera,
+            camera: &controls.camera,
             serves: self.companion.is_some(),
         };
-        match overlay.lay_out(&self.window, &mut view, &self.controls.parameters)? {
+        match self.overlay.lay_out(&self.window, &mut view, &controls.parameters)? {
             Some(wish) => self.follow(wish),
             None => Ok(()),
         }
@@ -321,9 +327,7 @@ impl State {
             && let Some(error) = self.switch(config)?
         {
             crate::note!("note: that cannot be switched to: {error}");
-            if let Some(overlay) = &mut self.overlay {
-                overlay.notify(error.to_string());
-            }
+            self.overlay.notify(error.to_string());
         }
         Ok(())
     }
@@ -341,7 +345,7 @@ impl State {
                 let refused = self.take_kernel(source)?;
                 if refused.is_none() {
                     crate::note!("note: reloaded {name}");
-                    self.overlay.iter_mut().for_each(|overlay| overlay.notify(format!("reloaded {name}")));
+                    self.overlay.notify(format!("reloaded {name}"));
                 }
                 refused
             }
@@ -350,9 +354,7 @@ impl State {
         if let Some(error) = &problem {
             crate::note!("note: not reloaded, the last good kernel goes on: {error}");
         }
-        if let Some(overlay) = &mut self.overlay {
-            overlay.show_problem(problem.map(|error| error.to_string()));
-        }
+        self.overlay.show_problem(problem.map(|error| error.to_string()));
         Ok(())
     }
 
@@ -386,11 +388,9 @@ impl State {
                 if config.scene != self.config.scene {
                     self.controls.start_at(config.scene.camera());
                 }
-                if config.kernel != self.config.kernel
-                    && let Some(overlay) = &mut self.overlay
-                {
+                if config.kernel != self.config.kernel {
                     // It was one of a kernel that is no longer asked for.
-                    overlay.show_problem(None);
+                    self.overlay.show_problem(None);
                 }
                 self.config = config;
                 self.switched(before);
@@ -404,23 +404,20 @@ impl State {
 
     /// Frames take something else from now on than with the settings `before`.
     fn switched(&mut self, before: Vec<String>) {
-        if let Some(overlay) = &mut self.overlay {
-            overlay.switched(before);
-        }
+        self.overlay.switched(before);
         // The switch itself is no frame time.
         self.clock.rest();
     }
 
     /// Tells the overlay of an event. True: nobody else is to act on it.
     pub(super) fn overlay_takes(&mut self, event: &WindowEvent) -> bool {
-        let Some(overlay) = &mut self.overlay else { return false };
         if let WindowEvent::KeyboardInput { event: key, .. } = event {
             // The overlay's own key must not move its focus.
             if Action::of(&key.logical_key) == Some(Action::Overlay) {
                 return false;
             }
         }
-        overlay.hear(&self.window, event)
+        self.overlay.hear(&self.window, event)
     }
 
     /// The next image; twice, because the window may change between remaking the images and asking for one.
@@ -492,9 +489,7 @@ impl State {
     /// The time until the next frame is no frame time.
     fn rest(&mut self) {
         self.clock.rest();
-        if let Some(overlay) = &mut self.overlay {
-            overlay.rest();
-        }
+        self.overlay.rest();
     }
 
     /// Saves the picture, as it is without the overlay, under a name that is free.
@@ -509,7 +504,7 @@ impl State {
         let (moment, camera) = (self.clock.moment(), &self.controls.camera);
         let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
             let pixels = self.aside.pixels(&mut self.engine)?;
-            let shown = self.shown();
+            let shown = shown(&self.config, &self.controls);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // A run without a window shows frame n at n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
@@ -522,19 +517,8 @@ impl State {
             Err(error) => error.to_string(),
         };
         crate::note!("note: {words}");
-        if let Some(overlay) = &mut self.overlay {
-            overlay.notify(words);
-        }
+        self.overlay.notify(words);
         Ok(())
-    }
-
-    /// The settings that show what is shown now.
-    fn shown(&self) -> Config {
-        Config {
-            camera: Some(self.controls.camera).filter(|camera| *camera != self.config.scene.camera()),
-            speed: self.controls.parameters.speed,
-            ..self.config.clone()
-        }
     }
 
     /// Takes note of what an event says of the window's visibility.
@@ -592,16 +576,10 @@ impl State {
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
             }
             Action::Overlay => {
-                if let Some(overlay) = &mut self.overlay {
-                    let toggled = overlay.toggle(&mut self.engine);
-                    toggled.or_else(|error| self.mend(error))?;
-                }
+                let toggled = self.overlay.toggle(&mut self.engine);
+                toggled.or_else(|error| self.mend(error))?;
             }
-            Action::Help => {
-                if let Some(overlay) = &mut self.overlay {
-                    overlay.toggle_help();
-                }
-            }
+            Action::Help => self.overlay.toggle_help(),
             Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
         }
         Ok(())

@@ -6,14 +6,12 @@ use egui::{
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
+use super::{DRAW, KERNEL, NEITHER};
 use crate::app::Found;
 use crate::render::ColorMap;
 use crate::scene::Scene;
 use crate::wave::Vertex;
 
-const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
-const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
-const REST: Color32 = Color32::from_rgb(196, 160, 60);
 const IDLE: Color32 = Color32::from_gray(110);
 
 /// What the last frames took.
@@ -30,7 +28,7 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
         line(ui, "draw", &time(mean.draw), Some(DRAW));
-        line(ui, "hand-off", &time(mean.handoff()), Some(REST));
+        line(ui, "hand-off", &time(mean.handoff()), Some(NEITHER));
         line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
         line(ui, "CPU", &time(mean.cpu), None);
     });
@@ -52,8 +50,12 @@ fn stack(ui: &mut Ui, mean: &Mean) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
     let mut left = area.left();
-    let parts =
-        [(mean.kernel.unwrap_or(0.0), KERNEL), (mean.draw, DRAW), (mean.handoff(), REST), (mean.idle, IDLE)];
+    let parts = [
+        (mean.kernel.unwrap_or(0.0), KERNEL),
+        (mean.draw, DRAW),
+        (mean.handoff(), NEITHER),
+        (mean.idle, IDLE),
+    ];
     for (part, color) in parts {
         let width = area.width() * (part / mean.frame) as f32;
         let rect = Rect::from_min_size(pos2(left, area.top()), vec2(width, area.height()));

@@ -5,6 +5,7 @@ use egui::{Align2, Color32, FontId, Pos2, Rect, Sense, Stroke, Ui, pos2, vec2};
 use std::collections::VecDeque;
 
 use super::figures::time;
+use super::{DRAW, KERNEL, NEITHER};
 use crate::app::SlotNow;
 use crate::axis::round_step;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
@@ -14,10 +15,9 @@ const SHOWN: usize = 8;
 /// Frames that are watched, so that none is missed between two looks.
 pub(super) const WATCHED: usize = 256;
 
-const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
-const DRAW: [Color32; 2] = [Color32::from_rgb(76, 120, 168), Color32::from_rgb(123, 163, 207)];
+/// Of even frames and of odd ones.
+const DRAWS: [Color32; 2] = [DRAW, Color32::from_rgb(123, 163, 207)];
 const CPU: Color32 = Color32::from_rgb(112, 173, 94);
-const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
 const ROW: Color32 = Color32::from_rgb(35, 38, 45);
 const NAMES: f32 = 62.0;
 const HEIGHT: f32 = 20.0;
@@ -106,7 +106,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         if in_queue {
             bar("Vulkan", (begin, draw), KERNEL, &|| format!("frame {frame}, filled in Vulkan's queue"));
         }
-        bar("Vulkan", (draw, end), DRAW[(frame % 2) as usize], &|| format!("frame {frame}, draw"));
+        bar("Vulkan", (draw, end), DRAWS[(frame % 2) as usize], &|| format!("frame {frame}, draw"));
         if let Some(kernel) = spans.cuda {
             bar("CUDA", kernel, KERNEL, &|| format!("frame {frame}, kernel"));
         }
@@ -146,8 +146,8 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
         let (color, frame, words) = match *slot {
             SlotNow::New => (ROW, None, "no frame has reached it"),
             SlotNow::Drawn(frame) => (Color32::from_gray(70), Some(frame), "drawn; free to be filled again"),
-            SlotNow::AtWork(frame) => (DRAW[0], Some(frame), "filled or drawn now"),
-            SlotNow::Submitted(frame) => (DRAW[1], Some(frame), "submitted"),
+            SlotNow::AtWork(frame) => (DRAWS[0], Some(frame), "filled or drawn now"),
+            SlotNow::Submitted(frame) => (DRAWS[1], Some(frame), "submitted"),
             SlotNow::Ahead(frame) => (KERNEL, Some(frame), "filled ahead of its time"),
         };
         let min: Pos2 = pos2(area.left() + index as f32 * width, area.top());

@@ -36,7 +36,7 @@ const TIE_EVERY: Duration = Duration::from_secs(1);
 /// How long a notice stays.
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// What it shows of.
+/// What the overlay reads.
 pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
     /// What is drawn now.
@@ -49,14 +49,13 @@ pub(super) struct View<'a> {
     pub(super) command: &'a dyn Fn() -> String,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
-    /// What is seen at a pixel of the picture.
+    /// Where the picture is seen from.
     pub(super) camera: &'a Camera,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
 }
 
 /// The settings as the user wants them.
-#[derive(Clone)]
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
@@ -212,7 +211,7 @@ impl Overlay {
         self.has_something() && Instant::now() >= self.next
     }
 
-    /// Lays it out if it is time. Gives the settings that the user wants, if those are others now.
+    /// Lays it out. Gives the settings that the user wants, if those are others now.
     pub(super) fn lay_out(
         &mut self,
         window: &Window,
@@ -220,9 +219,6 @@ impl Overlay {
         parameters: &Parameters,
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
-        if !self.is_due() {
-            return Ok(None);
-        }
         self.next = now + EVERY;
         // A client's kernel may fault at any time, and only the frame loop knows what to do then. So nothing here waits for one.
         if self.shown && !view.serves {
@@ -349,9 +345,8 @@ impl Overlay {
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
-        let size = egui.content_rect().size();
         // A small window is for the picture.
-        if self.shown && size.x >= SMALLEST.x && size.y >= SMALLEST.y {
+        if self.shown && is_large(egui.content_rect().size()) {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
@@ -486,6 +481,10 @@ fn is_large(size: egui::Vec2) -> bool {
 
 /// Part of a frame's cost that goes into the average.
 const SMOOTH: f64 = 0.02;
+/// The parts of a frame.
+const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
+const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
+const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
 const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
 const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
 
@@ -518,12 +517,11 @@ fn every_glyph(egui: &Context) {
 pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
     let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
-    let by_cuda = engine.producer().fill().is_some() || profile.name.starts_with("cuda");
-    let mut name = if by_cuda { handoff.name() } else { profile.name }.to_owned();
+    let mut name = if profile.uses_cuda() { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
     }
-    let batch = engine.batch_now();
+    let batch = engine.batch();
     if batch > 1 {
         name += &format!(" batch {batch}");
     }

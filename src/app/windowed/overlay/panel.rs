@@ -28,9 +28,8 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
     row(ui, "scene", |ui| {
-        let of_file = config.kernel.is_some() && gallery::entry_of(config.kernel.as_ref()).is_none();
         // A kernel of the user's fills one of them.
-        ui.add_enabled_ui(!of_file, |ui| {
+        ui.add_enabled_ui(!config.has_own_kernel(), |ui| {
             let before = config.scene;
             let name = |scene: &Scene| (scene.name().to_owned(), None);
             choose(ui, "scene", &mut config.scene, &[Scene::Field, Scene::Texture], name);
@@ -52,18 +51,11 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let uses_cuda = config.producer.may_use_cuda() && view.no_cuda.is_none();
     row(ui, "hand-off", |ui| {
         ui.add_enabled_ui(uses_cuda, |ui| {
-            choose(ui, "handoff", &mut config.handoff, &Handoff::ALL, |&handoff| {
-                (
-                    handoff.name().to_owned(),
-                    obstacle(
-                        handoff,
-                        view,
-                        config.scene,
-                        config.kernel.as_ref().is_some_and(|kernel| kernel.gallery.is_none()),
-                        config.risk_the_gpu,
-                    ),
-                )
+            let mut chosen = config.handoff;
+            choose(ui, "handoff", &mut chosen, &Handoff::ALL, |&handoff| {
+                (handoff.name().to_owned(), obstacle(handoff, view, config))
             });
+            config.handoff = chosen;
         });
     });
     row(ui, "ring", |ui| {
@@ -86,7 +78,7 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     row(ui, "batch", |ui| {
         ui.add_enabled_ui(uses_cuda && config.handoff == Handoff::Timeline, |ui| {
             let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
-            let now = view.engine.batch_now() as u32;
+            let now = view.engine.batch() as u32;
             let frames = match config.batch {
                 Batching::Fixed(frames) => frames,
                 Batching::Auto { .. } => now.min(most),
@@ -231,15 +223,15 @@ fn choose<T: Clone + PartialEq>(
 }
 
 /// Why a hand-off cannot be chosen, if that is so.
-fn obstacle(handoff: Handoff, view: &View<'_>, scene: Scene, has_kernel: bool, risk: bool) -> Option<String> {
+fn obstacle(handoff: Handoff, view: &View<'_>, config: &Config) -> Option<String> {
     let device = view.engine.device();
     if handoff != Handoff::Inline {
         return None;
     }
-    if has_kernel && !risk {
+    if config.has_own_kernel() && !config.risk_the_gpu {
         return Some(crate::app::RISK.to_owned());
     }
-    let (_, note) = handoff.on(device.info(), scene);
+    let (_, note) = handoff.on(device.info(), config.scene);
     note.or_else(|| {
         (!device.is_inline())
             .then(|| "this window was opened without inline: start with --handoff inline".to_owned())
