@@ -7,6 +7,7 @@
 //! | [`cuda`] | streams, kernels and memory of CUDA's own |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
 //! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that all producers are held to |
+//! | [`mod@array`] | what a client's slot holds: a mesh, heights, points or an image |
 //! | [`gallery`] | the kernels that come with this program, and their twins: compute shaders and float64 references |
 //! | [`stamp`] | a frame's number in each of its vertices or texels |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
@@ -29,13 +30,14 @@
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
-//! `wave`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
+//! `wave`, `array`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod app;
+pub mod array;
 mod axis;
 pub mod bench;
 pub mod cuda;
