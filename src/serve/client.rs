@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::door::Seated;
 use super::foreign::Shared;
+use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{ErrorCode, FromClient, FromServer, MemoryKind, Parameters, short};
 use super::session::{Action, Fault, Session, Terms};
@@ -22,6 +23,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
+/// Answers that wait for an import, beyond which the client is not heard.
+const MAX_LATER: usize = 64;
 /// How often `ready` is read while frames come in quick succession, and while they do not.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
@@ -44,6 +47,10 @@ pub(super) struct Client {
     pub(super) told: (Parameters, BTreeMap<String, f32>),
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
+    /// Memory of it that is being tried.
+    pub(super) import: Option<Import>,
+    /// What it is told once that is done: answers come in the order of the requests.
+    later: Vec<(FromServer, Vec<OwnedFd>)>,
     /// Why it is to be dropped.
     ended: Option<Ended>,
     complaints: u32,
@@ -83,14 +90,33 @@ impl Client {
             leaving: None,
             told: (parameters, BTreeMap::new()),
             last_new: Instant::now(),
+            import: None,
+            later: Vec::new(),
             ended: None,
             complaints: 0,
             _seat: seat,
         }
     }
 
+    /// Sends, once an import that is being tried is answered.
+    pub(super) fn send(&mut self, message: FromServer, descriptors: Vec<OwnedFd>) {
+        match self.import {
+            Some(_) => self.later.push((message, descriptors)),
+            None => self.send_now(&message, &descriptors),
+        }
+    }
+
+    /// Sends the answer to an import, and all that waited for it.
+    pub(super) fn answer_import(&mut self, answer: FromServer) {
+        self.import = None;
+        self.send_now(&answer, &[]);
+        for (message, descriptors) in std::mem::take(&mut self.later) {
+            self.send_now(&message, &descriptors);
+        }
+    }
+
     /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
-    pub(super) fn send(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
+    fn send_now(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(message, &descriptors) {
             Ok(()) => return,
@@ -110,19 +136,25 @@ impl Client {
 
     /// A request did nothing.
     pub(super) fn fail(&mut self, request: &str, reason: impl ToString) {
+        let failed = self.failed(request, reason);
+        self.send(failed, Vec::new());
+    }
+
+    /// The answer that a request did nothing; says so here, too.
+    pub(super) fn failed(&mut self, request: &str, reason: impl ToString) -> FromServer {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
             // A compiler's log quotes what the client sent, and this goes to a terminal.
             note!("note: {}: {request} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
-        self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
+        FromServer::Failed { request: request.into(), reason }
     }
 
     /// Tells it the parameters, and those of its kernel.
     pub(super) fn tell(&mut self, parameters: Parameters, kernel: BTreeMap<String, f32>) {
         self.told = (parameters, kernel.clone());
-        self.send(&FromServer::Parameters { parameters, kernel }, &[]);
+        self.send(FromServer::Parameters { parameters, kernel }, Vec::new());
     }
 
     /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived
@@ -142,7 +174,7 @@ impl Client {
 
     /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<(Action, Vec<OwnedFd>)> {
-        if self.busy || self.leaving.is_some() || self.ended.is_some() {
+        if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
             return None;
         }
         let (packet, descriptors) = match self.connection.receive() {
@@ -237,7 +269,7 @@ impl Client {
         self.busy = self.wants_picture;
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
-            self.send(&FromServer::Free { frame }, &[]);
+            self.send(FromServer::Free { frame }, Vec::new());
         }
     }
 

@@ -44,16 +44,17 @@ pub fn number() -> impl Strategy<Value = u64> {
 /// A message that has every field that any message has, so that its `type` alone decides what it is.
 fn message() -> impl Strategy<Value = Value> {
     let kinds = vec![
-        "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status", "bye",
-        "Ready", "",
+        "hello", "ready", "kernel", "allocate", "import", "release", "show", "snapshot", "set", "status",
+        "bye", "Ready", "",
     ];
     let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
     (prop::sample::select(kinds), number(), number(), number(), memory).prop_map(|(kind, a, b, c, memory)| {
+        let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
         let parameters = json!({"speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0});
         json!({
             "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
             "protocol": a % 3, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
-            "kernel": {"amplitude": f64::from_bits(c)},
+            "chunks": chunks, "kernel": {"amplitude": f64::from_bits(c)},
         })
     })
 }

@@ -7,6 +7,7 @@ use ash::vk;
 use super::client::Client;
 use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
+use super::imports;
 use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode};
 use super::report::Report;
 use super::requests::{Desk, free_released, kernel_parameters, send_picture, takes_picture};
@@ -68,6 +69,7 @@ impl Host {
         self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
+            imports::take(engine, client)?;
             free_released(engine, client)?;
             let kernel = match client.kernel_since {
                 None => kernel_parameters(engine, &self.exchange.kernels),
@@ -121,7 +123,7 @@ impl Host {
             return Ok(());
         }
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, kernels, watch };
+        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch };
         for _ in 0..MESSAGES_A_FRAME {
             let Some((action, descriptors)) = client.hear(counters) else { break };
             desk.answer(client, action, descriptors)?;
@@ -283,7 +285,7 @@ impl Companion for Host {
             // Until it is told otherwise it takes them to be at their defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.send(&FromServer::Running { producer, parameters }, &[]);
+            client.send(FromServer::Running { producer, parameters }, Vec::new());
         }
         Ok(())
     }

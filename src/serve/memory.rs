@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, ExportedTimeline, Ring};
+use vulkan_cuda::{ExportedBuffer, ExportedTimeline, ImportedBuffer, Ring};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place};
@@ -35,7 +35,24 @@ pub(super) struct CudaMemory {
     pub(super) ready: ExportedTimeline,
     pub(super) free: ExportedTimeline,
     slots: Vec<ExportedBuffer>,
-    allocations: BTreeMap<u64, ExportedBuffer>,
+    allocations: BTreeMap<u64, Allocation>,
+}
+
+/// Memory beside the ring's.
+enum Allocation {
+    /// Vulkan's own, exported.
+    Exported(ExportedBuffer),
+    /// The client's, imported.
+    Imported(ImportedBuffer),
+}
+
+impl Allocation {
+    fn raw(&self) -> vk::Buffer {
+        match self {
+            Self::Exported(buffer) => buffer.raw(),
+            Self::Imported(buffer) => buffer.vulkan(),
+        }
+    }
 }
 
 pub(super) struct HostMemory {
@@ -137,7 +154,7 @@ impl ClientMemory {
             Self::Cuda(memory) => {
                 let buffer = ExportedBuffer::new(device.sharing()?, bytes, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
-                memory.allocations.insert(id, buffer);
+                memory.allocations.insert(id, Allocation::Exported(buffer));
                 Ok(made)
             }
             Self::Host(memory) => {
@@ -146,6 +163,13 @@ impl ClientMemory {
                 memory.allocations.insert(id, file);
                 Ok(made)
             }
+        }
+    }
+
+    /// Keeps what a client has allocated, with memory `cuda`.
+    pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
+        if let Self::Cuda(memory) = self {
+            memory.allocations.insert(id, Allocation::Imported(buffer));
         }
     }
 

@@ -44,6 +44,11 @@ pub enum FromClient {
         /// How much.
         bytes: u64,
     },
+    /// Draw memory that the client has allocated; a descriptor for each chunk.
+    Import {
+        /// The bytes of each. Together they are one allocation, one chunk behind the other.
+        chunks: Vec<u64>,
+    },
     /// Give such memory back.
     Release {
         /// Which.
@@ -168,6 +173,13 @@ pub enum FromServer {
         /// Where it lies.
         #[serde(flatten)]
         place: Place,
+    },
+    /// The answer to `import`.
+    Imported {
+        /// Its name from now on.
+        id: u64,
+        /// All chunks together.
+        bytes: u64,
     },
     /// The kernel has drawn its first frame.
     Running {
@@ -373,6 +385,7 @@ impl FromClient {
             Self::Ready { .. } => "ready",
             Self::Kernel { .. } => "kernel",
             Self::Allocate { .. } => "allocate",
+            Self::Import { .. } => "import",
             Self::Release { .. } => "release",
             Self::Show { .. } => "show",
             Self::Snapshot => "snapshot",

@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use ash::vk;
 
+use super::Setup;
 use super::client::Client;
 use super::foreign::Shared;
+use super::imports::Import;
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
@@ -25,6 +27,7 @@ const MAX_UNREAD: u64 = 32 << 10;
 pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
+    pub(super) setup: &'a Setup,
     pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
 }
@@ -52,6 +55,16 @@ impl Desk<'_> {
                 }
             }
             Action::Allocate { bytes } => self.allocate(client, bytes),
+            Action::Import { id, chunks } => {
+                let chunks = descriptors.into_iter().zip(chunks).collect();
+                match Import::begin(self.setup, self.engine, id, chunks) {
+                    Ok(import) => client.import = Some(import),
+                    Err(error) => {
+                        client.shared.borrow_mut().session.imported(false);
+                        client.fail("import", error);
+                    }
+                }
+            }
             Action::Snapshot if client.wants_picture => client.fail("snapshot", "one is on its way already"),
             Action::Snapshot => client.wants_picture = true,
             Action::Set(wishes, kernel) => {
@@ -72,7 +85,7 @@ impl Desk<'_> {
             }
             Action::Status => {
                 let state = self.state(client);
-                client.send(&FromServer::State(state), &[]);
+                client.send(FromServer::State(state), Vec::new());
             }
         }
         Ok(())
@@ -98,7 +111,7 @@ impl Desk<'_> {
         }
         drop(shared);
         match made {
-            Ok((place, file)) => client.send(&FromServer::Allocated { id, place }, &[file]),
+            Ok((place, file)) => client.send(FromServer::Allocated { id, place }, vec![file]),
             Err(error) => client.fail("allocate", error),
         }
     }
@@ -148,8 +161,8 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     // Its first frame, if that is ready, is drawn next, and belongs in it.
     let drawn = || draws || !client.shared.borrow().session.has_next();
-    // Each unread one would be a picture's worth of memory.
-    client.wants_picture && drawn() && client.connection.unread() <= MAX_UNREAD
+    // Each unread one would be a picture's worth of memory, and so would one that waits for an import.
+    client.wants_picture && client.import.is_none() && drawn() && client.connection.unread() <= MAX_UNREAD
 }
 
 /// Sends it: four bytes a pixel, sRGB.
@@ -159,7 +172,7 @@ pub(super) fn send_picture(client: &mut Client, extent: vk::Extent2D, pixels: Re
         Ok((bytes, file)) => {
             let vk::Extent2D { width, height } = extent;
             let format = "rgba8-srgb".into();
-            client.send(&FromServer::Picture { width, height, format, bytes }, &[file]);
+            client.send(FromServer::Picture { width, height, format, bytes }, vec![file]);
         }
         Err(error) => client.fail("snapshot", error),
     }
