@@ -23,6 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
+const CLOSED: &str = "its connection closed";
 /// Answers that wait for an import, beyond which the client is not heard.
 const MAX_LATER: usize = 64;
 /// How often `ready` is read while frames come in quick succession, and while they do not.
@@ -175,6 +176,10 @@ impl Client {
     /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<(Action, Vec<OwnedFd>)> {
         if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
+            // What waits for an import may wait long, so it is looked whether the client is still there.
+            if self.import.is_some() && self.connection.is_closed() {
+                self.ended.get_or_insert(Ended::Left(CLOSED));
+            }
             return None;
         }
         let (packet, descriptors) = match self.connection.receive() {
@@ -184,7 +189,7 @@ impl Client {
                 return None;
             }
             Received::Closed => {
-                self.ended = Some(Ended::Left("its connection closed"));
+                self.ended = Some(Ended::Left(CLOSED));
                 return None;
             }
             Received::TooLong(descriptors) => {

@@ -59,17 +59,13 @@ impl Import {
 /// # Errors
 /// What it was given before is not drawn in time.
 pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
-    let Some(Import { id, job }) = client.import.take_if(|import| import.job.is_done()) else {
+    if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
-    };
-    let made = match job.finish() {
-        Ok(chunks) => {
-            // Binding waits for the queue, and that has a limit only where it has nothing to do.
-            engine.drain()?;
-            import(engine, chunks)
-        }
-        Err(error) => Err(error),
-    };
+    }
+    // Binding waits for the queue, and that has a limit only where it has nothing to do. If this fails the import is still there.
+    engine.drain()?;
+    let Some(Import { id, job }) = client.import.take() else { return Ok(()) };
+    let made = job.finish().and_then(|chunks| import(engine, chunks));
     let mut shared = client.shared.borrow_mut();
     shared.session.imported(made.is_ok());
     let answer = made.map(|buffer| {

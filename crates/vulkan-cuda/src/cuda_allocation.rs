@@ -270,7 +270,7 @@ impl Chunk {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
         if let Err(error) = Mapping::new(room.pointer, self, size) {
-            return Err(Error::Rule(format!("it has fewer than {size} bytes: {error}")));
+            return Err(Error::Rule(format!("it does not have {size} bytes: {error}")));
         }
         match Mapping::new(room.pointer, self, more) {
             Err(_) => Ok(()),
