@@ -3,18 +3,20 @@
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use rustix::time::{ClockId, clock_gettime};
 
-use super::client::Client;
+use super::client::{Client, Starting};
 use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
 use super::imports;
-use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode};
+use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode, Request};
 use super::report::Report;
-use super::requests::{Desk, free_released, kernel_parameters, send_picture, takes_picture};
+use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine};
 use crate::cuda::KernelSource;
+use crate::render::Camera;
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
@@ -22,6 +24,8 @@ use crate::{Error, Result, note};
 const MESSAGES_A_FRAME: usize = 64;
 /// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
 const NO_DRAW: Duration = Duration::from_millis(100);
+/// A kernel that failed after its request was answered.
+const KERNEL: Request = Request { name: "kernel", id: None };
 
 /// Serves one client after another.
 pub(crate) struct Host {
@@ -50,7 +54,7 @@ impl Host {
         }
     }
 
-    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters, camera: &mut Camera) -> Result<()> {
         if !self.is_ready() {
             self.dismiss(engine)?;
             self.turn_away();
@@ -59,26 +63,26 @@ impl Host {
         if self.client.is_none()
             && let Some(visitor) = self.visitor()
         {
-            self.client = welcome(visitor, engine, &self.setup, *parameters);
+            self.client = welcome(visitor, engine, &self.setup, parameters);
             if self.client.is_some() {
                 self.report.end(engine.producer().profile().name, None, "a client came");
                 self.report.begin(self.last_draw);
             }
         }
-        self.listen(engine, parameters)?;
+        self.listen(engine, parameters, camera)?;
         self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
             imports::take(engine, client)?;
             free_released(engine, client)?;
-            let kernel = match client.kernel_since {
+            let kernel = match client.starting {
                 None => kernel_parameters(engine, &self.exchange.kernels),
                 // It hears of those with `running`.
                 Some(_) => client.told.1.clone(),
             };
             if client.told.0 != *parameters || client.told.1 != kernel {
                 // The user has changed them, or another kernel took over.
-                client.tell(*parameters, kernel);
+                client.tell(None, *parameters, kernel);
             }
             if client.is_over() {
                 self.dismiss(engine)?;
@@ -114,7 +118,12 @@ impl Host {
     }
 
     /// Reads the client's counters and its messages, and does what it asks for.
-    fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+    fn listen(
+        &mut self,
+        engine: &mut Engine,
+        parameters: &mut Parameters,
+        camera: &mut Camera,
+    ) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         client.busy &= self.last_draw.elapsed() < NO_DRAW;
         let counters = client.counters()?;
@@ -123,10 +132,10 @@ impl Host {
             return Ok(());
         }
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch };
+        let mut desk = Desk { engine, parameters, camera, setup: &self.setup, kernels, watch };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((action, descriptors)) = client.hear(counters) else { break };
-            desk.answer(client, action, descriptors)?;
+            let Some((request, action, descriptors)) = client.hear(counters) else { break };
+            desk.answer(client, request, action, descriptors)?;
         }
         Ok(())
     }
@@ -144,33 +153,39 @@ impl Host {
 
     /// Puts a kernel that was tried and compiled into the engine.
     fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
-        match self.exchange.kernels.compiled() {
-            None => Ok(()),
-            Some(Ok(source)) => self.run_kernel(engine, source),
-            Some(Err(error)) => {
-                if let Some(client) = &mut self.client {
-                    client.fail("kernel", error);
-                }
+        let Some(client) = &mut self.client else { return Ok(()) };
+        // The one before it is answered first.
+        if client.starting.is_some() {
+            return Ok(());
+        }
+        let Some(compiled) = self.exchange.kernels.compiled() else { return Ok(()) };
+        let request = client.compiling.take().unwrap_or(KERNEL);
+        match compiled {
+            Ok(source) => self.run_kernel(engine, request, source),
+            Err(error) => {
+                client.fail(request, error);
                 Ok(())
             }
         }
     }
 
-    fn run_kernel(&mut self, engine: &mut Engine, source: KernelSource) -> Result<()> {
+    fn run_kernel(&mut self, engine: &mut Engine, request: Request, source: KernelSource) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         let producer = match self.exchange.kernels.producer(engine.queue(), &source) {
             Ok(producer) => producer,
             Err(error) => {
-                client.fail("kernel", error);
+                client.fail(request, error);
                 return Ok(());
             }
         };
         if let Err(error) = self.exchange.put_kernel(engine, producer, source) {
-            // The kernel that ran until now has faulted just now.
+            // The kernel that ran until now has faulted just now, and this one was not put in its place.
+            client.compiling = Some(request).filter(|request| request.id.is_some());
             return self.rescue(engine, error);
         }
         client.shared.borrow_mut().session.kernel_runs();
-        client.kernel_since = Some(engine.next_frame());
+        client.starting = Some(Starting { since: engine.next_frame(), request });
+        give_up_picture(client);
         Ok(())
     }
 
@@ -181,21 +196,21 @@ impl Host {
         if !self.exchange.take_down(engine) {
             return Err(error);
         }
-        let given_up = self.exchange.kernels.forget_context();
+        self.exchange.kernels.forget_context();
         self.exchange.rebuild(engine, &self.setup)?;
         if let Some(client) = &mut self.client {
-            client.kernel_since = None;
-            client.fail("kernel", error);
-            if given_up {
+            let request = client.starting.take().map_or(KERNEL, |starting| starting.request);
+            client.fail(request, error);
+            if let Some(request) = client.compiling.take() {
                 let reason = "the kernel that ran before it faulted meanwhile, so it was not tried to the end: send it again";
-                client.fail("kernel", reason);
+                client.fail(request, reason);
             }
         }
         if let Some(source) = last_good {
-            self.run_kernel(engine, source)?;
+            self.run_kernel(engine, KERNEL, source)?;
             if let Some(client) = &mut self.client {
                 // It was told of this one before.
-                client.kernel_since = None;
+                client.starting = None;
             }
         }
         Ok(())
@@ -234,17 +249,22 @@ impl Host {
 }
 
 impl Companion for Host {
-    fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
-        match self.look(engine, parameters) {
+    fn before_frame(
+        &mut self,
+        engine: &mut Engine,
+        parameters: &mut Parameters,
+        camera: &mut Camera,
+    ) -> Result<()> {
+        match self.look(engine, parameters, camera) {
             Ok(()) => Ok(()),
             Err(error) => self.rescue(engine, error),
         }
     }
 
     /// Without a display's beat: takes turns until there is something new to draw, or it is time to draw again anyway.
-    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters, camera: &mut Camera) -> Result<()> {
         loop {
-            self.before_frame(engine, parameters)?;
+            self.before_frame(engine, parameters, camera)?;
             if !self.is_ready() {
                 // Back to the caller, who may have been asked to stop.
                 std::thread::sleep(Duration::from_millis(2));
@@ -269,15 +289,19 @@ impl Companion for Host {
         };
         client.drawn();
         let kernel = self.exchange.kernels.running();
-        let new = kernel.is_some() || (self.exchange.has_ring() && client.shared.borrow().drew_new());
+        let new_frame = self.exchange.has_ring() && client.shared.borrow().drew_new();
+        let new = kernel.is_some() || new_frame;
         self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
         }
-        if let Some(since) = client.kernel_since
+        if new_frame {
+            client.shown_at = Some(monotonic());
+        }
+        if let Some(Starting { since, request }) = client.starting
             && engine.frames_finished()? > since
         {
-            client.kernel_since = None;
+            client.starting = None;
             let name = kernel.map_or("", |source| &source.name);
             let producer = format!("{}, {name}", engine.producer().profile().name);
             note!("note: {producer} runs");
@@ -285,7 +309,7 @@ impl Companion for Host {
             // Until it is told otherwise it takes them to be at their defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.send(FromServer::Running { producer, parameters }, Vec::new());
+            client.answer(request.id, &FromServer::Running { producer, parameters }, Vec::new());
         }
         Ok(())
     }
@@ -299,8 +323,9 @@ impl Companion for Host {
     }
 
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+        let draws = self.exchange.has_ring();
         if let Some(client) = &mut self.client {
-            send_picture(client, extent, pixels);
+            send_picture(client, draws, extent, pixels);
         }
     }
 
@@ -345,4 +370,10 @@ impl Companion for Host {
         failures.catch(self.exchange.stamps.verdict(engine));
         failures.outcome()
     }
+}
+
+/// Now, on the clock that every process of this system can read.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

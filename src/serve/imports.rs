@@ -7,7 +7,7 @@ use vulkan_cuda::layout::Range;
 
 use super::Setup;
 use super::client::Client;
-use super::protocol::FromServer;
+use super::protocol::{FromServer, Request};
 use super::socket::discard;
 use crate::app::Engine;
 use crate::producer::SLOT_USAGE;
@@ -20,6 +20,7 @@ type Chunk = (OwnedFd, u64);
 
 /// An import that is being tried. Dropped before that is done, it breaks the trial off.
 pub(super) struct Import {
+    request: Request,
     id: u64,
     job: Job<Vec<Chunk>>,
 }
@@ -29,7 +30,13 @@ impl Import {
     ///
     /// # Errors
     /// There is nothing to try it with, or no thread.
-    pub(super) fn begin(setup: &Setup, engine: &Engine, id: u64, chunks: Vec<Chunk>) -> Result<Self> {
+    pub(super) fn begin(
+        setup: &Setup,
+        engine: &Engine,
+        request: Request,
+        id: u64,
+        chunks: Vec<Chunk>,
+    ) -> Result<Self> {
         let Some(program) = setup.options.try_with.clone() else {
             discard(chunks);
             return Err(Error::Unsupported(
@@ -50,7 +57,7 @@ impl Import {
             );
             Ok(chunks)
         };
-        Ok(Self { id, job: Job::begin("import", job)? })
+        Ok(Self { request, id, job: Job::begin("import", job)? })
     }
 }
 
@@ -64,18 +71,18 @@ pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
     }
     // Binding waits for the queue, and that has a limit only where it has nothing to do. If this fails the import is still there.
     engine.drain()?;
-    let Some(Import { id, job }) = client.import.take() else { return Ok(()) };
+    let Some(Import { request, id, job }) = client.import.take() else { return Ok(()) };
     let made = job.finish().and_then(|chunks| import(engine, chunks));
-    let mut shared = client.shared.borrow_mut();
-    shared.session.imported(made.is_ok());
-    let answer = made.map(|buffer| {
-        let bytes = buffer.size();
-        shared.memory.keep(id, buffer);
-        FromServer::Imported { id, bytes }
-    });
-    drop(shared);
-    let answer = answer.unwrap_or_else(|error| client.failed("import", error));
-    client.answer_import(answer);
+    client.shared.borrow_mut().session.imported(made.is_ok());
+    match made {
+        Ok(buffer) => {
+            let bytes = buffer.size();
+            client.shared.borrow_mut().memory.keep(id, buffer);
+            client.answer(request.id, &FromServer::Imported { id, bytes }, Vec::new());
+        }
+        Err(error) => client.fail(request, error),
+    }
+    client.catch_up();
     Ok(())
 }
 
