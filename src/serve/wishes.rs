@@ -84,18 +84,25 @@ fn color_map(name: &str) -> Result<ColorMap, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraPlace {
     /// See [`Camera::azimuth`].
-    pub azimuth: f32,
+    pub azimuth: f64,
     /// See [`Camera::elevation`].
-    pub elevation: f32,
+    pub elevation: f64,
     /// See [`Camera::distance`].
-    pub distance: f32,
+    pub distance: f64,
     /// See [`Camera::target`].
-    pub target: [f32; 3],
+    pub target: [f64; 3],
 }
 
 impl From<Camera> for CameraPlace {
     fn from(Camera { azimuth, elevation, distance, target }: Camera) -> Self {
-        Self { azimuth, elevation, distance, target: target.to_array() }
+        // The shortest number that is the same in 32 bits.
+        let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
+        Self {
+            azimuth: number(azimuth),
+            elevation: number(elevation),
+            distance: number(distance),
+            target: target.to_array().map(number),
+        }
     }
 }
 
@@ -105,7 +112,10 @@ impl CameraPlace {
     /// # Errors
     /// It is out of reach; the text names the range.
     pub fn camera(&self) -> Result<Camera, String> {
-        Camera::new(self.azimuth, self.elevation, self.distance, self.target)
+        let Self { azimuth, elevation, distance, target } = self;
+        // What does not fit into 32 bits is infinite then, and refused.
+        let target = target.map(|length| length as f32);
+        Camera::new(*azimuth as f32, *elevation as f32, *distance as f32, target)
             .map_err(|error| format!("camera: {error}"))
     }
 }
@@ -145,13 +155,9 @@ mod tests {
 
     #[test]
     fn a_camera_is_where_the_mouse_could_put_it() {
-        // By way of a value, as in a message: a number that is too large for 32 bits is infinite then.
-        let read = |text: &str| {
-            let value: serde_json::Value = serde_json::from_str(text).unwrap();
-            CameraPlace::deserialize(value).unwrap().camera()
-        };
+        let read = |text: &str| serde_json::from_str::<CameraPlace>(text).unwrap().camera();
         let first = CameraPlace::from(Camera::default());
-        assert_eq!(first.camera(), Ok(Camera::default()));
+        assert_eq!((first.camera(), first.azimuth), (Ok(Camera::default()), 0.58));
         assert_eq!(read(&serde_json::to_string(&first).unwrap()), Ok(Camera::default()));
         let place = |a: &str, e: &str, d: &str, x: &str| {
             read(&format!(r#"{{"azimuth": {a}, "elevation": {e}, "distance": {d}, "target": [{x}, 0, 0]}}"#))
