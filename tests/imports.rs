@@ -316,7 +316,7 @@ fn frames_go_on_while_an_import_is_tried_and_answers_stay_in_order() {
     let trial = stopped_trial(&mut renderer, &client, &chunks);
     let paused = Wishes { paused: Some(true), ..Wishes::default() };
     client.say(&FromClient::Status);
-    client.say(&FromClient::Set { parameters: paused, kernel: Default::default() });
+    client.say(&FromClient::Set { parameters: paused, kernel: Default::default(), camera: None });
     chunks.send(&client);
     client.say(&FromClient::Allocate { bytes: 4096 });
     // Ten more frames are drawn meanwhile, and from that memory.
@@ -327,7 +327,7 @@ fn frames_go_on_while_an_import_is_tried_and_answers_stay_in_order() {
     }
     wait_for_free(&client, 10);
     assert_eq!(trials(&renderer), [trial.clone()], "it is still being tried");
-    client.say(&FromClient::Snapshot);
+    client.say(&FromClient::Snapshot { after: None });
     signal_to(&trial, "CONT");
     let FromServer::Imported { id, .. } = client.answer().0 else { panic!("{}", renderer.notes()) };
     assert_eq!(id, first + 1);
@@ -351,7 +351,11 @@ fn a_client_that_leaves_meanwhile_ends_the_trial() {
         let client = renderer.client(Memory::Cuda);
         stopped_trial(&mut renderer, &client, &Chunks::new(&[CHUNK]));
         for _ in 0..requests {
-            client.say(&if requests == 1 { FromClient::Snapshot } else { FromClient::Status });
+            client.say(&if requests == 1 {
+                FromClient::Snapshot { after: None }
+            } else {
+                FromClient::Status
+            });
         }
         drop(client);
         wait_for_rest(&renderer, descriptors);
