@@ -14,6 +14,7 @@ use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, s
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine};
+use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::render::Camera;
 use crate::report::Failures;
@@ -146,7 +147,8 @@ impl Host {
         {
             return Ok(());
         }
-        self.exchange.put_ring(engine, &client.name, &client.shared)
+        let drawing = engine.drawing_of(Array::mesh(self.setup.config.grid))?;
+        self.exchange.put_ring(engine, &client.name, &client.shared, drawing)
     }
 
     /// Puts a kernel that was tried and compiled into the engine.
