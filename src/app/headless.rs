@@ -233,12 +233,6 @@ impl Headless {
         &mut self.engine
     }
 
-    /// The engine, and the camera that its next picture is seen from.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn engine_and_camera(&mut self) -> (&mut Engine, &mut Camera) {
-        (&mut self.engine, &mut self.camera)
-    }
-
     /// The picture of the last frame: sRGB, four bytes a pixel.
     pub fn pixels(&mut self) -> Result<Vec<u8>> {
         read_image(self.engine.queue(), self.target.image())

@@ -446,10 +446,9 @@ impl State {
     /// Lets the companion do what it has to do between two frames.
     fn consult(&mut self) -> Result<()> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
-        let Controls { parameters, camera, .. } = &mut self.controls;
         match self.paced || self.visibility.is_hidden() {
-            true => companion.before_frame(&mut self.engine, parameters, camera),
-            false => companion.wait(&mut self.engine, parameters, camera),
+            true => companion.before_frame(&mut self.engine, &mut self.controls.parameters),
+            false => companion.wait(&mut self.engine, &mut self.controls.parameters),
         }
     }
 
