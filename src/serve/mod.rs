@@ -4,7 +4,9 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`protocol`] | the messages |
+//! | [`protocol`] | the messages, as version 2 has them |
+//! | `described`, `wishes` | what they say of an array, of parameters and the camera, checked: pure |
+//! | `version_1` | what version 1 has otherwise |
 //! | [`session`] | what a client may say when, and what follows: pure |
 //! | [`ledger`] | which frame is shown, which slot is free, what is a lie: pure |
 //! | `folder` | where the socket lies, and that nobody else can put one there |
@@ -28,6 +30,7 @@
 
 mod absent;
 mod client;
+mod described;
 mod door;
 mod exchange;
 mod folder;
@@ -48,8 +51,10 @@ mod requests;
 pub mod session;
 pub mod socket;
 mod stamps;
+mod version_1;
 mod welcome;
 mod windowed;
+mod wishes;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -215,6 +215,7 @@ impl AdapterInfo {
             sharing: VkInfo {
                 name: format!("Vulkan {uuid}"),
                 uuid: vulkan_cuda::DeviceUuid([uuid; 16]),
+                driver_uuid: [0; 16],
                 luid: None,
                 group_size: 1,
                 exports: vulkan_cuda::Exports::default(),
