@@ -131,14 +131,6 @@ impl Array {
         }
     }
 
-    /// The numbers that stand for the two ends of the colour map, and for 0 and 1 in a colour, unless a client says others.
-    pub fn limits(&self) -> [f32; 2] {
-        match self.number {
-            Number::F32 | Number::F16 => [0.0, 1.0],
-            Number::U8 => [0.0, 255.0],
-        }
-    }
-
     /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.grid.count() * u64::from(self.components) * self.number.bytes()

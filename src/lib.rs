@@ -12,7 +12,7 @@
 //! | [`stamp`] | a frame's number in each of its vertices or texels |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
-//! | [`render`] | the picture: a lit surface drawn straight from a slot |
+//! | [`render`] | the picture: a lit surface, points or an image, drawn straight from a slot |
 //! | [`observer`] | who looks on while frames are drawn |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |

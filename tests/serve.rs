@@ -23,31 +23,10 @@ use std::time::{Duration, Instant};
 
 use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
-use renderer::{Client, Ended, PATIENCE, Renderer, signal};
+use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
-
-/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
-fn validated() -> &'static [&'static str] {
-    match common::has_validation() {
-        true => &["--validation"],
-        false => {
-            common::skip_without_tools("no validation layer");
-            &[]
-        }
-    }
-}
-
-/// Frame 1 of a run without a client.
-fn own_picture(folder: &Path, grid: &str) -> PathBuf {
-    let path = folder.join("own.png");
-    let grid = format!("--grid={grid}");
-    let arguments = ["--headless", "--frames=1", "--size=96x64", "--producer=compute", &grid, "--output"];
-    let output = wavefield().args(arguments).arg(&path).output().unwrap();
-    common::assert_exit(&output, 0);
-    path
-}
 
 #[test]
 fn what_a_client_writes_is_what_is_shown() {

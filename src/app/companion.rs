@@ -5,7 +5,7 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 
 use super::{Choice, Config, Engine};
-use crate::render::{Camera, ColorMap};
+use crate::render::ColorMap;
 use crate::{Error, Result};
 
 /// What can be changed while the field is drawn, by the user or by a client.
@@ -17,22 +17,12 @@ pub struct Parameters {
     pub colormap: ColorMap,
     /// Whether the field stands still.
     pub paused: bool,
-    /// The values at the two ends of the colour map; see [`crate::array::Array::limits`].
-    pub limits: [f32; 2],
-    /// How wide a point is, in pixels.
-    pub size: f32,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self { speed: 1.0, colormap: ColorMap::default(), paused: false, limits: [0.0, 1.0], size: 3.0 }
-    }
 }
 
 impl Parameters {
     /// What they are at first.
     pub(crate) fn new(config: &Config) -> Self {
-        Self { speed: config.speed, colormap: config.color_map, ..Self::default() }
+        Self { speed: config.speed, colormap: config.color_map, paused: false }
     }
 }
 
@@ -48,15 +38,10 @@ pub(crate) struct CompanionDesc<'a> {
 /// Works on the engine between two frames. Waits for nobody outside this process.
 pub(crate) trait Companion {
     /// Before a frame. What it changes of the parameters but the colours (which it sets itself) is for the caller to act on.
-    fn before_frame(
-        &mut self,
-        engine: &mut Engine,
-        parameters: &mut Parameters,
-        camera: &mut Camera,
-    ) -> Result<()>;
+    fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
     /// The same, without a display that sets the pace: comes back when it is time to draw.
-    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters, camera: &mut Camera) -> Result<()>;
+    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
     /// After a frame was submitted.
     fn drawn(&mut self, engine: &Engine) -> Result<()>;

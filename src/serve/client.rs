@@ -19,6 +19,7 @@ use super::protocol::{
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Received, discard, take_leave};
 use super::version_1;
+use crate::render::{Camera, Drawing};
 use crate::{Result, note};
 
 /// How long the last frames of a client that said goodbye may take.
@@ -51,7 +52,11 @@ pub(super) struct Client {
     pub(super) busy: bool,
     /// When it said goodbye: what it made ready before is still shown.
     pub(super) leaving: Option<Instant>,
-    /// The parameters that it knows, and those of its kernel.
+    /// What draws its arrays.
+    pub(super) drawing: Drawing,
+    /// Where it wants the camera, until its arrays are drawn.
+    pub(super) camera: Option<Camera>,
+    /// The parameters that it knows, its own included, and those of its kernel.
     pub(super) told: (Parameters, BTreeMap<String, f32>),
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
@@ -111,6 +116,7 @@ impl Client {
         connection: Connection,
         terms: Terms,
         memory: ClientMemory,
+        drawing: Drawing,
         parameters: Parameters,
     ) -> Self {
         let connection = Arc::new(connection);
@@ -124,6 +130,8 @@ impl Client {
             wants_picture: None,
             busy: false,
             leaving: None,
+            drawing,
+            camera: None,
             told: (parameters, BTreeMap::new()),
             last_new: Instant::now(),
             shown_at: None,

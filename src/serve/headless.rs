@@ -77,8 +77,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
-        let (engine, camera) = run.engine_and_camera();
-        host.wait(engine, &mut parameters, camera)?;
+        host.wait(run.engine(), &mut parameters)?;
         if !host.is_ready() {
             continue;
         }

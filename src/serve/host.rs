@@ -9,14 +9,13 @@ use super::client::{Client, Starting};
 use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
 use super::imports;
-use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode, Request};
+use super::protocol::{ErrorCode, FromServer, RefusedCode, Request};
 use super::report::Report;
 use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
-use crate::app::{Choice, Companion, Config, Engine};
+use crate::app::{Choice, Companion, Config, Engine, Parameters};
 use crate::cuda::KernelSource;
-use crate::render::Camera;
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
@@ -54,7 +53,7 @@ impl Host {
         }
     }
 
-    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters, camera: &mut Camera) -> Result<()> {
+    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         if !self.is_ready() {
             self.dismiss(engine)?;
             self.turn_away();
@@ -63,13 +62,13 @@ impl Host {
         if self.client.is_none()
             && let Some(visitor) = self.visitor()
         {
-            self.client = welcome(visitor, engine, &self.setup, parameters);
+            self.client = welcome(visitor, engine, &self.setup, *parameters);
             if self.client.is_some() {
                 self.report.end(engine.producer().profile().name, None, "a client came");
                 self.report.begin(self.last_draw);
             }
         }
-        self.listen(engine, parameters, camera)?;
+        self.listen(engine, parameters)?;
         self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
@@ -80,9 +79,10 @@ impl Host {
                 // It hears of those with `running`.
                 Some(_) => client.told.1.clone(),
             };
-            if client.told.0 != *parameters || client.told.1 != kernel {
+            let now = client.told.0.with(*parameters);
+            if client.told.0 != now || client.told.1 != kernel {
                 // The user has changed them, or another kernel took over.
-                client.tell(None, *parameters, kernel);
+                client.tell(None, now, kernel);
             }
             if client.is_over() {
                 self.dismiss(engine)?;
@@ -118,12 +118,7 @@ impl Host {
     }
 
     /// Reads the client's counters and its messages, and does what it asks for.
-    fn listen(
-        &mut self,
-        engine: &mut Engine,
-        parameters: &mut Parameters,
-        camera: &mut Camera,
-    ) -> Result<()> {
+    fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         client.busy &= self.last_draw.elapsed() < NO_DRAW;
         let counters = client.counters()?;
@@ -131,8 +126,9 @@ impl Host {
             client.see_off(counters, since);
             return Ok(());
         }
+        let draws = self.exchange.has_ring();
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, camera, setup: &self.setup, kernels, watch };
+        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
             let Some((request, action, descriptors)) = client.hear(counters) else { break };
             desk.answer(client, request, action, descriptors)?;
@@ -142,13 +138,19 @@ impl Host {
 
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = &mut self.client else { return Ok(()) };
         // Not before a frame of the renderer's own: what that takes tells how long one may take here.
         if engine.next_frame() == 0 || self.exchange.has_ring() || !client.shared.borrow().session.has_next()
         {
             return Ok(());
         }
-        self.exchange.put_ring(engine, &client.name, &client.shared)
+        self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone())?;
+        let view = engine.view_mut();
+        (view.limits, view.size) = (client.told.0.limits, client.told.0.size);
+        if let Some(camera) = client.camera.take() {
+            view.camera = camera;
+        }
+        Ok(())
     }
 
     /// Puts a kernel that was tried and compiled into the engine.
@@ -249,22 +251,17 @@ impl Host {
 }
 
 impl Companion for Host {
-    fn before_frame(
-        &mut self,
-        engine: &mut Engine,
-        parameters: &mut Parameters,
-        camera: &mut Camera,
-    ) -> Result<()> {
-        match self.look(engine, parameters, camera) {
+    fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        match self.look(engine, parameters) {
             Ok(()) => Ok(()),
             Err(error) => self.rescue(engine, error),
         }
     }
 
     /// Without a display's beat: takes turns until there is something new to draw, or it is time to draw again anyway.
-    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters, camera: &mut Camera) -> Result<()> {
+    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
-            self.before_frame(engine, parameters, camera)?;
+            self.before_frame(engine, parameters)?;
             if !self.is_ready() {
                 // Back to the caller, who may have been asked to stop.
                 std::thread::sleep(Duration::from_millis(2));

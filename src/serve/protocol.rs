@@ -7,8 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
 pub use super::described::{Described, described};
-pub use super::wishes::{CameraPlace, Wishes};
-pub use crate::app::Parameters;
+pub use super::wishes::{CameraPlace, Parameters, Wishes};
 pub use crate::cuda::KernelParameter;
 
 /// Which protocol a client speaks. The renderer speaks both.

@@ -13,11 +13,11 @@ use super::imports::Import;
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
-use super::protocol::{FromServer, Parameters, Request, State, Wishes};
+use super::protocol::{FromServer, Request, State, Wishes};
 use super::session::{Action, NOT_WITH_A_KERNEL};
 use super::socket::discard;
 use crate::Result;
-use crate::app::Engine;
+use crate::app::{Engine, Parameters};
 use crate::cuda::KernelValues;
 use crate::render::Camera;
 
@@ -28,10 +28,11 @@ const MAX_UNREAD: u64 = 32 << 10;
 pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
-    pub(super) camera: &'a mut Camera,
     pub(super) setup: &'a Setup,
     pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
+    /// The client's ring is in the engine.
+    pub(super) draws: bool,
 }
 
 impl Desk<'_> {
@@ -91,17 +92,26 @@ impl Desk<'_> {
         kernel: &BTreeMap<String, f64>,
         camera: Option<Camera>,
     ) -> Result<()> {
-        let wanted = wishes.apply(*self.parameters);
+        let wanted = wishes.apply(client.told.0.with(*self.parameters));
         match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(kernel)?))) {
             Ok((wanted, values)) => {
                 if wanted.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.colormap)?;
                 }
-                *self.parameters = wanted;
+                *self.parameters = wanted.of_field();
                 if !kernel.is_empty() {
                     self.engine.set_parameters(&values);
                 }
-                *self.camera = camera.unwrap_or(*self.camera);
+                let view = self.engine.view_mut();
+                if self.draws {
+                    (view.limits, view.size) = (wanted.limits, wanted.size);
+                }
+                // Until its arrays are drawn, it is not the client's picture that the camera would move in.
+                match camera {
+                    Some(camera) if self.draws || self.kernels.running().is_some() => view.camera = camera,
+                    Some(camera) => client.camera = Some(camera),
+                    None => {}
+                }
                 client.tell(request.id, wanted, kernel_parameters(self.engine, self.kernels));
             }
             Err(reason) => client.fail(request, reason),
@@ -151,7 +161,7 @@ impl Desk<'_> {
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
-            camera: (*self.camera).into(),
+            camera: client.camera.unwrap_or(self.engine.view().camera).into(),
             shown_at: client.shown_at,
         }
     }

@@ -10,21 +10,21 @@ use super::memory::ClientMemory;
 use super::protocol::{Described, DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, Welcome};
 use super::session::{Greeting, Terms};
 use super::{FRAME_SECONDS, Setup};
-use crate::app::{Config, Engine};
+use crate::app::{self, Config, Engine};
 use crate::array::Array;
+use crate::render::{Drawing, View};
 use crate::wave::Vertex;
 use crate::{Error, Result, note};
 
 /// Bytes that a client's ring may have, beyond which it gets fewer slots than it asked for.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
-/// Makes a newcomer's memory and bids it welcome, with the parameters as they are from now on. If that cannot be done the
-/// newcomer is told why.
+/// Makes a newcomer's memory and bids it welcome. If that cannot be done the newcomer is told why.
 pub(super) fn welcome(
     visitor: Visitor,
     engine: &mut Engine,
     setup: &Setup,
-    parameters: &mut Parameters,
+    parameters: app::Parameters,
 ) -> Option<Client> {
     let Visitor { connection, greeting: Greeting { version, hello, array }, name, seat } = visitor;
     let array = array.unwrap_or(Array::mesh(setup.config.grid));
@@ -38,23 +38,24 @@ pub(super) fn welcome(
         offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
         trust: setup.options.trust && hello.memory == MemoryKind::Cuda,
     };
-    let now = Parameters { limits: array.limits(), size: Parameters::default().size, ..*parameters };
+    let View { limits, size, .. } = View::of(&array);
+    let parameters = Parameters::new(parameters, limits, size);
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
-        None => prepare(engine, setup, terms, now).map_err(|error| (RefusedCode::Memory, error.to_string())),
+        None => prepare(engine, setup, terms, parameters)
+            .map_err(|error| (RefusedCode::Memory, error.to_string())),
     };
-    let sent = made.and_then(|(welcome, memory, descriptors)| {
+    let sent = made.and_then(|(welcome, memory, drawing, descriptors)| {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let welcome = packet(version, &FromServer::Welcome(Box::new(welcome)), None);
         let sent = connection.send_bytes(&welcome, &descriptors);
         sent.map_err(|error| (RefusedCode::Memory, error.to_string()))?;
-        Ok(memory)
+        Ok((memory, drawing))
     });
     match sent {
-        Ok(memory) => {
+        Ok((memory, drawing)) => {
             note!("note: {name} draws, with memory {} in a ring of {}", terms.memory.name(), terms.depth);
-            *parameters = now;
-            Some(Client::new(name, seat, connection, terms, memory, now))
+            Some(Client::new(name, seat, connection, terms, memory, drawing, parameters))
         }
         Err((code, reason)) => {
             note!("note: refused {name}: {reason}");
@@ -83,24 +84,22 @@ fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Op
     })
 }
 
-/// The memory, what is said of it, and the descriptors that go with that.
+/// The memory and what draws from it, what is said of it, and the descriptors that go with that.
 fn prepare(
     engine: &mut Engine,
     setup: &Setup,
     terms: Terms,
     parameters: Parameters,
-) -> Result<(Welcome, ClientMemory, Vec<OwnedFd>)> {
+) -> Result<(Welcome, ClientMemory, Drawing, Vec<OwnedFd>)> {
     let device = engine.device().clone();
     let info = device.info();
-    if terms.array != Array::mesh(setup.config.grid) {
-        return Err(Error::Unsupported("this renderer draws only its own grid".into()));
-    }
     if terms.memory == MemoryKind::Cuda && !setup.choice.can_export() {
         return Err(Error::Unsupported(format!(
             "{} cannot export memory and timeline semaphores, which memory `cuda` needs: ask for memory `host`",
             info.name
         )));
     }
+    let drawing = engine.drawing_of(terms.array)?;
     let memory = ClientMemory::new(&device, terms.memory, terms.array, terms.depth)?;
     if setup.config.verify {
         memory.blank(engine)?;
@@ -129,7 +128,7 @@ fn prepare(
         trust: terms.trust,
         parameters,
     };
-    Ok((welcome, memory, descriptors))
+    Ok((welcome, memory, drawing, descriptors))
 }
 
 #[cfg(test)]

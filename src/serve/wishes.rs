@@ -4,8 +4,48 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::short;
-use crate::app::Parameters;
+use crate::app;
 use crate::render::{Camera, ColorMap};
+
+/// What a client and the user may change while it draws.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// See [`app::Parameters::speed`].
+    pub speed: f64,
+    /// See [`app::Parameters::colormap`].
+    pub colormap: ColorMap,
+    /// See [`app::Parameters::paused`].
+    pub paused: bool,
+    /// See [`View::limits`](crate::render::View::limits).
+    pub limits: [f32; 2],
+    /// See [`View::size`](crate::render::View::size).
+    pub size: f32,
+}
+
+impl Parameters {
+    /// Those of the field, with the client's own.
+    pub fn new(of_field: app::Parameters, limits: [f32; 2], size: f32) -> Self {
+        let app::Parameters { speed, colormap, paused } = of_field;
+        Self { speed, colormap, paused, limits, size }
+    }
+
+    /// The same with other parameters of the field.
+    pub fn with(self, of_field: app::Parameters) -> Self {
+        Self::new(of_field, self.limits, self.size)
+    }
+
+    /// Those of the field.
+    pub fn of_field(self) -> app::Parameters {
+        let Self { speed, colormap, paused, .. } = self;
+        app::Parameters { speed, colormap, paused }
+    }
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { speed: 1.0, colormap: ColorMap::default(), paused: false, limits: [0.0, 1.0], size: 3.0 }
+    }
+}
 
 /// Some of the [`Parameters`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -13,12 +13,33 @@ use wavefield::serve::socket::{Connection, Received};
 use wavefield::stamp;
 use wavefield::wave::{self, Grid, Shape, Vertex};
 
-use super::common::wavefield;
+use super::common::{self, wavefield};
 use super::example::client::{Arguments, Memory, connect};
 use super::stand_in::StandIn;
 
 /// Long enough for whatever a busy machine does between; nothing is expected to take it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
+pub fn validated() -> &'static [&'static str] {
+    match common::has_validation() {
+        true => &["--validation"],
+        false => {
+            common::skip_without_tools("no validation layer");
+            &[]
+        }
+    }
+}
+
+/// Frame 1 of a run without a client.
+pub fn own_picture(folder: &Path, grid: &str) -> PathBuf {
+    let path = folder.join(format!("own-{grid}.png"));
+    let grid = format!("--grid={grid}");
+    let arguments = ["--headless", "--frames=1", "--size=96x64", "--producer=compute", &grid, "--output"];
+    let output = wavefield().args(arguments).arg(&path).output().unwrap();
+    common::assert_exit(&output, 0);
+    path
+}
 
 /// A renderer in a process of its own; killed at the end unless it was ended.
 pub struct Renderer {

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_field_stands_still_in_a_pause_and_does_not_jump_after_a_rest() {
-        let mut parameters = Parameters { speed: 2.0, ..Parameters::default() };
+        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
         let (mut clock, start) = (Clock::new(), Instant::now());
         let mut frame = |seconds, parameters: &_, rest| {
             if rest {
@@ -93,7 +93,7 @@ mod tests {
     /// What is filled ahead of its time must not be filled for a time that never comes.
     #[test]
     fn one_late_frame_does_not_change_the_step() {
-        let parameters = Parameters::default();
+        let parameters = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
         let (mut clock, start) = (Clock::new(), Instant::now());
         let mut at = 0;
         for frame in 0..40 {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_single_step_is_for_a_pause() {
-        let mut parameters = Parameters { speed: 2.0, ..Parameters::default() };
+        let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
         let mut clock = Clock::new();
         clock.step(&parameters);
         assert_eq!(clock.moment().time, 0.0);
