@@ -101,6 +101,7 @@ impl Engine {
         Summary {
             checked,
             recorded: None,
+            parts: None,
             frames: drawn,
             skipped,
             times,

@@ -27,7 +27,7 @@ use crate::app::headless::{STEP, announce};
 use crate::app::write_png;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
-    Moment,
+    Moment, Parameters,
 };
 use crate::cuda::KernelSource;
 use crate::film::{Film, Recorded};
@@ -170,6 +170,12 @@ impl State {
             self.skip();
             return Ok(());
         }
+        let seen = (self.controls.camera, self.swapchain.extent());
+        // Clients decide what is drawn, and a film has no pauses.
+        let may_hold = self.companion.is_none() && self.film.is_none();
+        if self.overlay.before_frame(&mut self.engine, seen, may_hold)? {
+            self.clock.rest();
+        }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
                 companion.rescue(&mut self.engine, error)?;
@@ -187,8 +193,13 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
-            self.times.add(elapsed);
+        // A held engine shows the field as it was.
+        let is_held = self.engine.is_held();
+        let paused = self.controls.parameters.paused || is_held;
+        if let Some(elapsed) = self.clock.frame(now, &Parameters { paused, ..self.controls.parameters }) {
+            if !is_held {
+                self.times.add(elapsed);
+            }
             self.controls.pass(elapsed);
         }
         let picture = Picture {
@@ -258,6 +269,27 @@ impl State {
         Ok(())
     }
 
+    /// What the last frames were made of, if that was shown.
+    pub(super) fn parts(&self) -> Option<String> {
+        self.overlay.parts()
+    }
+
+    /// The field goes on by one step in a pause.
+    fn step(&mut self) -> Result<()> {
+        self.go_on()?;
+        self.clock.step(&self.controls.parameters);
+        Ok(())
+    }
+
+    /// The next frame shows the field as it is at its moment.
+    fn go_on(&mut self) -> Result<()> {
+        if self.engine.is_held() {
+            self.engine.go_on()?;
+            self.overlay.stir();
+        }
+        Ok(())
+    }
+
     /// Ends the film, if there is one.
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
         self.film.as_ref()?;
@@ -296,6 +328,9 @@ impl State {
     fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
+            if self.engine.parameters() != values {
+                self.overlay.stir();
+            }
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);
             config.parameters = self.config.parameters;
@@ -306,7 +341,7 @@ impl State {
             self.recolor()?;
         }
         if step {
-            self.clock.step(&self.controls.parameters);
+            self.step()?;
         }
         if config.present != self.config.present {
             let before = overlay::settings(&self.config, &self.engine);
@@ -500,6 +535,7 @@ impl State {
             return Ok(());
         };
         self.settle_film()?;
+        self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
         let (moment, camera) = (self.clock.moment(), &self.controls.camera);
         let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
@@ -568,7 +604,7 @@ impl State {
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
         self.controls.press(action);
         match action {
-            Action::Step => self.clock.step(&self.controls.parameters),
+            Action::Step => self.step()?,
             Action::Colors => self.recolor()?,
             Action::Picture => self.save_picture()?,
             Action::FullScreen => {
