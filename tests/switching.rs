@@ -109,6 +109,19 @@ fn tour(switches: usize, tour: &Tour) {
                 .unwrap_or_else(|error| panic!("after switch {switch}: {error}\n{config:?}"));
             drawn += 1;
         }
+        // Some are held meanwhile, and some of those are switched while they are held.
+        if dice.below(3) == 0 {
+            assert_eq!(run.engine().hold().unwrap(), !tour.verify);
+            for _ in 0..dice.below(5) {
+                run.frame(1.0 / 64.0).unwrap();
+                drawn += 1;
+            }
+            if dice.below(2) == 0 {
+                run.engine().go_on().unwrap();
+                run.frame(1.0 / 64.0).unwrap();
+                drawn += 1;
+            }
+        }
         let next = another(&config, &mut dice, tour);
         run.switch(&choice, &next).unwrap_or_else(|error| panic!("switch {switch}: {error}\n{next:?}"));
         config = next;
@@ -256,12 +269,15 @@ fn without_cuda() {
         return common::skip("CUDA and Vulkan share a device here: that is tried instead");
     }
     tour(SWITCHES, &Tour { cuda: false, ..EVERYTHING });
+    // What is checked is not held.
+    tour(SWITCHES / 4, &Tour { cuda: false, verify: false, ..EVERYTHING });
 }
 
 #[test]
 fn with_cuda() {
     if common::has_gpu() {
         tour(SWITCHES, &EVERYTHING);
+        tour(SWITCHES / 4, &Tour { verify: false, ..EVERYTHING });
     }
 }
 

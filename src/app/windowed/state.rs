@@ -58,6 +58,8 @@ pub(super) struct State {
     /// What is drawn now.
     config: Config,
     choice: Choice,
+    /// The user's own kernel, as it was drawn last.
+    own: Option<KernelSource>,
     /// Watches the kernel's file.
     reload: Option<Reloader>,
     controls: Controls,
@@ -90,6 +92,11 @@ fn shown(config: &Config, controls: &Controls) -> Config {
         speed: controls.parameters.speed,
         ..config.clone()
     }
+}
+
+/// The kernel, if it is the user's own.
+fn own(config: &Config) -> Option<KernelSource> {
+    config.kernel.clone().filter(|_| config.has_own_kernel())
 }
 
 impl State {
@@ -151,6 +158,7 @@ impl State {
             film,
             config: Config { present, ..config.clone() },
             choice,
+            own: own(config),
             reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
             clock: Clock::new(),
@@ -302,7 +310,7 @@ impl State {
         if !self.overlay.is_due() {
             return Ok(());
         }
-        let Self { engine, config, choice, controls, .. } = self;
+        let Self { engine, config, choice, controls, own, .. } = self;
         let no_cuda = match &choice.twin {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
@@ -311,6 +319,7 @@ impl State {
         let mut view = View {
             engine,
             config,
+            own: own.as_ref(),
             modes: self.swapchain.modes(),
             no_cuda,
             command: &command,
@@ -426,6 +435,11 @@ impl State {
                 if config.kernel != self.config.kernel {
                     // It was one of a kernel that is no longer asked for.
                     self.overlay.show_problem(None);
+                    if let Some(reload) = self.reload.as_mut().filter(|_| !self.config.has_own_kernel()) {
+                        // The file may have been saved while another kernel ran.
+                        reload.read_again();
+                    }
+                    self.own = own(&config).or(self.own.take());
                 }
                 self.config = config;
                 self.switched(before);

@@ -25,6 +25,7 @@ use self::holds::Holds;
 use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters, Scene};
+use crate::cuda::KernelSource;
 use crate::render::{Camera, Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
 use crate::wave::Grid;
@@ -43,6 +44,8 @@ pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
     /// What is drawn now.
     pub(super) config: &'a Config,
+    /// The user's own kernel, if the run began with one.
+    pub(super) own: Option<&'a KernelSource>,
     /// The present modes that the window offers.
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here, if that is so.
