@@ -134,7 +134,7 @@ def test_the_notebook_in_cuda_memory(
     def status(session: Session, message: dict[str, Any], files: list[int]) -> None:
         # By now every message before it has been read. The drawing thread may have drawn before it was.
         if 31 in session.shows:
-            lent.append(session.vertices(31))
+            lent.append(session.shown(31))
         session.on_status(message, files)
 
     renderer.answers["status"] = status

@@ -40,7 +40,7 @@ def renderer(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> FakeRen
 
 
 def is_a_field(shown: np.ndarray) -> None:
-    """Check that every vertex was written, to what `Vertices` says of it, and that there is something to see."""
+    """Check that every vertex was written, to what `Array` says of it, and that there is something to see."""
     rows, cols, _ = shown.shape
     np.testing.assert_allclose(shown[..., 0], np.broadcast_to(np.linspace(-1, 1, cols), (rows, cols)), atol=1e-6)
     np.testing.assert_allclose(shown[..., 2].T, np.broadcast_to(np.linspace(-1, 1, rows), (cols, rows)), atol=1e-6)

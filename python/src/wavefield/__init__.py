@@ -18,19 +18,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._array import Array
+from ._connect import connect
 from ._launch import launch
 from ._parameters import KernelParameter
+from ._status import Camera, Status
 from ._streams import Stream
-from ._vertices import Vertices
 from .errors import (
     ArrayMismatch,
     Busy,
+    CopyWarning,
     CudaError,
     CudaMissing,
     DeviceMismatch,
     FieldClosed,
     FrameHandedOver,
     KernelError,
+    LibraryMissing,
     NoRenderer,
     ProtocolError,
     Refused,
@@ -40,7 +44,7 @@ from .errors import (
     WavefieldError,
     WrongUser,
 )
-from .field import Field, Shown, Status, connect
+from .field import Field, Shown
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -49,8 +53,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Array",
     "ArrayMismatch",
     "Busy",
+    "Camera",
+    "CopyWarning",
     "CudaError",
     "CudaMissing",
     "DeviceMismatch",
@@ -60,6 +67,7 @@ __all__ = [
     "FrameHandedOver",
     "KernelError",
     "KernelParameter",
+    "LibraryMissing",
     "NoRenderer",
     "NumbaMemoryManager",
     "ProtocolError",
@@ -70,7 +78,6 @@ __all__ = [
     "StillShown",
     "Stream",
     "VersionMismatch",
-    "Vertices",
     "WavefieldError",
     "WrongUser",
     "connect",
