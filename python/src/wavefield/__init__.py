@@ -22,6 +22,7 @@ from ._array import Array
 from ._connect import connect
 from ._launch import launch
 from ._parameters import KernelParameter
+from ._show import show
 from ._status import Camera, Status
 from ._streams import Stream
 from .errors import (
@@ -82,6 +83,7 @@ __all__ = [
     "WrongUser",
     "connect",
     "launch",
+    "show",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _dlpack, _streams
+from . import _cuda, _dlpack, _libraries, _streams
 from ._cuda import DeviceMemory
 from ._layout import compact
 from .errors import ArrayMismatch, FieldClosed
@@ -153,6 +153,30 @@ class Array:
                 raise ValueError(f"the array is {self._layout.dtype}; as {dtype} it is a copy")
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
+
+    def as_numpy(self) -> NDArray[Any]:
+        """Return NumPy's array of it, in host memory: the renderer's own, to be written."""
+        return self.__array__()
+
+    def as_cupy(self) -> Any:
+        """Return CuPy's array of it, with no copy, ordered with CuPy's current stream."""
+        self._device()
+        return _libraries.need("cupy", "as_cupy()").from_dlpack(self)
+
+    def as_torch(self) -> Any:
+        """Return PyTorch's tensor of it, with no copy, ordered with PyTorch's current stream."""
+        self._device()
+        return _libraries.need("torch", "as_torch()").from_dlpack(self)
+
+    def as_numba(self) -> Any:
+        """Return Numba's array of it, with no copy, ordered with Numba's default stream. Selects Numba's device."""
+        device = self._device()
+        cuda = _libraries.need("numba.cuda", "as_numba()")
+        cuda.select_device(device.context.ordinal)
+        if self._stream is not None:
+            self._order_consumer(device.context, _streams.stream_of(cuda.default_stream()))
+        # sync=True would make the CPU wait.
+        return cuda.as_cuda_array(self, sync=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return (2, ordinal) for CUDA, (1, 0) for host memory."""

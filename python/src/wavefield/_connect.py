@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._connection import default_socket
-from ._layout import SHAPES, Layout, kind_of
+from ._layout import SHAPES, Layout, dtype_name, kind_of
 from .errors import ArrayMismatch
 from .field import Field
 
@@ -63,12 +63,6 @@ def layout_of(kind: str | None, shape: tuple[int, ...] | None, dtype: Any) -> La
         raise ArrayMismatch(f"shape is a tuple of whole numbers, not {shape!r}") from None
     name = dtype_name("float32" if dtype is None else dtype)
     return Layout.of(kind or kind_of(sides, name), sides, name)
-
-
-def dtype_name(dtype: Any) -> str:
-    """Return NumPy's name of a type: of NumPy's own, of PyTorch's, of a scalar's class, of text."""
-    named = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    return str(named).removeprefix("torch.")
 
 
 def program() -> str:

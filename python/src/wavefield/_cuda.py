@@ -81,10 +81,7 @@ class Context:
         seen = []
         for ordinal in range(count):
             device = _call(module, "cuDeviceGet", ordinal)
-            # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
-            version2 = getattr(module, "cuDeviceGetUuid_v2", None)
-            found = _call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device)
-            seen.append(bytes(found.bytes).hex())
+            seen.append(_uuid(module, device))
             if seen[-1] == uuid:
                 if ordinal not in _contexts:
                     _contexts[ordinal] = cls(module, ordinal)
@@ -187,6 +184,22 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def uuid_among_several(pointer: int) -> str | None:
+    """Return the UUID of the device that a pointer belongs to, 32 hexadecimal digits; None if there is one only."""
+    module = driver()
+    if int(_call(module, "cuDeviceGetCount")) < 2:
+        return None
+    attribute = module.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ordinal = int(_call(module, "cuPointerGetAttribute", attribute, pointer))
+    return _uuid(module, _call(module, "cuDeviceGet", ordinal))
+
+
+def _uuid(module: Any, device: Any) -> str:
+    # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
+    version2 = getattr(module, "cuDeviceGetUuid_v2", None)
+    return bytes(_call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device).bytes).hex()
 
 
 class Event:

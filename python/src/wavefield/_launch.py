@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._connect import layout_of, program
-from .errors import NoRenderer, RendererGone
+from .errors import Busy, NoRenderer, RendererGone
 from .field import Field
 
 if TYPE_CHECKING:
@@ -121,8 +121,9 @@ class Renderer:
                 return Field(
                     self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
                 )
-            except (NoRenderer, RendererGone):
-                # Not yet, or it listened and then found no device: its own words say so.
+            except (NoRenderer, RendererGone, Busy):
+                # Not yet, or it listened and then found no device: its own words say so. Or it still lets go of the
+                # connection before; nobody else knows its socket.
                 time.sleep(0.01)
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from .errors import ArrayMismatch
 
@@ -112,6 +112,14 @@ def kind_of(shape: tuple[int, ...], dtype: str) -> Kind:
         return "image"
     known = "; ".join(f"{kind}: {SHAPES[kind]}" for kind in KINDS)
     raise ArrayMismatch(f"an array of shape {shape} cannot be drawn{_cure('image', shape)}. What can: {known}")
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return NumPy's name of a type: of NumPy's own, of PyTorch's, of a scalar's class, of text."""
+    if getattr(dtype, "isnative", True) is False:
+        return str(dtype)  # its name says nothing of the order of the bytes
+    named = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(named).removeprefix("torch.")
 
 
 def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:

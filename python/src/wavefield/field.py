@@ -359,11 +359,7 @@ class Field:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(array)
-            self._shown = Shown(True, place)
-            if not copy and self._context is not None and place not in _said and _source.describe(array) is not None:
-                _said.add(place)
-                warnings.warn(f"the array is copied, once, on the GPU: {place}", CopyWarning, stacklevel=2)
-            return self._shown
+            return self._say_copied(place, not copy and _source.describe(array) is not None)
         allocation, offset = place
         if allocation.shown is not None:
             last, there = allocation.shown
@@ -383,6 +379,14 @@ class Field:
             self._give_up(frame)
             raise
         self._shown = Shown.WITHOUT_COPY
+        return self._shown
+
+    def _say_copied(self, reason: str, warn: bool) -> Shown:
+        """Take note of a copy, and warn of what is on the GPU and need not be copied, once for each reason."""
+        self._shown = Shown(True, reason)
+        if warn and self._context is not None and reason not in _said:
+            _said.add(reason)
+            warnings.warn(f"the array is copied, once, on the GPU: {reason}", CopyWarning, stacklevel=3)
         return self._shown
 
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
