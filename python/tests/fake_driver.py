@@ -278,6 +278,8 @@ class FakeDriver(ModuleType):
         return (OK,)
 
     def cuMemUnmap(self, address: int, size: int) -> Any:
+        if int(address) not in self.ranges:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
         there, handle = self.ranges.pop(int(address))
         assert there == size
         return self.cuMemRelease(handle)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._allocator import allocator
 from ._array import Array
 from ._connect import connect
 from ._launch import launch
@@ -81,6 +82,7 @@ __all__ = [
     "VersionMismatch",
     "WavefieldError",
     "WrongUser",
+    "allocator",
     "connect",
     "launch",
     "show",

@@ -70,10 +70,10 @@ class Imports:
                 allocation = self._import(chunks)
             except (Refused, CudaError) as error:
                 self._refused[chunks] = f"the renderer cannot import its memory: {error}"
-                return self._refused[chunks]
-            finally:
                 keep = True
+                return self._refused[chunks]
             self._known[chunks] = allocation
+            keep = True
             return allocation, offset
         finally:
             if not keep:

@@ -564,7 +564,7 @@ class Field:
         """Take the answer to a request whose wait was cut short."""
         if message["type"] in ("parameters", "running"):
             self._unasked(message)
-        elif message["type"] == "allocated":
+        elif message["type"] in ("allocated", "imported"):
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
         elif message["type"] == "failed" and message.get("request") == "kernel":
             self._kernel = self._kernel_before
