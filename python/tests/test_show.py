@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,52 +14,10 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
-from wavefield import _launch, _show
+from started import Started
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
-
-
-class Started(_launch.Renderer):
-    """In the place of a process: the fake renderer's socket."""
-
-    all: list[Started] = []  # noqa: RUF012
-    fake: Any = None
-
-    def __init__(self, arguments: Any) -> None:
-        self.arguments = list(arguments)
-        self.socket = self.fake.path
-        self.ended = 0
-        self.all.append(self)
-
-    def still_starting(self, since: float) -> None:
-        pass
-
-    def close(self) -> None:
-        self.ended += 1
-
-
-@pytest.fixture
-def started(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Started]]:
-    monkeypatch.setattr(Started, "fake", renderer)
-    monkeypatch.setattr(Started, "all", [])
-    monkeypatch.setattr(_show, "Renderer", Started)
-    monkeypatch.setattr(_show, "_said", set())
-    monkeypatch.setattr("wavefield.field._said", set())
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    yield Started.all
-    if _show._shower is not None:
-        _show._shower.close()
-        _show._shower = None
-
-
-@pytest.fixture
-def without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    def driver() -> Any:
-        raise CudaMissing("no CUDA driver here")
-
-    monkeypatch.setattr("wavefield._cuda.driver", driver)
 
 
 IMAGE = np.random.default_rng(11).random((4, 6), np.float32)
@@ -316,9 +273,9 @@ import sys
 sys.path.insert(0, {str(TESTS)!r})
 import numpy as np, wavefield
 from wavefield import _show
-import test_show
-test_show.Started.fake = type("Fake", (), {{"path": __import__("pathlib").Path(sys.argv[1])}})
-_show.Renderer = test_show.Started
+import started
+started.Started.fake = type("Fake", (), {{"path": __import__("pathlib").Path(sys.argv[1])}})
+_show.Renderer = started.Started
 field = wavefield.show(np.ones((4, 6), np.float32), memory="host", window=sys.argv[2] == "window")
 print("shown", flush=True)
 if len(sys.argv) > 3: raise RuntimeError(sys.argv[3])

@@ -1,4 +1,6 @@
-"""Write the vertices that a Vulkan renderer draws, from another process, without a copy.
+"""Show arrays in a window or a notebook, those on the GPU from where they are: `wavefield.show(x)`.
+
+Frame after frame can be written straight into the renderer's memory, too:
 
     import cupy as cp, wavefield
 
