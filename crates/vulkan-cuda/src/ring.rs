@@ -1,10 +1,10 @@
 //! Step 4: which slot, which value to wait for, which to signal. Pure arithmetic, so it can be tested without a GPU.
 //!
 //! With one buffer the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
-//! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead, and about K frames share a pair
-//! of switches.
+//! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead. Where a frame's work is short, up to K
+//! frames then share a pair of switches.
 //!
-//! Where a frame's own work takes longer than a switch, the ring alone no longer helps: slots become free one at a time, each
+//! Where a frame's own work takes longer than a switch, the ring alone does not help: slots become free one at a time, each
 //! lets CUDA in for one frame, and the GPU switches for every frame again. Then a *batch* helps: CUDA waits once for B free slots
 //! and fills them in one go, and Vulkan takes them one by one. The last of them is then about B frames old when it is drawn. That
 //! does not come on top of the ring's latency: a batch lies in the ring, so no frame is more than K frames old.
@@ -69,6 +69,7 @@ impl Ring {
     ///
     /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
     /// frame n - K, whose end Vulkan marks with `free` = n - K + 1.
+    // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
         Turn {
@@ -79,6 +80,7 @@ impl Ring {
             signal_free: frame + 1,
         }
     }
+    // ANCHOR_END: turn
 
     /// The plans of a batch: of `frames` frames from `first` on, which CUDA fills in one go. The next batch may be longer or
     /// shorter. It has one frame at least, and no more than the ring has slots, since it would wait for itself.
@@ -87,11 +89,13 @@ impl Ring {
     ///
     /// This is for a ring that you run yourself: with a [`SharedRing`](crate::SharedRing), call its
     /// [`reserve`](crate::SharedRing::reserve).
+    // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first + frames.clamp(1, self.depth()) as u64;
         let wait = self.turn(end - 1).wait_free;
         (first..end).map(move |frame| Turn { wait_free: wait.filter(|_| frame == first), ..self.turn(frame) })
     }
+    // ANCHOR_END: batch
 }
 
 impl Default for Ring {
