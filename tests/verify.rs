@@ -14,6 +14,7 @@ use wavefield::Error;
 use wavefield::app::{
     Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
+use wavefield::array::Array;
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
 
@@ -273,7 +274,7 @@ impl Bench {
         )
         .unwrap();
         let row = Grid { cols: vertices as u32, rows: 1 };
-        let checker = Checker::new(&device, Scene::Field, row, 1).unwrap();
+        let checker = Checker::new(&device, Scene::Field, Array::mesh(row), 1).unwrap();
         Self { pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(), queue, checker, slot }
     }
 

@@ -13,6 +13,7 @@ use super::requests::{Desk, free_released, kernel_parameters, send_picture, take
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine};
+use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
@@ -137,7 +138,8 @@ impl Host {
         {
             return Ok(());
         }
-        self.exchange.put_ring(engine, &client.name, &client.shared)
+        let drawing = engine.drawing_of(Array::mesh(self.setup.config.grid))?;
+        self.exchange.put_ring(engine, &client.name, &client.shared, drawing)
     }
 
     /// Puts a kernel that was tried and compiled into the engine.

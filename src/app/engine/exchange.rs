@@ -3,29 +3,50 @@
 use vulkan_cuda::ownership::Owner;
 
 use super::Engine;
+use crate::array::{Array, Kind};
 use crate::cuda::KernelValues;
 use crate::producer::{Producer, Source};
+use crate::render::{Drawing, View};
 use crate::verify::Check;
 use crate::verify::tally::Tally;
 use crate::{Error, Result};
 
-/// A producer, and the number of its next frame: each counts its own frames without gaps, whoever drew in between.
+/// A producer with what goes where it goes. It counts its own frames without gaps, whoever drew in between.
 pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
+    /// The number of its next frame.
     pub(crate) next: u64,
     /// The values of its parameters.
     parameters: KernelValues,
+    /// What draws its arrays, and how they are looked at.
+    drawing: Drawing,
+    pub(crate) view: View,
 }
 
 impl Installed {
-    /// A producer that has not produced yet, with these values of its parameters.
-    pub(crate) fn new(producer: Box<dyn Producer>, parameters: &[f32]) -> Self {
+    /// A producer that has not produced yet, with these values of its parameters, and what draws its arrays:
+    /// [`Engine::drawing_of`].
+    pub(crate) fn new(producer: Box<dyn Producer>, parameters: &[f32], drawing: Drawing) -> Self {
         let parameters = producer.profile().parameters.values(parameters);
-        Self { producer, next: 0, parameters }
+        let view = View::of(drawing.array());
+        Self { producer, next: 0, parameters, drawing, view }
     }
 }
 
 impl Engine {
+    /// What draws the array of now, for [`Installed::new`].
+    pub(crate) fn drawing(&self) -> Drawing {
+        self.renderer.drawing().clone()
+    }
+
+    /// What draws another array, for [`Installed::new`].
+    ///
+    /// # Errors
+    /// The device cannot; nothing has changed.
+    pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
+        self.renderer.drawing_of(array)
+    }
+
     /// Another producer from the next frame on; gives the old one back, with nothing of it in use. Waits for both sides.
     ///
     /// # Errors
@@ -35,6 +56,9 @@ impl Engine {
         self.finish()?;
         // Of the producer that goes, everything is counted.
         self.look_at_all()?;
+        if let Some(incoming) = incoming {
+            self.renderer.renew(&mut incoming.drawing)?;
+        }
         match incoming.take() {
             Some(incoming) => Ok(self.put(incoming)),
             None => Err(Error::Unsupported("there is no producer to exchange".into())),
@@ -47,7 +71,7 @@ impl Engine {
             // Nothing may hold a faulted context.
             *self.context = None;
             if let Some(check) = &mut self.observers.check {
-                check.exchanged(true);
+                check.exchanged(*incoming.drawing.array(), true);
             }
             self.put(incoming)
         })
@@ -58,7 +82,7 @@ impl Engine {
         let submitted = self.pacer.submitted();
         let next = submitted - self.first;
         if let Some(check) = &mut self.observers.check {
-            check.exchanged(false);
+            check.exchanged(*incoming.drawing.array(), false);
         }
         self.times.forget();
         // Their clocks and slots are the old producer's.
@@ -67,8 +91,16 @@ impl Engine {
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);
         let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
+        let is_image = |array: &Array| array.kind() == Kind::Image;
+        let turns = is_image(self.array()) != is_image(incoming.drawing.array());
+        let drawing = self.renderer.exchange(incoming.drawing);
+        let view = std::mem::replace(&mut self.view, incoming.view);
+        if !turns {
+            // The user has it where it is.
+            self.view.camera = view.camera;
+        }
         self.begin_producer();
-        Installed { producer, next, parameters }
+        Installed { producer, next, parameters, drawing, view }
     }
 
     /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.
