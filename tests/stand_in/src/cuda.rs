@@ -384,6 +384,7 @@ exports! {
             "frame_stamp" => FRAME_STAMP,
             "flat" => FLAT,
             "level" => LEVEL,
+            "colour" => COLOUR,
             "spin" => SPIN,
             "trap_kernel" => TRAP,
             "illegal" => ILLEGAL,
@@ -1039,6 +1040,7 @@ const PATTERN: usize = 12;
 const PATTERN_TEXELS: usize = 13;
 const FILL: usize = 14;
 const LEVEL: usize = 15;
+const COLOUR: usize = 16;
 
 /// The arguments of every kernel but [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
@@ -1112,6 +1114,7 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
         let (y, w) = match kernel {
             FLAT => (0.0, 0.5),
             LEVEL => (first, second),
+            COLOUR => (0.0, 0.05 + 0.3 * (frame % 4) as f64),
             _ => {
                 let sum = wave(second * x, second * z, time);
                 (0.3 * first * sum, 0.5 + 0.5 * sum)
