@@ -334,7 +334,9 @@ fn left(mut renderer: Renderer) {
         // What a driver keeps open is not for this test.
         wait_for_rest(&renderer, if renderer.stand_in.is_some() { descriptors } else { usize::MAX });
     }
-    // So does one that is told to end.
+    // By its client's end, and not by its own time limit.
+    assert!(!renderer.notes().contains("import failed"), "{}", renderer.notes());
+    // So does a renderer that is told to end.
     let (owner, client) = Owner::of(&renderer);
     let trial = stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
     signal(&renderer.child, "TERM");
