@@ -183,7 +183,7 @@ fn verified(renderer: Renderer) {
     let ended = renderer.end();
     assert_eq!((ended.code, ended.counted("overwritten"), ended.counted("missing")), (Some(1), 0, 0));
     let stale = ended.counted("stale");
-    assert!(stale > 0 && stale % 256 == 0, "{}", ended.report);
+    assert!(stale > 0 && stale.is_multiple_of(256), "{}", ended.report);
 }
 
 fn refused(renderer: Renderer) {
@@ -302,7 +302,7 @@ fn in_order(mut renderer: Renderer) {
         owner.ready(&client, frame + 1);
     }
     owner.wait_for_free(&client, 10);
-    assert_eq!(trials(&renderer), [trial.clone()], "it is still being tried");
+    assert_eq!(trials(&renderer), std::slice::from_ref(&trial), "it is still being tried");
     client.say(&FromClient::Snapshot { after: None });
     signal_to(&trial, "CONT");
     let FromServer::Imported { id, .. } = client.answer().0 else { panic!("{}", renderer.notes()) };
