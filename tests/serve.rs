@@ -17,7 +17,7 @@ mod stand_in;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
+use wavefield::wave::Grid;
 
 #[test]
 fn what_a_client_writes_is_what_is_shown() {
@@ -406,17 +407,22 @@ fn client_in_a_process_of_its_own() {
     let memory = if memory == "cuda" { Memory::Cuda } else { Memory::Host };
     let frames = std::env::var("CLIENT_FRAMES").map_or(u64::MAX / 4, |frames| frames.parse().unwrap());
     let kernel = std::env::var("CLIENT_KERNEL").ok();
-    let arguments = Arguments { socket: Some(socket.into()), memory, frames, kernel, ..Arguments::default() };
+    let array = std::env::var("CLIENT_ARRAY").unwrap_or_default();
+    let grid = (!array.is_empty()).then_some(Grid { cols: 40, rows: 24 });
+    let (socket, image) = (Some(socket.into()), array == "image");
+    let arguments = Arguments { socket, memory, frames, kernel, grid, image, ..Arguments::default() };
     if let Err(error) = run(&arguments) {
         panic!("{error:#}");
     }
 }
 
-fn client_process(renderer: &Renderer, memory: Memory, frames: Option<u64>) -> Child {
+/// `array`: the renderer's own grid, or one of its own, or an image.
+fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "client_in_a_process_of_its_own", "--nocapture"])
         .env("CLIENT", renderer.socket())
+        .env("CLIENT_ARRAY", array)
         .env("CLIENT_MEMORY", if memory == Memory::Cuda { "cuda" } else { "host" })
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -446,7 +452,9 @@ fn killed_clients(memory: Memory, more: &[&str]) {
     let mut renderer = Renderer::start(more);
     let mut resources = Vec::new();
     for round in 0..kills() {
-        let mut child = client_process(&renderer, memory, None);
+        let arrays = if memory == Memory::Host { &["", "mesh", "image"][..] } else { &["", "mesh"] };
+        let array = arrays[round as usize % arrays.len()];
+        let mut child = client_process(&renderer, memory, array, None);
         // Spread over the first 200 ms, in no order that repeats soon; with CUDA, which takes about 200 ms to start, over 1.5 s.
         let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
         let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
@@ -457,7 +465,7 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         resources.push(renderer.resources());
     }
     // The next client finds everything as the first would have.
-    let mut next = client_process(&renderer, memory, Some(50));
+    let mut next = client_process(&renderer, memory, "", Some(50));
     assert!(next.wait().unwrap().success(), "{}", renderer.notes());
     wait_for_notes(&mut renderer, "said goodbye", 1);
     let (early, late) = (resources[resources.len() / 4], resources[resources.len() - 1]);
@@ -485,7 +493,7 @@ fn clients_that_are_killed_cost_nothing() {
 /// A client that is stopped in the middle of its work, and goes on later.
 fn stopped_client(memory: Memory, seconds: u64) {
     let mut renderer = Renderer::start(&[]);
-    let mut child = client_process(&renderer, memory, None);
+    let mut child = client_process(&renderer, memory, "mesh", None);
     wait_for_notes(&mut renderer, " draws, with memory", 1);
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "STOP");
@@ -791,7 +799,7 @@ fn cuda_clients_draw_through_exported_memory() {
             run(&client).unwrap();
             assert_same_picture(&path, &own, common::SAME_PICTURE);
         }
-        let mut child = client_process(&renderer, Memory::Cuda, Some(2000));
+        let mut child = client_process(&renderer, Memory::Cuda, "", Some(2000));
         assert!(child.wait().unwrap().success(), "{}", renderer.notes());
         drop(renderer.client(Memory::Host));
         let ended = renderer.end();
