@@ -25,7 +25,9 @@ use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
+use wavefield::serve::protocol::{
+    ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Tagged, Wishes,
+};
 use wavefield::serve::socket::{Connection, Received};
 use wavefield::wave::Grid;
 
@@ -537,6 +539,39 @@ fn verdict(client: &mut Client) -> Option<String> {
 /// The same, which must be that it failed.
 fn failed(client: &mut Client, renderer: &Renderer) -> String {
     verdict(client).unwrap_or_else(|| panic!("it runs: {}", renderer.notes()))
+}
+
+/// In version 2 each request is answered by its id; a picture of a frame that a kernel keeps from being drawn is given up.
+#[test]
+fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
+    let Some(renderer) = stand_in_renderer(&[]) else { return };
+    let mut client = renderer.client(Memory::Host);
+    let send = |client: &Client, text: &[u8], entry: &str, id| {
+        let file = rustix::fs::memfd_create("kernel", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, text, 0), Ok(text.len()));
+        let message = FromClient::Kernel { entry: entry.into(), bytes: text.len() as u64 };
+        let message = Tagged { message: &message, request_id: Some(id) };
+        client.connection.send(&message, &[file.as_fd()]).unwrap();
+    };
+    let answer = |client: &Client| match client.connection.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => {
+            let message: serde_json::Value = serde_json::from_slice(&packet).unwrap();
+            (message["type"].as_str().unwrap().to_owned(), message["request_id"].as_u64())
+        }
+        other => panic!("{other:?}"),
+    };
+    let wants = |kind: &str, id| (kind.to_owned(), Some(id));
+    send(&client, include_bytes!("../kernels/test/broken.ptx"), "broken", 1);
+    assert_eq!(answer(&client), wants("failed", 1));
+    client.ask(&FromClient::Snapshot { after: Some(9) }, 2);
+    send(&client, include_bytes!("../kernels/test/bounded.ptx"), "flat", 3);
+    assert_eq!(answer(&client), wants("failed", 2), "no frame 9 will be drawn");
+    assert_eq!(answer(&client), wants("running", 3));
+    client.ask(&FromClient::Snapshot { after: Some(9) }, 4);
+    assert_eq!(answer(&client), wants("failed", 4));
+    client.say(&FromClient::Snapshot { after: None });
+    assert_eq!(client.seen().frame, None, "a kernel draws");
+    renderer.end().assert_fine();
 }
 
 /// The process in which a kernel of this renderer is being tried.
