@@ -846,3 +846,26 @@ fn the_panel_switches_what_is_drawn() {
     shown.key("Escape");
     assert!(shown.assert_ends_well() > 0);
 }
+
+/// What a frame costs without a hand-off is measured in the run itself, for which the field stands still for a moment.
+#[test]
+fn the_summary_has_the_parts_of_a_frame() {
+    let Some(display) = Display::start() else { return };
+    let show = |frames: u64, more: &[&str]| {
+        let frames_text = format!("--frames={frames}");
+        let arguments = [&["--present=immediate", "--samples=1", &*frames_text], more].concat();
+        let output = Shown::start(&display, &arguments).end();
+        assert_exit(&output, 0);
+        let summary = stdout(&output);
+        assert!(summary.starts_with(&format!("frames        {frames}\n")), "{summary}");
+        let parts = summary.lines().find_map(|line| line.strip_prefix("last frames   ").map(str::to_owned));
+        (parts, stderr(&output))
+    };
+    // However quick the frames are, enough of them take long enough.
+    let counts = (8..18).map(|power| 1 << power);
+    let measured =
+        counts.filter_map(|frames| show(frames, &[]).0.filter(|parts| parts.contains(" ± "))).next();
+    let parts = measured.expect("an error of the hand-off after so many frames");
+    assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
+    assert_eq!(show(40, &["--overlay=off"]).0, None);
+}

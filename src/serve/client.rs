@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::door::Seated;
 use super::foreign::Shared;
+use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{
     ErrorCode, FromServer, MemoryKind, Parameters, Request, Tagged, Version, encode, short,
@@ -26,6 +27,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
+const CLOSED: &str = "its connection closed";
+/// Answers that wait for an import, beyond which the client is not heard.
+const MAX_LATER: usize = 64;
 /// How often `ready` is read while frames come in quick succession, and while they do not.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
@@ -58,6 +62,10 @@ pub(super) struct Client {
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
+    /// Memory of it that is being tried.
+    pub(super) import: Option<Import>,
+    /// What it is told once that is done: answers come in the order of the requests.
+    later: Vec<(Vec<u8>, Vec<OwnedFd>)>,
     /// Why it is to be dropped.
     ended: Option<Ended>,
     complaints: u32,
@@ -127,6 +135,8 @@ impl Client {
             told: (parameters, BTreeMap::new()),
             last_new: Instant::now(),
             shown_at: None,
+            import: None,
+            later: Vec::new(),
             ended: None,
             complaints: 0,
             _seat: seat,
@@ -134,15 +144,35 @@ impl Client {
     }
 
     /// Sends news, which answer no request.
-    pub(super) fn send(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
-        self.answer(None, message, descriptors);
+    pub(super) fn send(&mut self, message: &FromServer) {
+        self.answer(None, message, Vec::new());
+    }
+
+    /// Sends, once an import that is being tried is answered.
+    pub(super) fn answer(
+        &mut self,
+        request_id: Option<u64>,
+        message: &FromServer,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let packet = packet(self.version, message, request_id);
+        match self.import {
+            Some(_) => self.later.push((packet, descriptors)),
+            None => self.send_now(&packet, &descriptors),
+        }
+    }
+
+    /// Sends what waited for an import.
+    pub(super) fn catch_up(&mut self) {
+        for (packet, descriptors) in std::mem::take(&mut self.later) {
+            self.send_now(&packet, &descriptors);
+        }
     }
 
     /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
-    pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
+    fn send_now(&mut self, packet: &[u8], descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let packet = packet(self.version, message, request_id);
-        let ended = match self.connection.send_bytes(&packet, &descriptors) {
+        let ended = match self.connection.send_bytes(packet, &descriptors) {
             Ok(()) => return,
             Err(Errno::AGAIN) => Ended::Dropped(Fault {
                 code: ErrorCode::Slow,
@@ -166,7 +196,7 @@ impl Client {
             // A compiler's log quotes what the client sent, and this goes to a terminal.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
-        self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
+        self.answer(id, &FromServer::Failed { request: name.into(), reason }, Vec::new());
     }
 
     /// Tells it the parameters, and those of its kernel, as an answer perhaps.
@@ -177,7 +207,7 @@ impl Client {
         kernel: BTreeMap<String, f32>,
     ) {
         self.told = (parameters, kernel.clone());
-        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, &[]);
+        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, Vec::new());
     }
 
     /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived
@@ -197,7 +227,11 @@ impl Client {
 
     /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<OwnedFd>)> {
-        if self.busy || self.leaving.is_some() || self.ended.is_some() {
+        if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
+            // What waits for an import may wait long, so it is looked whether the client is still there.
+            if self.import.is_some() && self.connection.is_closed() {
+                self.ended.get_or_insert(Ended::Left(CLOSED));
+            }
             return None;
         }
         let (packet, descriptors) = match self.connection.receive() {
@@ -207,7 +241,7 @@ impl Client {
                 return None;
             }
             Received::Closed => {
-                self.ended = Some(Ended::Left("its connection closed"));
+                self.ended = Some(Ended::Left(CLOSED));
                 return None;
             }
             Received::TooLong(descriptors) => {
@@ -290,7 +324,7 @@ impl Client {
         self.busy = self.wants_picture.is_some_and(|picture| picture.after.is_none());
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
-            self.send(&FromServer::Free { frame }, &[]);
+            self.send(&FromServer::Free { frame });
         }
     }
 

@@ -44,8 +44,8 @@ pub fn number() -> impl Strategy<Value = u64> {
 /// A message that has every field that any message has, so that its `type` alone decides what it is.
 fn message() -> impl Strategy<Value = Value> {
     let kinds = vec![
-        "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status", "bye",
-        "Ready", "",
+        "hello", "ready", "kernel", "allocate", "import", "release", "show", "snapshot", "set", "status",
+        "bye", "Ready", "",
     ];
     let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
     let numbers = (number(), number(), number());
@@ -55,11 +55,12 @@ fn message() -> impl Strategy<Value = Value> {
             "speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0,
             "limits": [f64::from_bits(b), c], "size": a,
         });
+        let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
         json!({
             "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
             "protocol": a % 4, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
             "kernel": {"amplitude": f64::from_bits(c)}, "array": array, "after": c, "camera": camera,
-            "request_id": b,
+            "request_id": b, "chunks": chunks,
         })
     })
 }

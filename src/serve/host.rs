@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::client::{Client, Starting};
 use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
+use super::imports;
 use super::protocol::{ErrorCode, FromServer, RefusedCode, Request};
 use super::report::Report;
 use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
@@ -71,6 +72,7 @@ impl Host {
         self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
+            imports::take(engine, client)?;
             free_released(engine, client)?;
             let kernel = match client.starting {
                 None => kernel_parameters(engine, &self.exchange.kernels),
@@ -126,7 +128,7 @@ impl Host {
         }
         let draws = self.exchange.has_ring();
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, kernels, watch, draws };
+        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
             let Some((request, action, descriptors)) = client.hear(counters) else { break };
             desk.answer(client, request, action, descriptors)?;
@@ -304,7 +306,7 @@ impl Companion for Host {
             // Until it is told otherwise it takes them to be at their defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.answer(request.id, &FromServer::Running { producer, parameters }, &[]);
+            client.answer(request.id, &FromServer::Running { producer, parameters }, Vec::new());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, ExportedTimeline};
+use vulkan_cuda::{ExportedBuffer, ExportedTimeline, ImportedBuffer};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place, VulkanMemory};
@@ -35,7 +35,24 @@ pub(super) struct CudaMemory {
     pub(super) ready: ExportedTimeline,
     pub(super) free: ExportedTimeline,
     slots: Vec<ExportedBuffer>,
-    allocations: BTreeMap<u64, ExportedBuffer>,
+    allocations: BTreeMap<u64, Allocation>,
+}
+
+/// Memory beside the ring's.
+enum Allocation {
+    /// Vulkan's own, exported.
+    Exported(ExportedBuffer),
+    /// The client's, imported.
+    Imported(ImportedBuffer),
+}
+
+impl Allocation {
+    fn raw(&self) -> vk::Buffer {
+        match self {
+            Self::Exported(buffer) => buffer.raw(),
+            Self::Imported(buffer) => buffer.vulkan(),
+        }
+    }
 }
 
 pub(super) struct HostMemory {
@@ -164,7 +181,7 @@ impl ClientMemory {
                 let words = bytes.next_multiple_of(4);
                 let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
-                memory.allocations.insert(id, buffer);
+                memory.allocations.insert(id, Allocation::Exported(buffer));
                 Ok(made)
             }
             Self::Host(memory) => {
@@ -173,6 +190,13 @@ impl ClientMemory {
                 memory.allocations.insert(id, file);
                 Ok(made)
             }
+        }
+    }
+
+    /// Keeps what a client has allocated, with memory `cuda`.
+    pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
+        if let Self::Cuda(memory) = self {
+            memory.allocations.insert(id, Allocation::Imported(buffer));
         }
     }
 

@@ -17,6 +17,7 @@
 //! | `welcome` | gives it to a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: hears it, and tells it things |
 //! | `requests` | what it can ask for: kernels, memory, pictures, parameters, the state |
+//! | `imports` | has memory that clients bring tried ([`crate::trial`]) on a thread of its own, and imports it |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
 //! | `kernels` | has the kernels that clients send tried ([`crate::trial`]) and compiled, on a thread of its own |
 //! | `parent` | ends with the program that started this one |
@@ -39,6 +40,7 @@ mod foreign;
 mod fuzz;
 mod headless;
 mod host;
+mod imports;
 mod kernels;
 pub mod ledger;
 pub mod listener;
@@ -83,10 +85,10 @@ pub struct Options {
     pub pace: f64,
     /// Where to write what was measured, as JSON.
     pub json: Option<PathBuf>,
-    /// The program that tries each kernel that a client sends, in a process of its own: a `wavefield` of the same release,
-    /// started as `wavefield try-kernel`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
+    /// The program that tries each kernel and each import of a client, in a process of its own: a `wavefield` of the same release,
+    /// started as `wavefield try-kernel` or `try-import`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
     /// file was replaced or deleted since. Another program that calls this library must not, for it would start *itself* once
-    /// more; it names an installed `wavefield`. Without one kernels are refused. Starting it marks every descriptor of this
+    /// more; it names an installed `wavefield`. Without one kernels and imports are refused. Starting it marks every descriptor of this
     /// process from 3 on as one to be closed in whatever is started (`FD_CLOEXEC`).
     pub try_with: Option<PathBuf>,
 }

@@ -65,6 +65,11 @@ pub enum FromClient {
         /// How much.
         bytes: u64,
     },
+    /// Draw memory that the client has allocated; a descriptor for each chunk.
+    Import {
+        /// The bytes of each. Together they are one allocation, one chunk behind the other.
+        chunks: Vec<u64>,
+    },
     /// Give such memory back.
     Release {
         /// Which.
@@ -166,6 +171,13 @@ pub enum FromServer {
         /// Where it lies.
         #[serde(flatten)]
         place: Place,
+    },
+    /// The answer to `import`.
+    Imported {
+        /// Its name from now on.
+        id: u64,
+        /// All chunks together.
+        bytes: u64,
     },
     /// The kernel has drawn its first frame.
     Running {
@@ -429,7 +441,12 @@ impl FromClient {
             Some(old) => Self::deserialize(old),
             None => serde_json::from_slice(packet),
         };
-        read.map_err(|error| format!("not a message of this protocol: {}", words(error)))
+        match read {
+            Ok(Self::Import { .. }) if version == Version::One => {
+                Err("not a message of version 1 of this protocol: `import`".into())
+            }
+            read => read.map_err(|error| format!("not a message of this protocol: {}", words(error))),
+        }
     }
 
     /// Its `type`.
@@ -439,6 +456,7 @@ impl FromClient {
             Self::Ready { .. } => "ready",
             Self::Kernel { .. } => "kernel",
             Self::Allocate { .. } => "allocate",
+            Self::Import { .. } => "import",
             Self::Release { .. } => "release",
             Self::Show { .. } => "show",
             Self::Snapshot { .. } => "snapshot",

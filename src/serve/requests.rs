@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use ash::vk;
 
+use super::Setup;
 use super::client::{Client, WantedPicture};
 use super::foreign::Shared;
+use super::imports::Import;
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
@@ -26,6 +28,7 @@ const MAX_UNREAD: u64 = 32 << 10;
 pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
+    pub(super) setup: &'a Setup,
     pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
     /// The client's ring is in the engine.
@@ -57,6 +60,16 @@ impl Desk<'_> {
                 }
             }
             Action::Allocate { bytes } => self.allocate(client, request, bytes),
+            Action::Import { id, chunks } => {
+                let chunks = descriptors.into_iter().zip(chunks).collect();
+                match Import::begin(self.setup, self.engine, request, id, chunks) {
+                    Ok(import) => client.import = Some(import),
+                    Err(error) => {
+                        client.shared.borrow_mut().session.imported(false);
+                        client.fail(request, error);
+                    }
+                }
+            }
             Action::Snapshot { .. } if client.wants_picture.is_some() => {
                 client.fail(request, "one is on its way already");
             }
@@ -64,7 +77,7 @@ impl Desk<'_> {
             Action::Set(wishes, kernel, camera) => self.set(client, request, &wishes, &kernel, camera)?,
             Action::Status => {
                 let state = self.state(client);
-                client.answer(request.id, &FromServer::State(state), &[]);
+                client.answer(request.id, &FromServer::State(state), Vec::new());
             }
         }
         Ok(())
@@ -127,7 +140,7 @@ impl Desk<'_> {
         drop(shared);
         match made {
             Ok((place, file)) => {
-                client.answer(request.id, &FromServer::Allocated { id, place }, &[file]);
+                client.answer(request.id, &FromServer::Allocated { id, place }, vec![file]);
             }
             Err(error) => client.fail(request, error),
         }
@@ -185,8 +198,8 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
         None => draws || !session.has_next(),
         Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
     };
-    // Each unread one would be a picture's worth of memory.
-    drawn && client.connection.unread() <= MAX_UNREAD
+    // Each unread one would be a picture's worth of memory, and so would one that waits for an import.
+    drawn && client.import.is_none() && client.connection.unread() <= MAX_UNREAD
 }
 
 /// A kernel of the client draws: the frame that it wants a picture of, if it does, will not.
@@ -209,7 +222,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
             let shown = client.shared.borrow().session.ledger().shown();
             let frame = shown.filter(|_| draws).map(|shown| shown.frame);
             let picture = FromServer::Picture { width, height, format, bytes, frame };
-            client.answer(request.id, &picture, &[file]);
+            client.answer(request.id, &picture, vec![file]);
         }
         Err(error) => client.fail(request, error),
     }

@@ -13,8 +13,10 @@ use crate::render::Camera;
 
 /// Allocations that a client may have at a time.
 pub const MAX_ALLOCATIONS: usize = 64;
-/// Bytes that they may have together.
+/// Bytes that they may have together, but for those that the client has allocated itself.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
+/// Chunks that one import may have.
+pub const MAX_CHUNKS: usize = 64;
 
 /// Why the conversation ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,13 @@ pub enum Action {
         /// How much.
         bytes: u64,
     },
+    /// Try and import the chunks, whose memory is in the message's descriptors, then call [`Session::imported`].
+    Import {
+        /// The id that they have then.
+        id: u64,
+        /// Their sizes in bytes.
+        chunks: Vec<u64>,
+    },
     /// Let go of an allocation as soon as [`Session::take_released`] names it.
     Release {
         /// Which.
@@ -76,7 +85,7 @@ impl Action {
     /// Whether it takes so long that one a frame is enough.
     pub fn is_heavy(&self) -> bool {
         match self {
-            Self::Kernel { .. } | Self::Allocate { .. } | Self::Release { .. } => true,
+            Self::Kernel { .. } | Self::Allocate { .. } | Self::Import { .. } | Self::Release { .. } => true,
             // One for a later frame must not keep that frame from being heard of.
             Self::Snapshot { after } => after.is_none(),
             Self::Set(wishes, ..) => wishes.colormap.is_some(),
@@ -149,6 +158,14 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<Greeting, (RefusedCode
     Ok(Greeting { version, hello, array })
 }
 
+/// Memory beside the ring's.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u64,
+    /// Those of it that the renderer has allocated: all or none.
+    ours: u64,
+}
+
 /// Why there is no picture after a frame.
 pub const NOT_WITH_A_KERNEL: &str =
     "a kernel of this client draws now, so frames of its own are not drawn: leave `after` out";
@@ -158,9 +175,11 @@ pub const NOT_WITH_A_KERNEL: &str =
 pub struct Session {
     terms: Terms,
     ledger: Ledger,
-    allocations: BTreeMap<u64, u64>,
-    /// Given back, but still on show or announced: ids and bytes.
-    released: Vec<(u64, u64)>,
+    allocations: BTreeMap<u64, Held>,
+    /// Given back, but still on show or announced.
+    released: Vec<(u64, Held)>,
+    /// What is being imported.
+    importing: Option<(u64, Held)>,
     last_id: u64,
     /// A kernel of it draws, and no frames of its own any more.
     runs_kernel: bool,
@@ -175,6 +194,7 @@ impl Session {
             terms,
             allocations: BTreeMap::new(),
             released: Vec::new(),
+            importing: None,
             last_id: 0,
             runs_kernel: false,
         }
@@ -211,7 +231,11 @@ impl Session {
     /// # Errors
     /// The client is to be dropped.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Action, Fault> {
-        let wanted = usize::from(matches!(message, FromClient::Kernel { .. }));
+        let wanted = match &message {
+            FromClient::Kernel { .. } => 1,
+            FromClient::Import { chunks } => chunks.len(),
+            _ => 0,
+        };
         if descriptors != wanted {
             let reason = format!("`{}` with {descriptors} descriptors instead of {wanted}", message.name());
             return Err(Fault { code: ErrorCode::Message, reason });
@@ -234,9 +258,16 @@ impl Session {
                 Ok(()) => Ok(Action::Allocate { bytes }),
                 Err(reason) => fail(reason),
             },
+            FromClient::Import { chunks } => {
+                self.can_import()?;
+                match self.may_import(&chunks) {
+                    Ok(bytes) => Ok(self.import(chunks, bytes)),
+                    Err(reason) => fail(reason),
+                }
+            }
             FromClient::Release { id } => match self.allocations.remove(&id) {
-                Some(bytes) => {
-                    self.released.push((id, bytes));
+                Some(held) => {
+                    self.released.push((id, held));
                     Ok(Action::Release { id })
                 }
                 None => Err(Fault {
@@ -281,8 +312,13 @@ impl Session {
     /// Memory was made.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, bytes);
+        self.allocations.insert(self.last_id, Held { bytes, ours: bytes });
         self.last_id
+    }
+
+    /// The import that was begun has succeeded, or not; then its id is never used.
+    pub fn imported(&mut self, succeeded: bool) {
+        self.allocations.extend(self.importing.take().filter(|_| succeeded));
     }
 
     /// Whether something was given back that is not needed any more.
@@ -342,7 +378,7 @@ impl Session {
             let reason = "`show` cannot be had with --trust: the frame may be submitted already";
             return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
         }
-        let Some(&bytes) = self.allocations.get(&id) else {
+        let Some(&Held { bytes, .. }) = self.allocations.get(&id) else {
             return Err(wrong(format!("`show` of allocation {id}, which does not exist")));
         };
         let (frame_bytes, alignment) = (self.terms.array.bytes(), self.terms.offset_alignment);
@@ -365,16 +401,65 @@ impl Session {
         if bytes > largest {
             return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
         }
-        if self.allocations.len() + self.released.len() >= MAX_ALLOCATIONS {
-            return Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some"));
-        }
+        self.has_room()?;
         // What is released and still needed takes its place, too.
-        let released = self.released.iter().map(|(_, bytes)| bytes);
-        let held: u64 = self.allocations.values().chain(released).sum();
+        let released = self.released.iter().map(|(_, held)| held);
+        let held: u64 = self.allocations.values().chain(released).map(|held| held.ours).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
         }
+    }
+
+    /// Whether there may be one more.
+    fn has_room(&self) -> Result<(), String> {
+        let there = self.allocations.len() + self.released.len() + usize::from(self.importing.is_some());
+        match there < MAX_ALLOCATIONS {
+            true => Ok(()),
+            false => Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some")),
+        }
+    }
+
+    /// Whether `import` may be said at all.
+    fn can_import(&self) -> Result<(), Fault> {
+        let reason = match self.terms.memory {
+            MemoryKind::Cuda if !self.terms.trust => return Ok(()),
+            MemoryKind::Cuda => {
+                "`import` cannot be had with --trust, where nothing is shown from an allocation"
+            }
+            MemoryKind::Host => {
+                "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`"
+            }
+        };
+        Err(Fault { code: ErrorCode::Order, reason: reason.into() })
+    }
+
+    /// The bytes of these chunks together, if they may be imported now.
+    fn may_import(&self, chunks: &[u64]) -> Result<u64, String> {
+        if chunks.is_empty() || chunks.len() > MAX_CHUNKS {
+            let count = chunks.len();
+            return Err(format!("an import of {count} chunks: from 1 to {MAX_CHUNKS} are allowed"));
+        }
+        if chunks.contains(&0) {
+            return Err("a chunk of 0 bytes".into());
+        }
+        if self.importing.is_some() {
+            return Err("the import before this one is still being tried: wait for its answer".into());
+        }
+        let (sum, largest) = (
+            chunks.iter().try_fold(0, |sum: u64, &size| sum.checked_add(size)),
+            self.terms.largest_allocation,
+        );
+        let bytes = sum.filter(|&bytes| bytes <= largest).ok_or_else(|| {
+            format!("the chunks are together more than the {largest} bytes that the device allows: leave out those that no frame lies in")
+        })?;
+        self.has_room().map(|()| bytes)
+    }
+
+    fn import(&mut self, chunks: Vec<u64>, bytes: u64) -> Action {
+        self.last_id += 1;
+        self.importing = Some((self.last_id, Held { bytes, ours: 0 }));
+        Action::Import { id: self.last_id, chunks }
     }
 }
 
@@ -410,7 +495,11 @@ mod tests {
     }
 
     fn say(session: &mut Session, message: FromClient) -> Result<Action, Fault> {
-        let descriptors = usize::from(matches!(message, FromClient::Kernel { .. }));
+        let descriptors = match &message {
+            FromClient::Kernel { .. } => 1,
+            FromClient::Import { chunks } => chunks.len(),
+            _ => 0,
+        };
         session.receive(message, descriptors)
     }
 
@@ -544,6 +633,71 @@ mod tests {
     }
 
     #[test]
+    fn imports_are_bounded_and_shown_within_their_bounds() {
+        let mut session = session(MemoryKind::Cuda);
+        let import = |chunks: &[u64]| FromClient::Import { chunks: chunks.into() };
+        let show = |frame, allocation, offset| FromClient::Show { frame, allocation, offset };
+        for (chunks, words) in [
+            (&[][..], "of 0 chunks"),
+            (&[1; 65], "of 65 chunks: from 1 to 64"),
+            (&[2048, 0], "0 bytes"),
+            (&[u64::MAX, 2], "more than the 4294967296 bytes"),
+            (&[4 << 30, 1], "more than the 4294967296 bytes"),
+        ] {
+            let Ok(Action::Fail { reason }) = say(&mut session, import(chunks)) else { panic!("{chunks:?}") };
+            assert!(reason.contains(words), "{reason}");
+        }
+        // As many descriptors as chunks.
+        assert_eq!(session.receive(import(&[1, 1]), 1).map_err(|fault| fault.code), Err(ErrorCode::Message));
+        let chunks = vec![1024, 1040];
+        assert_eq!(say(&mut session, import(&chunks)), Ok(Action::Import { id: 1, chunks }));
+        assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })), "one at a time");
+        // Meanwhile other memory gets an id of its own, and nothing can be shown from what is not there yet.
+        assert_eq!(session.allocated(8), 2);
+        let fault = session.clone().receive(show(0, 1, 0), 0).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Value);
+        session.imported(true);
+        assert!(say(&mut session, show(0, 1, 1040)).is_ok(), "across both chunks");
+        assert!(session.clone().receive(show(1, 1, 1056), 0).is_err());
+        assert_eq!(say(&mut session, FromClient::Release { id: 1 }), Ok(Action::Release { id: 1 }));
+        // One that failed was never there.
+        assert!(matches!(say(&mut session, import(&[4096])), Ok(Action::Import { id: 3, .. })));
+        session.imported(false);
+        assert!(say(&mut session, FromClient::Release { id: 3 }).is_err());
+        // They do not count among the bytes, but among the allocations: with what is released and still needed 64.
+        for id in 4..66 {
+            assert!(
+                matches!(say(&mut session, import(&[4 << 30])), Ok(Action::Import { id: got, .. }) if got == id)
+            );
+            session.imported(true);
+        }
+        assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })));
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
+    fn imports_are_for_memory_cuda_without_trust() {
+        let trusted = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
+        for mut session in [session(MemoryKind::Host), Session::new(trusted)] {
+            let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
+            assert_eq!(fault.code, ErrorCode::Order);
+        }
+    }
+
+    #[test]
+    fn an_import_on_its_way_takes_its_place() {
+        let mut session = session(MemoryKind::Cuda);
+        for _ in 1..MAX_ALLOCATIONS {
+            session.allocated(1);
+        }
+        assert!(matches!(
+            say(&mut session, FromClient::Import { chunks: vec![1] }),
+            Ok(Action::Import { .. })
+        ));
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
     fn descriptors_belong_to_kernels_alone() {
         let mut session = session(MemoryKind::Cuda);
         let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
@@ -633,6 +787,8 @@ mod tests {
         Counter(u64),
         Draw,
         Kernel,
+        /// What is being imported is there, or is not.
+        Imported(bool),
     }
 
     fn event() -> impl Strategy<Value = Event> {
@@ -642,6 +798,7 @@ mod tests {
             1 => number().prop_map(Event::Counter),
             3 => Just(Event::Draw),
             1 => Just(Event::Kernel),
+            2 => any::<bool>().prop_map(Event::Imported),
         ]
     }
 
@@ -653,7 +810,7 @@ mod tests {
         let version = if new { Version::Two } else { Version::One };
         let terms = Terms { version, memory, depth, ..session(memory).terms() };
         let mut session = Session::new(terms);
-        let mut held = BTreeMap::new();
+        let (mut held, mut importing) = (BTreeMap::new(), None);
         for event in events {
             let mut asked = None;
             let outcome = match event {
@@ -661,6 +818,11 @@ mod tests {
                 Event::Counter(_) => Ok(Action::None),
                 Event::Kernel => {
                     session.kernel_runs();
+                    Ok(Action::None)
+                }
+                Event::Imported(succeeded) => {
+                    session.imported(succeeded);
+                    held.extend(importing.take().filter(|_| succeeded));
                     Ok(Action::None)
                 }
                 Event::Draw => {
@@ -696,6 +858,10 @@ mod tests {
                 Ok(Action::Allocate { bytes }) => {
                     held.insert(session.allocated(bytes), bytes);
                 }
+                Ok(Action::Import { id, chunks }) => {
+                    prop_assert!(!host && (1..=MAX_CHUNKS).contains(&chunks.len()));
+                    importing = Some((id, chunks.iter().sum()));
+                }
                 Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
                 Ok(Action::Set(wishes, _, camera)) => {
                     prop_assert!(
@@ -716,7 +882,7 @@ mod tests {
             }
             prop_assert!(asked.is_none_or(|request| new || request.id.is_none()));
             prop_assert!(held.len() <= MAX_ALLOCATIONS);
-            prop_assert!(session.allocations.values().sum::<u64>() <= MAX_ALLOCATED);
+            prop_assert!(session.allocations.values().map(|held| held.ours).sum::<u64>() <= MAX_ALLOCATED);
             let ledger = session.ledger();
             prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
         }

@@ -253,6 +253,7 @@ mod tests {
         for text in [
             r#"{"type": "set", "parameters": [0.5, "magma", true], "camera": 7}"#,
             r#"{"type": "set", "camera": 7}"#,
+            r#"{"type": "import", "chunks": [4096]}"#,
         ] {
             assert!(read(text, Version::One).is_err(), "{text}");
         }

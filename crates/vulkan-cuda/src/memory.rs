@@ -7,8 +7,9 @@
 //! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
 //!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
 //!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
-//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, which may be more than the buffer's size. What
-//!   it then maps is the buffer.
+//! - CUDA imports the *allocation*, so it is given the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`). For a
+//!   dedicated allocation that is `VkMemoryRequirements::size`, which may be more than the buffer's size. What CUDA then maps is the
+//!   buffer.
 //! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
 //!   [`MappedMemory`] frees the mapping before its import is dropped, that of [`ExportedBuffer`] destroys the buffer before the
 //!   memory, and in [`SharedBuffer`] the field order puts CUDA's side first.
@@ -44,6 +45,7 @@ impl ExportedBuffer {
     /// # Errors
     /// A size of 0, out of memory, a device that was made without the extension, or one that exports no buffers of this usage.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
         let kind = export.kind();
         let buffer = export.create_buffer(vk, size, usage)?;
@@ -67,6 +69,7 @@ impl ExportedBuffer {
         unsafe { vk.device().bind_buffer_memory(buffer, exported.memory, 0) }
             .map_err(vk.failed("vkBindBufferMemory"))?;
         Ok(exported)
+        // ANCHOR_END: allocate
     }
 
     /// Vulkan's buffer. It is destroyed with `self`.
@@ -124,6 +127,7 @@ impl ImportedMemory {
     /// (`VkMemoryDedicatedAllocateInfo`), which CUDA must be told.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
+        // ANCHOR: import
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
@@ -133,6 +137,7 @@ impl ImportedMemory {
         // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
         // dropping the handle closes it: see `handle`.
         handle.imported();
+        // ANCHOR_END: import
         Ok(Self { raw, cuda: cuda.clone() })
     }
 }
@@ -166,6 +171,7 @@ impl MappedMemory {
         allocation_size: u64,
         size: u64,
     ) -> Result<Self> {
+        // ANCHOR: map
         let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
@@ -174,6 +180,7 @@ impl MappedMemory {
             api::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
         })?;
         Ok(Self { pointer, size, imported })
+        // ANCHOR_END: map
     }
 
     /// The address in CUDA's address space.
