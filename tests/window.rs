@@ -60,12 +60,15 @@ impl<'a> Shown<'a> {
 
     /// With these environment variables, too.
     fn start_with(display: &'a Display, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
-        let mut command = common::wavefield();
-        command.envs(variables.iter().copied());
-        Self::start_command(display, command, arguments)
+        Self::start_command(display, common::wavefield(), arguments, variables)
     }
 
-    fn start_command(display: &'a Display, mut command: Command, arguments: &[&str]) -> Self {
+    fn start_command(
+        display: &'a Display,
+        mut command: Command,
+        arguments: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
         // A subcommand comes first.
@@ -76,7 +79,7 @@ impl<'a> Shown<'a> {
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
-        let command = display.show(&mut command);
+        let command = display.show(&mut command).envs(variables.iter().copied());
         let program = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
         Self { display, program: program.expect("the program starts"), outputs }
     }
@@ -863,7 +866,7 @@ fn the_summary_has_the_parts_of_a_frame() {
     let parts = |command: Command, frames: u64, more: &[&str]| {
         let frames_text = format!("--frames={frames}");
         let arguments = [&["--present=immediate", "--samples=1", &*frames_text], more].concat();
-        let output = Shown::start_command(&display, command, &arguments).end();
+        let output = Shown::start_command(&display, command, &arguments, &[]).end();
         assert_exit(&output, 0);
         let summary = stdout(&output);
         assert!(summary.starts_with(&format!("frames        {frames}\n")), "{summary}");
