@@ -2,6 +2,8 @@
 //!
 //! Each entry point becomes a module of its own, `FILE.ENTRY.spv`, with only what that entry point uses. Several in one module
 //! are allowed, but SwiftShader then looks for the descriptors of all of them in the layout of one pipeline, and crashes.
+//!
+//! A line `//!use NAME` stands for `shaders/parts/NAME.wgsl`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -23,9 +25,20 @@ fn main() {
     }
 }
 
+/// A shader with the parts that it uses.
+fn joined(path: &Path) -> String {
+    let read =
+        |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let whole = |line: &str| match line.strip_prefix("//!use ") {
+        Some(name) => read(&path.with_file_name("parts").join(name).with_extension("wgsl")),
+        None => format!("{line}\n"),
+    };
+    read(path).lines().map(whole).collect()
+}
+
 /// The entry points with their SPIR-V.
 fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
-    let source = fs::read_to_string(path).expect("a shader is text");
+    let source = joined(path);
     let name = path.display().to_string();
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
         panic!("{}", error.emit_to_string_with_path(&source, &name));

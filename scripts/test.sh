@@ -97,6 +97,7 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings
 component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
+skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, and OpenGL is for those who have it, so a plain `cargo test` leaves these out.
@@ -111,6 +112,7 @@ if [[ ${CI:-} == true ]]; then
 fi
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
+[[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"
 for reason in ${skipped[@]+"${skipped[@]}"}; do say "skipped: $reason"; done

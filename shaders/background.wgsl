@@ -1,4 +1,5 @@
 // A calm gradient behind the field: one triangle that covers the picture.
+//!use backdrop
 
 struct Point {
     @builtin(position) clip: vec4f,
@@ -16,13 +17,9 @@ fn vertex_main(@builtin(vertex_index) corner: u32) -> Point {
     return point;
 }
 
-const TOP: vec3f = vec3f(0.0035, 0.0050, 0.0090);
-const GLOW: vec3f = vec3f(0.018, 0.025, 0.043);
-
 @fragment
 fn fragment_main(point: Point) -> @location(0) vec4f {
-    let glow = exp(-1.6 * dot(point.at * vec2f(0.75, 1.0), point.at * vec2f(0.75, 1.0)));
-    let colour = mix(TOP, GLOW, glow);
+    let colour = backdrop(point.at);
     // Less than one step of 8 bits, so that the gradient shows no bands.
     let noise = fract(52.9829189 * fract(dot(point.clip.xy, vec2f(0.06711056, 0.00583715)))) - 0.5;
     return vec4f(colour * (1.0 + noise * 0.06), 1.0);

@@ -1,12 +1,14 @@
-// Looks at every vertex of a slot, or at every texel of every level, and counts those that are not of the frame being drawn.
+// Looks at every stamp of a slot, or at every texel of every level, and counts those that are not of the frame being drawn.
 // src/stamp says what a stamp is, src/verify/tally.rs what the counts mean. One invocation for
 // each.
 
 struct Parameters {
-    // Vertices, or texels of the whole chain.
+    // Stamps, or texels of the whole chain.
     count: u32,
     // Which of the frame's two looks: 0 before the draw, 1 after it.
     look: u32,
+    // The last of each so many words has a stamp; nothing to texels.
+    stride: u32,
 }
 
 // As `RawCounts` in src/verify/checker.rs.
@@ -22,7 +24,7 @@ struct Counts {
 
 var<immediate> parameters: Parameters;
 // `check` has the one, `check_texels` the other.
-@group(0) @binding(0) var<storage, read> slot: array<vec4u>;
+@group(0) @binding(0) var<storage, read> slot: array<u32>;
 @group(0) @binding(0) var chain: texture_2d<f32>;
 @group(1) @binding(0) var<storage, read_write> counts: array<Counts, 2>;
 // The stamp that all of them should have. In memory, so that the same commands do for every frame.
@@ -75,7 +77,7 @@ fn check(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: v
          @builtin(local_invocation_index) local: u32) {
     let i = index_of(group, groups, local);
     if i < parameters.count {
-        let w = slot[i].w;
+        let w = slot[(i + 1) * parameters.stride - 1];
         count(w, w != BLANK);
     }
     add_checked(local);

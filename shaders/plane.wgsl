@@ -2,15 +2,9 @@
 // chain. Near the eye a texel covers several pixels, at the horizon a pixel covers hundreds of texels, so every level of
 // the chain is seen in one picture.
 
-struct Globals {
-    view_projection: mat4x4f,
-    eye: vec4f,
-    grid: vec4u,
-}
+//!use globals
+//!use backdrop
 
-@group(0) @binding(0) var<uniform> globals: Globals;
-@group(0) @binding(1) var palette: texture_2d<f32>;
-@group(0) @binding(2) var palette_sampler: sampler;
 @group(1) @binding(0) var surface: texture_2d<f32>;
 @group(1) @binding(1) var surface_sampler: sampler;
 
@@ -44,15 +38,6 @@ fn vertex_main(@builtin(vertex_index) index: u32) -> Point {
     return point;
 }
 
-// The background as shaders/background.wgsl draws it, into which the plane fades.
-const TOP: vec3f = vec3f(0.0035, 0.0050, 0.0090);
-const GLOW: vec3f = vec3f(0.018, 0.025, 0.043);
-
-fn background(at: vec2f) -> vec3f {
-    let scaled = at * vec2f(0.75, 1.0);
-    return mix(TOP, GLOW, exp(-1.6 * dot(scaled, scaled)));
-}
-
 const KEY_LIGHT: vec3f = vec3f(-0.46, 0.74, 0.49);
 const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
 const SKY: vec3f = vec3f(0.62, 0.72, 0.92);
@@ -66,7 +51,7 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let slopes = data.yz * (HEIGHT * 0.5 / (SLOPE * TILE));
     let normal = normalize(vec3f(-slopes.x, 1.0, -slopes.y)) * facing;
     let to_eye = normalize(globals.eye.xyz - point.position);
-    let base = textureSampleLevel(palette, palette_sampler, vec2f(data.x, 0.5), 0.0).rgb;
+    let base = palette_colour(data.x);
 
     // Hemisphere light from sky and ground, and one key light, as on the field.
     let ambient = mix(GROUND, SKY, 0.5 + 0.5 * normal.y) * 0.40;
@@ -81,7 +66,8 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let surface_colour = mix(base, drawn, data.w * 0.8);
     let lit = surface_colour * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
 
+    // It fades into the background.
     let distance = length(point.position - globals.eye.xyz);
     let haze = exp(-pow(distance / 16.0, 2.0));
-    return vec4f(mix(background(point.screen.xy / point.screen.z), lit, haze), 1.0);
+    return vec4f(mix(backdrop(point.screen.xy / point.screen.z), lit, haze), 1.0);
 }

@@ -7,6 +7,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT, whole_image};
 use wavefield::app::{DeviceTable, ProducerKind, Scene};
+use wavefield::array::Array;
 use wavefield::producer::{ImageSlot, Source};
 use wavefield::stamp::Seen;
 use wavefield::stamp::texel;
@@ -53,7 +54,7 @@ impl Bench {
         };
         Self {
             pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(),
-            checker: Checker::new(&device, Scene::Texture, size, 1).unwrap(),
+            checker: Checker::new(&device, Scene::Texture, Array::mesh(size), 1).unwrap(),
             image: Image::new(&device, &image).unwrap(),
             staging: [Buffer::new(&device, &staging).unwrap(), Buffer::new(&device, &staging).unwrap()],
             queue,

@@ -25,7 +25,7 @@ use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
 use wavefield::app::{read_png, write_png};
 use wavefield::render::ColorMap;
-use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION};
+use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
 use wavefield::serve::socket::{Connection, Received};
 use x11rb::connection::Connection as _;
 use x11rb::protocol::Event;
@@ -476,12 +476,13 @@ fn a_client_is_answered_while_the_window_is_hidden() {
         Received::Packet(packet, _) => serde_json::from_slice::<FromServer>(&packet).expect("a message"),
         other => panic!("no message, but {other:?}"),
     };
-    let hello = Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
+    let hello =
+        Hello { protocol: 2, client: "test".into(), memory: MemoryKind::Host, ring: None, array: None };
     client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Welcome(_)));
     client.send(&FromClient::Status, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::State(_)));
-    client.send(&FromClient::Snapshot, &[]).expect("it is connected");
+    client.send(&FromClient::Snapshot { after: None }, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Picture { .. }));
     shown.signal("TERM");
     assert_exit(&shown.end(), 0);

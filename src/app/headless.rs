@@ -16,7 +16,7 @@ use super::{
 use crate::film::Film;
 use crate::handoff::Handoff;
 use crate::progress::Progress;
-use crate::render::{Camera, OffscreenTarget};
+use crate::render::OffscreenTarget;
 use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, read_image};
 use crate::{Error, Result, whole_file};
@@ -144,7 +144,6 @@ pub struct Headless {
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
-    camera: Camera,
     /// Clients in other processes may draw.
     serves: bool,
 }
@@ -191,7 +190,7 @@ impl Headless {
         let target = OffscreenTarget::new(&device, config.size)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         let film = filmed::film(&device, config, OffscreenTarget::FORMAT, true)?;
-        Ok(Self { engine, target, film, camera: config.camera(), serves: false })
+        Ok(Self { engine, target, film, serves: false })
     }
 
     /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
@@ -212,7 +211,7 @@ impl Headless {
 
     /// Draws the next frame at a moment of the caller's.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
-        let Self { engine, target, film, camera, .. } = self;
+        let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
         let picture = target.picture();
         // A film has the field's own pace, however fast it is drawn.
@@ -226,7 +225,7 @@ impl Headless {
             Ok(())
         };
         let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(&flight, moment, camera, &picture, Behind { commands, present: None })
+        engine.draw(&flight, moment, &picture, Behind { commands, present: None })
     }
 
     /// The engine, for reading slots.

@@ -25,6 +25,7 @@ use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::{Ring, Turn};
 
 use crate::Result;
+use crate::array::Array;
 use crate::cuda::{KernelParameters, KernelSource, KernelValues};
 use crate::scene::Scene;
 use crate::wave::Grid;
@@ -136,13 +137,20 @@ pub enum Source {
     Texture(ImageSlot),
 }
 
-/// Where a frame's vertices lie.
+/// Where a frame's vertices lie, or another array of a client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertices {
     /// In this buffer.
     pub buffer: vk::Buffer,
     /// From this byte on.
     pub offset: u64,
+}
+
+impl Vertices {
+    /// The part of the buffer that an array there has. Shaders read whole words, so the buffer is that large.
+    pub(crate) fn whole(self, array: &Array) -> vk::DescriptorBufferInfo {
+        vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
+    }
 }
 
 /// An image with its mip chain.

@@ -45,6 +45,9 @@ impl fmt::Display for Camera {
 impl Camera {
     /// Low above a plane, so that it is seen from near the eye to the horizon.
     pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
+
+    /// In front of an image, all of which is in the picture.
+    pub const UPRIGHT: Self = Self { azimuth: 0.0, elevation: 0.0, distance: 3.3, target: Vec3::ZERO };
 }
 
 /// Vertical field of view.
@@ -135,6 +138,11 @@ impl Camera {
         let up = back.cross(across);
         let height = 2.0 * self.distance * (FIELD_OF_VIEW / 2.0).tan();
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
+    }
+
+    /// Moves the target of an image with a drag of the pointer, in halves of its longer side: what is under the pointer stays there.
+    pub fn slide(&mut self, right: f32, down: f32) {
+        self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }
 
     /// Comes nearer (positive) or goes away, in notches of a wheel.

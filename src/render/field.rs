@@ -1,16 +1,21 @@
-//! Draws a slot, multisampled, into a picture: the field as an indexed surface, or the plane with its texture; then the
-//! background behind it.
+//! Draws a slot, multisampled, into a picture: a grid as an indexed surface, points, an image, or the plane with its texture; then
+//! the background behind it.
+
+use std::rc::Rc;
 
 use ash::vk;
 
 use super::inputs::Inputs;
 use super::pass::Attachments;
-use super::pipeline::{BACKGROUND, FIELD, PLANE, POINTS, Pipeline, PipelineDesc, Shaders, WIREFRAME};
-use super::{Camera, ColorMap, Picture, Samples, Style, mesh};
+use super::pipeline::{
+    BACKGROUND, CLOUD, FIELD, HEIGHT_POINTS, HEIGHT_WIREFRAME, HEIGHTS, IMAGE, PLANE, POINTS, Pipeline,
+    PipelineDesc, Shaders, WIREFRAME,
+};
+use super::{ColorMap, Picture, Samples, Style, View, mesh};
+use crate::array::{Array, Kind};
 use crate::producer::Source;
 use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, Queue};
-use crate::wave::Grid;
 use crate::{Error, Result};
 
 /// How to cut a draw into pieces, for whoever wants to know how long each takes.
@@ -29,9 +34,9 @@ pub struct FieldRendererDesc {
     pub flights: usize,
     /// What is drawn.
     pub scene: Scene,
-    /// What a frame holds: vertices, or texels.
-    pub grid: Grid,
-    /// How a field is drawn.
+    /// What a slot holds; of a texture, the size of its first level.
+    pub array: Array,
+    /// How a mesh or a surface is drawn.
     pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
@@ -39,9 +44,24 @@ pub struct FieldRendererDesc {
     pub samples: Samples,
 }
 
+/// How arrays of one shape are drawn. A renderer has one at a time.
+#[derive(Clone)]
+pub struct Drawing {
+    array: Array,
+    style: Style,
+    pipeline: Rc<Pipeline>,
+}
+
+impl Drawing {
+    /// What it draws.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+}
+
 /// The pipelines and everything that they read besides the slots.
 pub struct FieldRenderer {
-    surface_pipeline: Pipeline,
+    drawing: Drawing,
     background_pipeline: Pipeline,
     inputs: Inputs,
     indices: Buffer,
@@ -49,16 +69,12 @@ pub struct FieldRenderer {
     attachments: Option<Attachments>,
     format: vk::Format,
     samples: Samples,
-    grid: Grid,
     scene: Scene,
-    style: Style,
     device: Device,
 }
 
-/// Vertices of the plane: two triangles.
-const PLANE_VERTICES: u32 = 6;
-/// Vertices of a point: two triangles.
-const POINT_VERTICES: u32 = 6;
+/// Vertices of the plane, of an image and of a point: two triangles.
+const SQUARE_VERTICES: u32 = 6;
 /// Vertices of the background: one triangle, which is larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
@@ -75,35 +91,75 @@ impl FieldRenderer {
             bytemuck::cast_slice(&tile),
             vk::BufferUsageFlags::INDEX_BUFFER,
         )?;
+        let (scene, array, style) = (desc.scene, desc.array, desc.style);
         let pipeline = |shaders, shows| {
             let (layout, format, samples) = (inputs.layout(), desc.format, desc.samples);
             Pipeline::new(&device, shaders, &PipelineDesc { layout, format, samples, shows })
         };
+        let drawn = pipeline(shaders(scene, array.kind(), style), vk::CompareOp::GREATER)?;
         Ok(Self {
             background_pipeline: pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL)?,
-            surface_pipeline: pipeline(shaders(desc.scene, desc.style), vk::CompareOp::GREATER)?,
+            drawing: Drawing { array, style, pipeline: Rc::new(drawn) },
             inputs,
             indices,
             index_count: tile.len() as u32,
             attachments: None,
             format: desc.format,
             samples: desc.samples,
-            grid: desc.grid,
-            scene: desc.scene,
-            style: desc.style,
+            scene,
             device,
         })
     }
 
-    /// Draws a field in another way from now on. The GPU must be idle, and no draw that was recorded before may be submitted again.
+    /// What it draws now.
+    pub fn drawing(&self) -> &Drawing {
+        &self.drawing
+    }
+
+    /// What draws an array, in the style of now.
+    ///
+    /// # Errors
+    /// The pipeline could not be made.
+    pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
+        self.made(array, self.drawing.style)
+    }
+
+    fn made(&self, array: Array, style: Style) -> Result<Drawing> {
+        let now = &self.drawing;
+        // Arrays that differ in their size only share it.
+        if (array.kind(), style) == (now.array.kind(), now.style) {
+            return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
+        }
+        let (layout, format, samples) = (self.inputs.layout(), self.format, self.samples);
+        let desc = PipelineDesc { layout, format, samples, shows: vk::CompareOp::GREATER };
+        let pipeline = Rc::new(Pipeline::new(&self.device, shaders(self.scene, array.kind(), style), &desc)?);
+        Ok(Drawing { array, style, pipeline })
+    }
+
+    /// Makes a drawing of an earlier time fit for [`FieldRenderer::exchange`]: the style may be another one since.
+    ///
+    /// # Errors
+    /// The pipeline could not be made; then nothing has changed.
+    pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
+        if drawing.style != self.drawing.style {
+            *drawing = self.drawing_of(drawing.array)?;
+        }
+        Ok(())
+    }
+
+    /// Draws other arrays from now on; gives back what drew those until now. The GPU must be idle, and no draw that was recorded before
+    /// may be submitted again.
+    pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
+        std::mem::replace(&mut self.drawing, drawing)
+    }
+
+    /// Draws a mesh or a surface in another way from now on. The GPU must be idle, and no draw that was recorded before may be submitted
+    /// again.
     ///
     /// # Errors
     /// The pipeline could not be made; then nothing has changed.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
-        let (layout, format, samples) = (self.inputs.layout(), self.format, self.samples);
-        let desc = PipelineDesc { layout, format, samples, shows: vk::CompareOp::GREATER };
-        self.surface_pipeline = Pipeline::new(&self.device, shaders(self.scene, style), &desc)?;
-        self.style = style;
+        self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
     }
 
@@ -125,9 +181,9 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Sets what a flight's draw looks from. Its previous frame is done.
-    pub fn set_view(&mut self, flight: usize, camera: &Camera, extent: vk::Extent2D) -> Result<()> {
-        self.inputs.set_view(flight, camera, extent, self.grid)
+    /// Sets how a flight's array is looked at. Its previous frame is done.
+    pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
+        self.inputs.set_view(flight, view, extent, &self.drawing.array)
     }
 
     /// Records the draw of `source` into `picture`: in one piece, or cut into [`Slices`].
@@ -136,8 +192,8 @@ impl FieldRenderer {
     /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other scene.
     ///
     /// # Safety
-    /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the grid, alive until the
-    /// frame is done, and readable: see [`crate::producer::reads`], vertices at an offset that a
+    /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the array, in whole
+    /// words, alive until the frame is done, and readable: see [`crate::producer::reads`], an array at an offset that a
     /// storage buffer may have; the picture is of the renderer's format, alive, and its previous contents and
     /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
     pub unsafe fn record(
@@ -155,7 +211,7 @@ impl FieldRenderer {
         unsafe {
             match (self.scene, source) {
                 (Scene::Field, Source::Vertices(vertices)) => {
-                    self.inputs.point_at_vertices(flight, vertices, self.grid);
+                    self.inputs.point_at_array(flight, vertices, &self.drawing.array);
                 }
                 (Scene::Texture, Source::Texture(slot)) => self.inputs.point_at_texture(flight, slot),
                 (scene, _) => {
@@ -173,12 +229,15 @@ impl FieldRenderer {
     /// # Safety
     /// `commands` is recording, in a render pass; the flight's source was set.
     unsafe fn draw(&self, commands: vk::CommandBuffer, flight: usize, slices: Option<Slices<'_>>) {
+        let Drawing { array, style, pipeline } = &self.drawing;
+        let grid = array.grid();
+        let draws = draws(self.scene, array.kind(), *style);
         // The pieces that a slice has some of.
-        let pieces = match (self.scene, self.style) {
-            (Scene::Texture, _) => 1,
-            (Scene::Field, Style::Points) => self.grid.cols * self.grid.rows,
-            (Scene::Field, Style::Surface | Style::Wireframe) => {
-                let (across, along) = mesh::tile_count(self.grid);
+        let pieces = match draws {
+            Draws::Square => 1,
+            Draws::Dots => most_dots(array),
+            Draws::Tiles => {
+                let (across, along) = mesh::tile_count(grid);
                 across * along
             }
         };
@@ -186,21 +245,19 @@ impl FieldRenderer {
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
         unsafe {
-            self.surface_pipeline.bind(commands);
+            pipeline.bind(commands);
             self.inputs.bind(commands, flight);
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for slice in 0..count {
                 let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
                 let some = end - first;
-                match (self.scene, self.style) {
+                match draws {
                     _ if some == 0 => {}
-                    (Scene::Texture, _) => vk.cmd_draw(commands, PLANE_VERTICES, 1, 0, 0),
-                    (Scene::Field, Style::Points) => {
-                        vk.cmd_draw(commands, POINT_VERTICES * some, 1, POINT_VERTICES * first, 0);
+                    Draws::Square => vk.cmd_draw(commands, SQUARE_VERTICES, 1, 0, 0),
+                    Draws::Dots => {
+                        vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
                     }
-                    (Scene::Field, Style::Surface | Style::Wireframe) => {
-                        vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first);
-                    }
+                    Draws::Tiles => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
                 }
                 if let Some(slices) = &slices {
                     (slices.after)(slice);
@@ -214,13 +271,42 @@ impl FieldRenderer {
 }
 
 /// What draws this.
-fn shaders(scene: Scene, style: Style) -> &'static Shaders {
-    match (scene, style) {
-        (Scene::Texture, _) => &PLANE,
-        (Scene::Field, Style::Surface) => &FIELD,
-        (Scene::Field, Style::Wireframe) => &WIREFRAME,
-        (Scene::Field, Style::Points) => &POINTS,
+fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
+    match (scene, kind, style) {
+        (Scene::Texture, ..) => &PLANE,
+        (Scene::Field, Kind::Mesh, Style::Surface) => &FIELD,
+        (Scene::Field, Kind::Mesh, Style::Wireframe) => &WIREFRAME,
+        (Scene::Field, Kind::Mesh, Style::Points) => &POINTS,
+        (Scene::Field, Kind::Surface, Style::Surface) => &HEIGHTS,
+        (Scene::Field, Kind::Surface, Style::Wireframe) => &HEIGHT_WIREFRAME,
+        (Scene::Field, Kind::Surface, Style::Points) => &HEIGHT_POINTS,
+        (Scene::Field, Kind::Points, _) => &CLOUD,
+        (Scene::Field, Kind::Image, _) => &IMAGE,
     }
+}
+
+/// What a draw is made of.
+#[derive(Clone, Copy)]
+enum Draws {
+    /// Two triangles.
+    Square,
+    /// Two for each element.
+    Dots,
+    /// An instance of the index buffer for each tile.
+    Tiles,
+}
+
+fn draws(scene: Scene, kind: Kind, style: Style) -> Draws {
+    match (scene, kind, style) {
+        (Scene::Texture, ..) | (_, Kind::Image, _) => Draws::Square,
+        (_, Kind::Points, _) | (_, _, Style::Points) => Draws::Dots,
+        (_, Kind::Mesh | Kind::Surface, Style::Surface | Style::Wireframe) => Draws::Tiles,
+    }
+}
+
+/// How many dots there are. Vertices are counted in 32 bits: of more than 700 million heights the last have no dot.
+fn most_dots(array: &Array) -> u32 {
+    array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32
 }
 
 /// Where slice number `slice` of `slices` begins in `all` pieces.

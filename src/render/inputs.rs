@@ -6,22 +6,38 @@ use glam::{Mat4, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use super::palette::Palette;
-use super::{Camera, ColorMap, mesh};
+use super::{ColorMap, Placement, View, mesh};
 use crate::Result;
+use crate::array::{Array, Number};
 use crate::producer::{ImageSlot, Vertices};
 use crate::scene::Scene;
 use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
-use crate::wave::Grid;
 
-/// As in `shaders/points.wgsl`; the others declare as much of it as they read.
+/// As in `shaders/parts/globals.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Globals {
     view_projection: Mat4,
     eye: Vec4,
-    grid: [u32; 4],
-    /// Width, height, pixels that a length of 1 has at a distance of 1, unused.
-    picture: [f32; 4],
+    grid: [u32; 2],
+    tiles: u32,
+    components: u32,
+    picture: [f32; 2],
+    pixels_per_length: f32,
+    dot_size: f32,
+    limits: [f32; 2],
+    number: u32,
+    unused: u32,
+    place: [f32; 4],
+}
+
+/// As in `shaders/parts/numbers.wgsl`.
+fn code(number: Number) -> u32 {
+    match number {
+        Number::F32 => 0,
+        Number::F16 => 1,
+        Number::U8 => 2,
+    }
 }
 
 /// The shaders' set of what stays: uniforms and colours.
@@ -92,36 +108,37 @@ impl Inputs {
     pub(super) fn set_view(
         &mut self,
         flight: usize,
-        camera: &Camera,
+        view: &View,
         extent: vk::Extent2D,
-        grid: Grid,
+        array: &Array,
     ) -> Result<()> {
+        let (camera, grid) = (&view.camera, array.grid());
+        let place = Placement::new(grid, camera, (extent.width, extent.height));
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
             eye: camera.eye().extend(1.0),
-            grid: [grid.cols, grid.rows, mesh::tile_count(grid).0, 0],
-            picture: [
-                extent.width as f32,
-                extent.height as f32,
-                camera.pixels_per_length(extent.width, extent.height),
-                0.0,
-            ],
+            grid: [grid.cols, grid.rows],
+            tiles: mesh::tile_count(grid).0,
+            components: array.components(),
+            picture: [extent.width as f32, extent.height as f32],
+            pixels_per_length: camera.pixels_per_length(extent.width, extent.height),
+            dot_size: view.size,
+            limits: view.scale(),
+            number: code(array.number()),
+            unused: 0,
+            place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
         };
         self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
         Ok(())
     }
 
-    /// Points a flight's source at vertices, for [`Scene::Field`].
+    /// Points a flight's source at an array, for [`Scene::Field`].
     ///
     /// # Safety
-    /// The flight's previous frame is done, and none that was recorded for it is submitted again. The vertices live until
+    /// The flight's previous frame is done, and none that was recorded for it is submitted again. The array lives until
     /// the frame is done.
-    pub(super) unsafe fn point_at_vertices(&self, flight: usize, vertices: Vertices, grid: Grid) {
-        let part = vk::DescriptorBufferInfo {
-            buffer: vertices.buffer,
-            offset: vertices.offset,
-            range: grid.bytes(),
-        };
+    pub(super) unsafe fn point_at_array(&self, flight: usize, vertices: Vertices, array: &Array) {
+        let part = vertices.whole(array);
         // SAFETY: the caller's promise.
         unsafe { self.bindings.point(SOURCE, flight, [Bound::Buffer(part)]) };
     }
@@ -129,7 +146,7 @@ impl Inputs {
     /// Points a flight's source at a texture, for [`Scene::Texture`].
     ///
     /// # Safety
-    /// As [`Inputs::point_at_vertices`].
+    /// As [`Inputs::point_at_array`].
     pub(super) unsafe fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
         let bound = [Bound::Sampled(slot.view, slot.layout), Bound::Sampler(self.texture_sampler.raw())];
         // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! The picture: a field of vertices as a lit surface, or a plane with a texture.
+//! The picture: an array as a lit surface, points or an image, or a plane with a texture.
 //!
 //! [`FieldRenderer`] (`field`) records it from three parts: what the shaders read (`inputs`), the `pipeline` of each pair of
 //! shaders, and the render pass around the draws (`pass`).
@@ -15,13 +15,18 @@ mod pass;
 mod pick;
 mod pipeline;
 mod style;
+mod view;
 
 pub use camera::{Camera, Ray};
 pub use color_map::ColorMap;
-pub use field::{FieldRenderer, FieldRendererDesc, Slices};
+pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples};
 pub use pick::Trail;
 pub use style::Style;
+pub use view::{Placement, View, has_colour_map};
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,12 @@ macro_rules! shaders {
 }
 
 pub(super) const BACKGROUND: Shaders = shaders!("background");
+pub(super) const CLOUD: Shaders = shaders!("cloud");
 pub(super) const FIELD: Shaders = shaders!("field");
+pub(super) const HEIGHTS: Shaders = shaders!("heights");
+pub(super) const HEIGHT_POINTS: Shaders = shaders!("height_points");
+pub(super) const HEIGHT_WIREFRAME: Shaders = shaders!("heights", "wireframe_main");
+pub(super) const IMAGE: Shaders = shaders!("image");
 pub(super) const PLANE: Shaders = shaders!("plane");
 pub(super) const POINTS: Shaders = shaders!("points");
 pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");

@@ -13,9 +13,11 @@ use super::kernels::Kernels;
 use super::pace::cpu_time;
 use super::stamps::Stamps;
 use crate::app::{EarlyContext, Engine, Installed, make_producer};
+use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::gallery::Twin;
 use crate::producer::{ComputeProducer, Producer, Profile};
+use crate::render::Drawing;
 use crate::{Error, Result, note};
 
 /// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
@@ -27,6 +29,8 @@ pub(super) struct Exchange {
     /// Where clients' kernels come from; knows the one in the engine.
     pub(super) kernels: Kernels,
     pub(super) stamps: Stamps,
+    /// What the renderer's own producers fill.
+    own: Array,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
     /// Whose ring is in the engine, or was last.
@@ -39,6 +43,7 @@ impl Exchange {
         Self {
             kernels: Kernels::new(&setup.choice, &setup.config, &setup.options),
             stamps: Stamps::default(),
+            own: Array::mesh(setup.config.grid),
             built_in: None,
             ring_of: String::new(),
             slow: None,
@@ -55,15 +60,16 @@ impl Exchange {
         self.built_in.is_some() && !self.has_kernel()
     }
 
-    /// Puts a client's ring in the place of the renderer's own producer.
+    /// Puts a client's ring, and what draws its arrays, in the place of the renderer's own producer.
     pub(super) fn put_ring(
         &mut self,
         engine: &mut Engine,
         client: &str,
         shared: &Rc<RefCell<Shared>>,
+        drawing: Drawing,
     ) -> Result<()> {
         let producer = ForeignProducer::new(engine.queue(), client, shared);
-        self.built_in = Some(exchange(engine, Box::new(producer), &[])?);
+        self.built_in = Some(exchange(engine, Installed::new(Box::new(producer), &[], drawing))?);
         client.clone_into(&mut self.ring_of);
         self.stamps.begin(engine, client);
         Ok(())
@@ -76,7 +82,7 @@ impl Exchange {
         producer: Box<dyn Producer>,
         source: KernelSource,
     ) -> Result<()> {
-        let old = exchange_own(engine, producer, &[])?;
+        let old = exchange_own(engine, self.own, producer, &[])?;
         self.stamps.end(engine);
         // Otherwise the old one is the client's, too.
         self.built_in.get_or_insert(old);
@@ -137,7 +143,9 @@ impl Exchange {
     /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. False:
     /// nothing comes to rest.
     pub(super) fn take_down(&mut self, engine: &mut Engine) -> bool {
-        let Some(faulted) = engine.swap_failed(Installed::new(Box::new(Absent::new()), &[])) else {
+        let Some(faulted) =
+            engine.swap_failed(Installed::new(Box::new(Absent::new()), &[], engine.drawing()))
+        else {
             return false;
         };
         drop(faulted);
@@ -161,12 +169,18 @@ impl Exchange {
                 Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc(), Twin::wave())?)
             }
         };
-        exchange_own(engine, built_in, &setup.config.parameters).map(drop)
+        exchange_own(engine, self.own, built_in, &setup.config.parameters).map(drop)
     }
 }
 
 /// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
-fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>, parameters: &[f32]) -> Result<Installed> {
+fn exchange_own(
+    engine: &mut Engine,
+    own: Array,
+    producer: Box<dyn Producer>,
+    parameters: &[f32],
+) -> Result<Installed> {
+    let drawing = engine.drawing_of(own)?;
     let Profile { slots, owner, .. } = producer.profile();
     if let Err(error) = engine.blank(slots, *owner) {
         if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
@@ -174,12 +188,12 @@ fn exchange_own(engine: &mut Engine, producer: Box<dyn Producer>, parameters: &[
         }
         return Err(error);
     }
-    exchange(engine, producer, parameters)
+    exchange(engine, Installed::new(producer, parameters, drawing))
 }
 
 /// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.
-fn exchange(engine: &mut Engine, producer: Box<dyn Producer>, parameters: &[f32]) -> Result<Installed> {
-    let mut incoming = Some(Installed::new(producer, parameters));
+fn exchange(engine: &mut Engine, incoming: Installed) -> Result<Installed> {
+    let mut incoming = Some(incoming);
     let swapped = engine.swap(&mut incoming);
     if matches!(swapped, Err(Error::Stuck { .. } | Error::Stopped(_))) {
         std::mem::forget(incoming.take());

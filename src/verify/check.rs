@@ -5,6 +5,7 @@ use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Moment, Slot, SlotsFound};
 use super::{Broken, Checker, Footprint, Pass, tally::Tally};
+use crate::array::Array;
 use crate::machine::Machine;
 use crate::observer::{At, Finished, Observer};
 use crate::producer::{Frame, Produced, Profile, Source, Vertices, level_regions};
@@ -31,7 +32,6 @@ pub struct Check {
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    scene: Scene,
     grid: Grid,
     /// Whether the wave, or the texture, of the reference is what runs.
     has_reference: bool,
@@ -44,8 +44,8 @@ pub struct Check {
 pub struct CheckDesc {
     /// What is drawn.
     pub scene: Scene,
-    /// Vertices, or texels, across and along.
-    pub grid: Grid,
+    /// What a slot holds; of a texture, the size of its first level.
+    pub array: Array,
     /// Frames that may be in flight.
     pub flights: usize,
     /// Whether the wave, or the texture, of the reference is what runs.
@@ -83,7 +83,7 @@ impl Check {
         crate::threads::start()?;
         let device = queue.device().clone();
         let made = Self {
-            checker: Checker::new(&device, desc.scene, desc.grid, desc.flights)?,
+            checker: Checker::new(&device, desc.scene, desc.array, desc.flights)?,
             pending: vec![None; desc.flights],
             moments: [(u64::MAX, Moment { time: 0.0, shape: Shape::default() }); REMEMBERED],
             filled: 0,
@@ -91,8 +91,7 @@ impl Check {
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            scene: desc.scene,
-            grid: desc.grid,
+            grid: desc.array.grid(),
             has_reference: desc.has_reference,
             broken: desc.broken,
             machine: desc.machine,
@@ -112,10 +111,12 @@ impl Check {
         self.checker.blank(queue, slots, owner)
     }
 
-    /// Another producer draws from now on. Where the one before has failed, its frames in flight were never whole, and nobody
+    /// Another producer draws from now on, with arrays like this. Where the one before has failed, its frames in flight were never whole, and nobody
     /// promised that they would be: they do not count.
-    pub fn exchanged(&mut self, failed: bool) {
+    #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
+    pub(crate) fn exchanged(&mut self, array: Array, failed: bool) {
         self.exchanged = true;
+        self.checker.set_array(array);
         if failed {
             self.pending.fill(None);
         }
@@ -200,7 +201,7 @@ impl Observer for Check {
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
         if let Some(number) = self.pending[frame.flight].take() {
             let looks = self.checker.read(frame.flight)?;
-            self.tally.add(number, self.scene.element_count(self.grid), &looks);
+            self.tally.add(number, self.checker.stamps(), &looks);
         }
         Ok(())
     }

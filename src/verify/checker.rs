@@ -12,6 +12,7 @@ use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::tally::{Look, Looks};
 use crate::Result;
+use crate::array::Array;
 use crate::producer::{ImageSlot, Source, Vertices};
 use crate::scene::Scene;
 use crate::stamp;
@@ -19,7 +20,6 @@ use crate::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
     groups, image_barrier, pipeline_barrier,
 };
-use crate::wave::Grid;
 
 /// Which of a frame's two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,14 +87,14 @@ pub struct Checker {
     /// once and submitted for many frames: that they are is what should be checked, too.
     expected: Vec<Buffer>,
     scene: Scene,
-    grid: Grid,
+    array: Array,
     device: Device,
 }
 
 impl Checker {
-    /// For `flights` frames in flight, each with the vertices of `grid` in a storage buffer, or the texels of `grid` and of
-    /// all levels below in an image.
-    pub fn new(device: &Device, scene: Scene, grid: Grid, flights: usize) -> Result<Self> {
+    /// For `flights` frames in flight, each with an array in a storage buffer, or the texels of its grid and of all levels below in
+    /// an image.
+    pub fn new(device: &Device, scene: Scene, array: Array, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
             (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
@@ -136,7 +136,7 @@ impl Checker {
             &ComputePipelineDesc {
                 spirv,
                 entry,
-                constants: 8,
+                constants: 12,
                 sets: &[
                     // Each flight's vertices or texels: they are pointed at when the flight is recorded.
                     Choices::Later(slot, flights),
@@ -145,7 +145,21 @@ impl Checker {
                 ],
             },
         )?;
-        Ok(Self { pipeline, counts, read_back, expected, scene, grid, device: device.clone() })
+        Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
+    }
+
+    /// Looks at other arrays from now on. No frame is in flight, and none that was recorded before is submitted again.
+    #[cfg(target_os = "linux")] // Only `serve` has several.
+    pub(super) fn set_array(&mut self, array: Array) {
+        self.array = array;
+    }
+
+    /// How many stamps a look finds.
+    pub fn stamps(&self) -> u64 {
+        match self.scene {
+            Scene::Field => self.array.stamps(),
+            Scene::Texture => self.scene.element_count(self.array.grid()),
+        }
     }
 
     /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
@@ -236,12 +250,16 @@ impl Checker {
         let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
-        let count = self.scene.element_count(self.grid);
-        let constants = [count as u32, pass as u32];
+        let count = self.stamps();
+        let constants = [count as u32, pass as u32, self.array.stamp_words() as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
+            // An array may be too small for a stamp.
+            if count == 0 {
+                return;
+            }
             // SAFETY: recording (the caller's promise); three lists, each with a place for every flight; the constants have
-            // 8 bytes; the barriers below order the counts, the caller's the slot.
+            // 12 bytes; the barriers below order the counts, the caller's the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
         // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame is done with them.
@@ -249,10 +267,7 @@ impl Checker {
             match pass {
                 Pass::BeforeDraw => {
                     let bound = match source {
-                        Source::Vertices(Vertices { buffer, offset }) => {
-                            let range = self.grid.bytes();
-                            Bound::Buffer(vk::DescriptorBufferInfo { buffer, offset, range })
-                        }
+                        Source::Vertices(vertices) => Bound::Buffer(vertices.whole(&self.array)),
                         Source::Texture(slot) => Bound::Sampled(slot.view, slot.layout),
                     };
                     self.pipeline.point(0, flight, bound);

@@ -33,8 +33,8 @@ impl Engine {
     pub(super) fn cut_trace(&mut self, name: impl FnOnce(Grid, &Profile) -> String) -> bool {
         let Some(recorder) = self.observers.recorder.take() else { return false };
         let (device, profile) = (self.queue.device(), self.producer.profile());
-        let name = name(self.grid, profile);
-        self.traced = Some(recorder.into_track(name, device, self.grid, profile));
+        let name = name(self.array().grid(), profile);
+        self.traced = Some(recorder.into_track(name, device, self.array().grid(), profile));
         true
     }
 
@@ -63,7 +63,8 @@ impl Engine {
         let Source::Vertices(Vertices { buffer, .. }) = profile.slots[slot] else {
             return Err(Error::Rule("slots of this scene are images".into()));
         };
-        let bytes = read_buffer(&mut self.queue, buffer, self.grid.bytes(), profile.owner)?;
+        let bytes =
+            read_buffer(&mut self.queue, buffer, self.renderer.drawing().array().bytes(), profile.owner)?;
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
@@ -75,11 +76,12 @@ impl Engine {
         let Source::Texture(slot) = profile.slots[slot] else {
             return Err(Error::Rule("slots of this scene are buffers".into()));
         };
+        let size = self.renderer.drawing().array().grid();
         let bytes = read_image_levels(
             &mut self.queue,
             (slot.image, slot.layout),
-            &level_regions(self.grid),
-            texture::chain_bytes(self.grid),
+            &level_regions(size),
+            texture::chain_bytes(size),
             profile.owner,
         )?;
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
@@ -111,7 +113,7 @@ impl Engine {
             batch: self.batch(),
             batch_changes: self.auto.as_ref().map(AutoBatch::changes),
             scene: self.scene,
-            grid: self.grid,
+            grid: self.renderer.drawing().array().grid(),
             producer: profile.name,
             device: format!("{} ({})", info.name, info.driver),
             validation: instance.validates().then(|| instance.validation_log().warnings()),

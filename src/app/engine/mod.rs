@@ -23,13 +23,13 @@ use tracing::trace_span;
 
 use super::watchdog::{Patience, Watchdog};
 use super::{Choice, Config, EarlyContext, Scene, Stop};
+use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
 use crate::producer::{Frame, Produced, Producer, Source, reads};
-use crate::render::{Camera, ColorMap, FieldRenderer, Picture, Style};
+use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_colour_map};
 use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
-use crate::wave::Grid;
 use crate::{Error, Result};
 
 use batching::AutoBatch;
@@ -76,7 +76,8 @@ pub struct Engine {
     handoff_waits: u64,
     /// Of the producer's parameters: see [`crate::producer::Profile::parameters`].
     parameters: KernelValues,
-    grid: Grid,
+    /// How the producer's arrays are looked at.
+    view: View,
     scene: Scene,
     /// The pictures'.
     format: vk::Format,
@@ -145,7 +146,7 @@ impl Engine {
             held: None,
             handoff_waits: 0,
             parameters,
-            grid: config.grid,
+            view: View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) },
             scene: config.scene,
             format,
             flights,
@@ -288,11 +289,10 @@ impl Engine {
         &mut self,
         flight: &Flight,
         moment: Moment,
-        camera: &Camera,
         picture: &Picture,
         behind: Behind<'_>,
     ) -> Result<()> {
-        let drawn = self.try_draw(flight, moment, camera, picture, behind);
+        let drawn = self.try_draw(flight, moment, picture, behind);
         self.noting(drawn)
     }
 
@@ -300,7 +300,6 @@ impl Engine {
         &mut self,
         flight: &Flight,
         moment: Moment,
-        camera: &Camera,
         picture: &Picture,
         behind: Behind<'_>,
     ) -> Result<()> {
@@ -318,7 +317,7 @@ impl Engine {
             self.forget_recorded();
         }
         let produced = self.produce(flight, &frame)?;
-        self.renderer.set_view(flight.index, camera, picture.extent)?;
+        self.renderer.set_view(flight.index, &self.view, picture.extent)?;
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
         let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
@@ -362,6 +361,35 @@ impl Engine {
     /// The number that the next frame will have: frames drawn so far.
     pub fn next_frame(&self) -> u64 {
         self.pacer.submitted()
+    }
+
+    /// What a slot holds; of a texture, the size of its first level.
+    pub fn array(&self) -> &Array {
+        self.renderer.drawing().array()
+    }
+
+    /// How it is looked at.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The same, to look at it in another way from the next frame on.
+    pub fn view_mut(&mut self) -> &mut View {
+        &mut self.view
+    }
+
+    /// What the ends of the colour map stand for, where it is shown.
+    pub(crate) fn colour_limits(&self) -> Option<[f32; 2]> {
+        // The texture's colours are its own.
+        let shown = self.scene == Scene::Field && has_colour_map(self.array());
+        shown.then_some(self.view.limits)
+    }
+
+    /// Where the image lies in a picture, if it is one.
+    pub(crate) fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
+        let size = (picture.width, picture.height);
+        let place = || Placement::new(self.array().grid(), &self.view.camera, size);
+        (self.array().kind() == Kind::Image).then(place)
     }
 
     /// Other colours from the next frame on; waits for the GPU.

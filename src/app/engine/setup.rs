@@ -6,6 +6,7 @@ use super::timing::Times;
 use crate::Result;
 use crate::app::scene::make_producer;
 use crate::app::{Choice, Config};
+use crate::array::Array;
 use crate::cuda::Cuda;
 use crate::producer::Producer;
 use crate::render::{FieldRenderer, FieldRendererDesc};
@@ -34,9 +35,10 @@ impl Setup {
         let producer = make_producer(queue, context, config)?;
         let profile = producer.profile();
         let flights = profile.max_in_flight.max(profile.slots.len()).max(flights);
+        let array = Array::mesh(config.grid);
         let desc = || CheckDesc {
             scene: config.scene,
-            grid: config.grid,
+            array,
             flights,
             has_reference: config.shows_built_in(),
             broken: config.broken,
@@ -49,7 +51,7 @@ impl Setup {
                 format,
                 flights,
                 scene: config.scene,
-                grid: config.grid,
+                array,
                 style: config.style,
                 color_map: config.color_map,
                 samples: config.samples,

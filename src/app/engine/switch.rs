@@ -7,6 +7,7 @@ use crate::app::watchdog::Patience;
 use crate::app::{Choice, Config, RISK};
 use crate::cuda::Cuda;
 use crate::handoff::Handoff;
+use crate::render::View;
 use crate::{Error, Result};
 
 impl Engine {
@@ -52,7 +53,8 @@ impl Engine {
         (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
         // Whoever watches begins anew: the clocks were tied to the old stream.
         (self.observers.live, self.observers.probe) = (None, None);
-        (self.batching, self.grid, self.scene) = (config.batch, config.grid, config.scene);
+        (self.batching, self.scene) = (config.batch, config.scene);
+        self.view = View { camera: self.view.camera, ..View::of(self.array()) };
         self.parameters = self.producer.profile().parameters.values(&config.parameters);
         self.begin_producer();
         Ok(())

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::probe::{Found, Probe};
 use crate::Result;
+use crate::array::Kind;
 use crate::render::{Ray, Trail};
 use crate::scene::Scene;
 use crate::trace::Recorder;
@@ -61,14 +62,15 @@ impl Engine {
     /// Looks for the vertex that is seen in this ray, in every frame from now on; in none with `None`. True: for that both sides
     /// were brought to rest.
     pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<bool> {
-        let ray = ray.filter(|_| self.scene == Scene::Field);
+        let (array, scene) = (*self.array(), self.scene);
+        let ray = ray.filter(|_| scene == Scene::Field && array.kind() == Kind::Mesh);
         let begins = ray.is_some() && self.observers.probe.is_none();
         if begins {
-            let probe = Probe::new(self.queue.device(), self.grid, self.pacer.depth())?;
+            let probe = Probe::new(self.queue.device(), array.grid(), self.pacer.depth())?;
             self.set_probe(Some(probe))?;
         }
         if let Some(probe) = &mut self.observers.probe {
-            probe.aim(ray.and_then(|ray| Trail::new(ray, self.grid)));
+            probe.aim(ray.and_then(|ray| Trail::new(ray, array.grid())));
         }
         Ok(begins)
     }

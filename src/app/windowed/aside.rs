@@ -4,7 +4,7 @@ use ash::vk;
 
 use crate::app::engine::Behind;
 use crate::app::{Companion, Engine, Moment};
-use crate::render::{Camera, OffscreenTarget};
+use crate::render::OffscreenTarget;
 use crate::vulkan::read_image;
 use crate::{Error, Result};
 
@@ -23,9 +23,8 @@ impl Aside {
         companion: &mut dyn Companion,
         like: (vk::Extent2D, vk::Format),
         moment: Moment,
-        camera: &Camera,
     ) -> Result<()> {
-        match self.draw(engine, like, moment, camera) {
+        match self.draw(engine, like, moment) {
             Ok(()) => {
                 companion.drawn(engine)?;
                 companion.send_picture(like.0, self.pixels(engine));
@@ -47,7 +46,6 @@ impl Aside {
         engine: &mut Engine,
         (extent, format): (vk::Extent2D, vk::Format),
         moment: Moment,
-        camera: &Camera,
     ) -> Result<()> {
         if extent.width == 0 || extent.height == 0 {
             return Err(Error::Unsupported("the window has no size, so there is no picture".into()));
@@ -61,7 +59,7 @@ impl Aside {
         };
         let target = self.0.insert(target);
         let flight = engine.begin()?;
-        engine.draw(&flight, moment, camera, &target.picture(), Behind::default())?;
+        engine.draw(&flight, moment, &target.picture(), Behind::default())?;
         engine.drain()
     }
 

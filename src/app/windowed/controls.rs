@@ -6,13 +6,12 @@ use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
 
 use super::keys::Action;
 use crate::app::{Config, Parameters};
-use crate::render::Camera;
+use crate::render::{Camera, Placement};
 
-/// The camera and the parameters, and the mouse that moves the camera.
+/// The parameters, and the mouse that moves the camera.
 pub(super) struct Controls {
-    pub(super) camera: Camera,
     pub(super) parameters: Parameters,
-    /// Where a reset puts the camera.
+    /// Where a reset puts the camera, as long as nobody else's array is shown.
     first: Camera,
     /// Whether the camera turns by itself.
     rotating: bool,
@@ -23,7 +22,6 @@ pub(super) struct Controls {
 impl Controls {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            camera: config.camera(),
             parameters: Parameters::new(config),
             first: config.camera(),
             rotating: false,
@@ -33,15 +31,22 @@ impl Controls {
     }
 
     /// Another scene: a reset puts the camera here from now on, and it goes here at once unless the user has moved it.
-    pub(super) fn start_at(&mut self, first: Camera) {
-        if self.camera == self.first {
-            self.camera = first;
+    pub(super) fn start_at(&mut self, first: Camera, camera: &mut Camera) {
+        if *camera == self.first {
+            *camera = first;
         }
         self.first = first;
     }
 
-    /// Does what the mouse asks for. `height` is the picture's, in pixels.
-    pub(super) fn handle(&mut self, event: WindowEvent, height: u32) {
+    /// Does what the mouse asks for. `image` is where the image lies that is shown, if it is one, and `height` is the picture's, in
+    /// pixels.
+    pub(super) fn handle(
+        &mut self,
+        event: WindowEvent,
+        camera: &mut Camera,
+        image: Option<Placement>,
+        height: u32,
+    ) {
         match event {
             WindowEvent::MouseInput { state: ElementState::Pressed, button, .. } => {
                 self.dragging = Some(button);
@@ -53,16 +58,19 @@ impl Controls {
                 let (from_x, from_y) =
                     self.pointer.replace((position.x, position.y)).unwrap_or(position.into());
                 let (right, down) = ((position.x - from_x) as f32, (position.y - from_y) as f32);
-                match self.dragging {
-                    Some(MouseButton::Left) => self.camera.orbit(right, down),
-                    Some(MouseButton::Right) => {
+                match (self.dragging, image) {
+                    (Some(MouseButton::Left | MouseButton::Right), Some(image)) => {
+                        camera.slide(right / image.unit(), down / image.unit());
+                    }
+                    (Some(MouseButton::Left), None) => camera.orbit(right, down),
+                    (Some(MouseButton::Right), None) => {
                         let height = height.max(1) as f32;
-                        self.camera.pan(right / height, down / height);
+                        camera.pan(right / height, down / height);
                     }
                     _ => {}
                 }
             }
-            WindowEvent::MouseWheel { delta, .. } => self.camera.zoom(match delta {
+            WindowEvent::MouseWheel { delta, .. } => camera.zoom(match delta {
                 MouseScrollDelta::LineDelta(_, lines) => lines,
                 MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
             }),
@@ -70,12 +78,12 @@ impl Controls {
         }
     }
 
-    /// Does what a key asks for, as far as it is about the camera and the parameters.
+    /// Does what a key asks for, as far as it is about the parameters and the turning camera.
     pub(super) fn press(&mut self, action: Action) {
         match action {
             Action::Pause => self.parameters.paused = !self.parameters.paused,
             Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
-            Action::Reset => (self.camera, self.rotating) = (self.first, false),
+            Action::Reset => self.rotating = false,
             Action::Rotate => self.rotating = !self.rotating,
             Action::Step
             | Action::Picture
@@ -87,33 +95,61 @@ impl Controls {
     }
 
     /// Time has passed since the last frame.
-    pub(super) fn pass(&mut self, elapsed: Duration) {
+    pub(super) fn pass(&mut self, elapsed: Duration, camera: &mut Camera) {
         if self.rotating {
-            self.camera.rotate(elapsed.as_secs_f32());
+            camera.rotate(elapsed.as_secs_f32());
         }
+    }
+
+    /// Where a reset puts the camera, as long as nobody else's array is shown.
+    pub(super) fn first(&self) -> Camera {
+        self.first
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use winit::event::DeviceId;
+
     use super::*;
     use crate::app::Scene;
+    use crate::wave::Grid;
 
     #[test]
     fn another_scene_is_seen_from_its_own_place() {
         let mut controls = Controls::new(&Config::default());
         let (field, texture) = (Scene::Field.camera(), Scene::Texture.camera());
-        assert_eq!((controls.camera, field != texture), (field, true));
-        controls.start_at(texture);
-        assert_eq!(controls.camera, texture);
-        controls.camera.rotate(1.0);
-        controls.press(Action::Reset);
-        assert_eq!(controls.camera, texture);
-        controls.camera.rotate(1.0);
-        let moved = controls.camera;
-        controls.start_at(field);
-        assert_eq!(controls.camera, moved, "the user has put it there");
-        controls.press(Action::Reset);
-        assert_eq!(controls.camera, field);
+        let mut camera = controls.first();
+        assert_eq!((camera, field != texture), (field, true));
+        controls.start_at(texture, &mut camera);
+        assert_eq!((camera, controls.first()), (texture, texture));
+        camera.rotate(1.0);
+        let moved = camera;
+        controls.start_at(field, &mut camera);
+        assert_eq!((camera, controls.first()), (moved, field), "the user has put it there");
+    }
+
+    #[test]
+    fn an_image_follows_the_pointer_and_does_not_turn() {
+        let (image, size) = (Grid { cols: 40, rows: 30 }, (800, 500));
+        for button in [MouseButton::Left, MouseButton::Right] {
+            let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);
+            camera.zoom(3.0);
+            let mut handle = |event| {
+                let place = Placement::new(image, &camera, size);
+                controls.handle(event, &mut camera, Some(place), size.1);
+                Placement::new(image, &camera, size).corner
+            };
+            let device_id = DeviceId::dummy();
+            let moved = |x, y| WindowEvent::CursorMoved { device_id, position: (x, y).into() };
+            let before = handle(moved(100.0, 100.0));
+            handle(WindowEvent::MouseInput { device_id, state: ElementState::Pressed, button });
+            let after = handle(moved(130.0, 80.0));
+            assert!(
+                (after[0] - before[0] - 30.0).abs() < 1e-2 && (after[1] - before[1] + 20.0).abs() < 1e-2,
+                "{after:?}"
+            );
+            assert_eq!((camera.azimuth, camera.elevation), (0.0, 0.0));
+        }
     }
 }

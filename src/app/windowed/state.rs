@@ -29,10 +29,11 @@ use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
     Moment, Parameters,
 };
+use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::film::{Film, Recorded};
 use crate::handoff::Handoff;
-use crate::render::Picture;
+use crate::render::{self, Camera, Picture};
 use crate::report::Failures;
 use crate::vulkan::{
     Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
@@ -86,9 +87,9 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
 }
 
 /// The settings that show what is shown now.
-fn shown(config: &Config, controls: &Controls) -> Config {
+fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     Config {
-        camera: Some(controls.camera).filter(|camera| *camera != config.scene.camera()),
+        camera: Some(camera).filter(|camera| *camera != config.scene.camera()),
         speed: controls.parameters.speed,
         ..config.clone()
     }
@@ -178,7 +179,7 @@ impl State {
             self.skip();
             return Ok(());
         }
-        let seen = (self.controls.camera, self.swapchain.extent());
+        let seen = (self.engine.view().camera, self.swapchain.extent());
         // Clients decide what is drawn, and a film has no pauses.
         let may_hold = self.companion.is_none() && self.film.is_none();
         if self.overlay.before_frame(&mut self.engine, seen, may_hold)? {
@@ -208,7 +209,7 @@ impl State {
             if !is_held {
                 self.times.add(elapsed);
             }
-            self.controls.pass(elapsed);
+            self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
         }
         let picture = Picture {
             image: image.image,
@@ -242,7 +243,7 @@ impl State {
         picture: &Picture,
         present: PresentSync,
     ) -> Result<()> {
-        let Self { engine, overlay, film, controls, .. } = self;
+        let Self { engine, overlay, film, .. } = self;
         let wants = filmed::wants(film, flight, self.began.elapsed());
         let mut film = film.as_mut().filter(|_| wants);
         let mut overlay = overlay.is_shown().then_some(overlay);
@@ -263,7 +264,7 @@ impl State {
             Ok(())
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(flight, moment, &controls.camera, picture, Behind { commands, present: Some(present) })
+        engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
     }
 
     /// Hands on what the film has of frames in flight: a frame that is not for it comes next.
@@ -315,7 +316,8 @@ impl State {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
-        let command = || shown(config, controls).command_line(false);
+        let camera = engine.view().camera;
+        let command = || shown(config, controls, camera).command_line(false);
         let mut view = View {
             engine,
             config,
@@ -324,7 +326,6 @@ impl State {
             no_cuda,
             command: &command,
             extent: self.swapchain.extent(),
-            camera: &controls.camera,
             serves: self.companion.is_some(),
         };
         match self.overlay.lay_out(&self.window, &mut view, &controls.parameters)? {
@@ -430,7 +431,7 @@ impl State {
                     film.all_done();
                 }
                 if config.scene != self.config.scene {
-                    self.controls.start_at(config.scene.camera());
+                    self.controls.start_at(config.scene.camera(), &mut self.engine.view_mut().camera);
                 }
                 if config.kernel != self.config.kernel {
                     // It was one of a kernel that is no longer asked for.
@@ -506,8 +507,8 @@ impl State {
             return Ok(());
         };
         let like = (self.swapchain.extent(), self.swapchain.format());
-        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
-        self.aside.send_picture(&mut self.engine, &mut **companion, like, moment, camera)
+        let moment = self.clock.moment();
+        self.aside.send_picture(&mut self.engine, &mut **companion, like, moment)
     }
 
     /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
@@ -551,10 +552,10 @@ impl State {
         self.settle_film()?;
         self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
-        let (moment, camera) = (self.clock.moment(), &self.controls.camera);
-        let saved = self.aside.draw(&mut self.engine, like, moment, camera).and_then(|()| {
+        let moment = self.clock.moment();
+        let saved = self.aside.draw(&mut self.engine, like, moment).and_then(|()| {
             let pixels = self.aside.pixels(&mut self.engine)?;
-            let shown = shown(&self.config, &self.controls);
+            let shown = shown(&self.config, &self.controls, self.engine.view().camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // A run without a window shows frame n at n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
@@ -609,9 +610,21 @@ impl State {
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
             WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
-            event => self.controls.handle(event, self.swapchain.extent().height),
+            event => {
+                let extent = self.swapchain.extent();
+                let image = self.engine.image_in(extent);
+                self.controls.handle(event, &mut self.engine.view_mut().camera, image, extent.height);
+            }
         }
         Ok(())
+    }
+
+    /// Where a reset puts the camera: a client's array has a place of its own to be seen from.
+    fn home(&self) -> Camera {
+        match *self.engine.array() == Array::mesh(self.config.grid) {
+            true => self.controls.first(),
+            false => render::View::of(self.engine.array()).camera,
+        }
     }
 
     /// Does what a key asks for.
@@ -630,7 +643,8 @@ impl State {
                 toggled.or_else(|error| self.mend(error))?;
             }
             Action::Help => self.overlay.toggle_help(),
-            Action::Pause | Action::Reset | Action::Rotate | Action::Leave => {}
+            Action::Reset => self.engine.view_mut().camera = self.home(),
+            Action::Pause | Action::Rotate | Action::Leave => {}
         }
         Ok(())
     }

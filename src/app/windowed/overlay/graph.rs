@@ -9,7 +9,6 @@ use super::figures::{FRAMES, Figures, Mean, time};
 use super::{DRAW, KERNEL, NEITHER};
 use crate::app::Found;
 use crate::render::ColorMap;
-use crate::scene::Scene;
 use crate::wave::Vertex;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
@@ -97,11 +96,10 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
 }
 
 /// The colours, with the numbers that they stand for, at the right.
-pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, scene: Scene) {
+pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, [low, high]: [f32; 2]) {
     const WIDTH: f32 = 14.0;
     let height = (area.height() * 0.4).clamp(60.0, 220.0);
-    // The texture's colours are its own.
-    if scene == Scene::Texture || area.height() < 120.0 || area.width() < 120.0 {
+    if area.height() < 120.0 || area.width() < 120.0 {
         return;
     }
     let texels = map.texels(64);
@@ -112,13 +110,13 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, scene: Scene)
         let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
         painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
     }
-    for part in 0..5 {
-        let value = f64::from(part) / 4.0;
-        let y = top + height * (1.0 - value as f32);
+    for part in 0..5u8 {
+        let part = f32::from(part) / 4.0;
+        let y = top + height * (1.0 - part);
         painter.text(
             pos2(right + 6.0, y),
             Align2::LEFT_CENTER,
-            format!("{value:.2}"),
+            number(low + (high - low) * part, (high - low).abs()),
             FontId::proportional(12.0),
             Color32::from_gray(225),
         );
@@ -132,6 +130,14 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, scene: Scene)
     );
 }
 
+/// A number of a scale that is so wide, with as many decimals as tell its quarters apart.
+fn number(value: f32, width: f32) -> String {
+    match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
+        true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
+        false => format!("{value:.2e}"),
+    }
+}
+
 /// What is in the vertex under the pointer.
 pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
     let ((col, row), Vertex { x, y, z, w }) = (found.at, found.vertex);
@@ -141,4 +147,23 @@ pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
     let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
     painter.rect_filled(rect.expand(6.0), 4.0, super::PAPER);
     painter.galley(rect.min, galley, Color32::WHITE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_has_as_many_decimals_as_it_needs() {
+        for (value, width, text) in [
+            (0.25, 1.0, "0.25"),
+            (63.75, 255.0, "64"),
+            (0.025, 0.1, "0.025"),
+            (-2.5, 10.0, "-2.5"),
+            (2.5e-8, 1e-7, "2.50e-8"),
+            (1e7, 1.0, "1.00e7"),
+        ] {
+            assert_eq!(number(value, width), text);
+        }
+    }
 }

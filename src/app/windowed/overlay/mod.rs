@@ -26,7 +26,7 @@ use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters, Scene};
 use crate::cuda::KernelSource;
-use crate::render::{Camera, Painter, Painting, Picture};
+use crate::render::{Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
 use crate::wave::Grid;
 
@@ -54,8 +54,6 @@ pub(super) struct View<'a> {
     pub(super) command: &'a dyn Fn() -> String,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
-    /// Where the picture is seen from.
-    pub(super) camera: &'a Camera,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
 }
@@ -356,7 +354,8 @@ impl Overlay {
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let size = (view.extent.width, view.extent.height);
         let scale = self.egui.pixels_per_point();
-        let ray = pointer.map(|at| view.camera.ray((at.x * scale, at.y * scale), size));
+        let camera = view.engine.view().camera;
+        let ray = pointer.map(|at| camera.ray((at.x * scale, at.y * scale), size));
         if view.engine.point(ray)? {
             self.figures.rest();
             self.stir();
@@ -375,7 +374,9 @@ impl Overlay {
             lanes.show(egui, |ui| self.bottom(ui, view));
             // No panel: what is left belongs to the picture, and so does the pointer there.
             let left = egui.layer_painter(egui::LayerId::background());
-            graph::legend(&left, egui.available_rect(), draft.parameters.colormap, view.config.scene);
+            if let Some(limits) = view.engine.colour_limits() {
+                graph::legend(&left, egui.available_rect(), draft.parameters.colormap, limits);
+            }
             if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
                 graph::vertex(&left, at, &found);
             }

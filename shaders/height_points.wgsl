@@ -1,0 +1,6 @@
+// Heights as dots.
+//!use globals
+//!use numbers
+//!use heights
+//!use dots
+//!use vertex_dots

@@ -1,0 +1,5 @@
+// Heights as a surface.
+//!use globals
+//!use numbers
+//!use heights
+//!use surface

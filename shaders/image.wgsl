@@ -1,0 +1,66 @@
+// Draws an image upon the picture, nearest texel where it is enlarged, a mean where it is made smaller; what is transparent or NaN
+// shows the background.
+//!use globals
+//!use numbers
+//!use backdrop
+
+// One triangle's depth in front of the background.
+const DEPTH: f32 = 0.5;
+
+@vertex
+fn vertex_main(@builtin(vertex_index) index: u32) -> @builtin(position) vec4f {
+    let corner = array<vec2f, 6>(
+        vec2f(0.0, 0.0), vec2f(0.0, 1.0), vec2f(1.0, 0.0),
+        vec2f(1.0, 0.0), vec2f(0.0, 1.0), vec2f(1.0, 1.0),
+    )[index];
+    let at = globals.place.xy + corner * globals.place.zw;
+    return vec4f(2.0 * at / globals.picture - 1.0, DEPTH, 1.0);
+}
+
+// Texels that a pixel is the mean of, at most, along each axis; where it covers more, some are left out.
+const MOST: f32 = 16.0;
+
+@fragment
+fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
+    let size = vec2f(globals.grid);
+    let per_pixel = size / globals.place.zw;
+    let middle = (position.xy - globals.place.xy) * per_pixel;
+    // A little less, so that an image of the picture's own size is not blurred.
+    let count = vec2u(clamp(ceil(per_pixel - 0.001), vec2f(1.0), vec2f(MOST)));
+    var sum = vec4f(0.0);
+    for (var row = 0u; row < count.y; row++) {
+        for (var col = 0u; col < count.x; col++) {
+            let part = (vec2f(vec2u(col, row)) + 0.5) / vec2f(count) - 0.5;
+            let texel = clamp(floor(middle + part * per_pixel), vec2f(0.0), size - 1.0);
+            sum += colour_at(min(vec2u(texel), globals.grid - vec2u(1)));
+        }
+    }
+    sum /= f32(count.x * count.y);
+    let behind = backdrop(2.0 * position.xy / globals.picture - 1.0);
+    return vec4f(sum.rgb + (1.0 - sum.a) * behind, 1.0);
+}
+
+// Linear, and multiplied by its alpha.
+fn colour_at(texel: vec2u) -> vec4f {
+    let first = (texel.y * globals.grid.x + texel.x) * globals.components;
+    let number = number_at(first);
+    if globals.components == 1 {
+        let colour = vec4f(palette_colour(clamp(limited(number), 0.0, 1.0)), 1.0);
+        return select(colour, vec4f(0.0), is_nan(number));
+    }
+    let green = number_at(first + 1);
+    let blue = number_at(first + 2);
+    // Limits are for colours: an alpha of 1, or 255, is opaque whatever they are.
+    var alpha = 1.0;
+    if globals.components == 4 {
+        let given = number_at(first + 3);
+        let opaque = select(1.0, 255.0, globals.number == U8);
+        alpha = clamp(select(given, 0.0, is_nan(given)) / opaque, 0.0, 1.0);
+    }
+    let colour = linear(clamp(vec3f(limited(number), limited(green), limited(blue)), vec3f(0.0), vec3f(1.0)));
+    return select(vec4f(colour * alpha, alpha), vec4f(0.0), is_nan(number) || is_nan(green) || is_nan(blue));
+}
+
+fn linear(srgb: vec3f) -> vec3f {
+    return select(pow((srgb + 0.055) / 1.055, vec3f(2.4)), srgb / 12.92, srgb <= vec3f(0.04045));
+}

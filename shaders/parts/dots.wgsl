@@ -1,0 +1,39 @@
+// Draws round dots that face the eye. Needs `globals`.
+//
+// A dot is a square of two triangles: 6 vertices, without an index buffer.
+
+struct Dot {
+    @builtin(position) clip: vec4f,
+    // In pixels.
+    @location(0) @interpolate(flat) centre: vec2f,
+    @location(1) @interpolate(flat) radius: f32,
+    @location(2) @interpolate(flat) value: f32,
+}
+
+// In pixels. The smallest has the centre of a pixel in it wherever it lies.
+const SMALLEST: f32 = 0.71;
+
+// Vertex `index` of all dots, where it belongs to one at this place with this value.
+fn dot_at(index: u32, clip: vec4f, radius: f32, value: f32) -> Dot {
+    let corner = array<vec2f, 6>(
+        vec2f(-1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, -1.0),
+        vec2f(1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, 1.0),
+    )[index % 6];
+    var dot: Dot;
+    // Half a pixel more each way, so that no pixel of it is missed.
+    let reach = (radius + 0.5) * corner * 2.0 / globals.picture;
+    dot.clip = clip + vec4f(reach * clip.w, 0.0, 0.0);
+    dot.centre = (clip.xy / clip.w * 0.5 + 0.5) * globals.picture;
+    dot.radius = radius;
+    dot.value = value;
+    return dot;
+}
+
+@fragment
+fn fragment_main(dot: Dot) -> @location(0) vec4f {
+    if distance(dot.clip.xy, dot.centre) > dot.radius {
+        discard;
+    }
+    let colour = palette_colour(dot.value);
+    return vec4f(colour, 1.0);
+}

@@ -1,0 +1,42 @@
+// A slot with a height for each vertex of a grid, which is 2 wide along its longer side. Needs `numbers`.
+
+// From the lower limit to the upper one.
+const RANGE: f32 = 0.6;
+
+fn vertex_of(at: vec2u, height: f32) -> vec4f {
+    let cells = vec2f(globals.grid - vec2u(1));
+    let place = (2.0 * vec2f(at) - cells) / max(cells.x, cells.y);
+    return vec4f(place.x, RANGE * (limited(height) - 0.5), place.y, height);
+}
+
+fn height_at(at: vec2u) -> f32 {
+    return number_at(at.y * globals.grid.x + at.x);
+}
+
+// Beside a hole, light and colour are as if a neighbour's height went on there.
+fn vertex_at(at: vec2u) -> vec4f {
+    let last = globals.grid - vec2u(1);
+    var height = height_at(at);
+    if !is_finite(height) {
+        let low = max(at, vec2u(1)) - vec2u(1);
+        let high = min(at + vec2u(1), last);
+        var near = array(vec2u(low.x, at.y), vec2u(high.x, at.y), vec2u(at.x, low.y), vec2u(at.x, high.y));
+        height = globals.limits.x;
+        for (var i = 0; i < 4; i++) {
+            let other = height_at(near[i]);
+            if is_finite(other) {
+                height = other;
+            }
+        }
+    }
+    return vertex_of(at, height);
+}
+
+// Where it is drawn: what is not finite has no place, so that its triangles are not drawn.
+fn place_at(at: vec2u) -> vec3f {
+    return vertex_of(at, height_at(at)).xyz;
+}
+
+fn numbered(number: u32) -> vec4f {
+    return vertex_of(vec2u(number % globals.grid.x, number / globals.grid.x), number_at(number));
+}

@@ -1,0 +1,31 @@
+// A slot as a row of numbers of any type.
+
+@group(1) @binding(0) var<storage, read> words: array<u32>;
+
+// Types of numbers, as in src/render/inputs.rs. Any other is a 32-bit float.
+const F16: u32 = 1;
+const U8: u32 = 2;
+
+fn number_at(index: u32) -> f32 {
+    switch globals.number {
+        case F16: {
+            let both = unpack2x16float(words[index / 2]);
+            return select(both.x, both.y, index % 2 == 1);
+        }
+        case U8: {
+            return f32((words[index / 4] >> (8 * (index % 4))) & 0xff);
+        }
+        default: {
+            return bitcast<f32>(words[index]);
+        }
+    }
+}
+
+// By its bits: compilers may take it that nothing is NaN.
+fn is_nan(number: f32) -> bool {
+    return (bitcast<u32>(number) & 0x7fffffff) > 0x7f800000;
+}
+
+fn is_finite(number: f32) -> bool {
+    return (bitcast<u32>(number) & 0x7f800000) != 0x7f800000;
+}

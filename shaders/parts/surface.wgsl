@@ -1,0 +1,139 @@
+// Draws vertices as a lit surface, straight from the slot that the producer wrote. Needs `globals`, and `vertex_at` and `place_at` of
+// `mesh` or `heights`.
+//
+// There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE cells: one
+// small index buffer serves every tile (an instance each), and therefore every grid.
+//
+// The vertex shader hands on four numbers and no more. With a fifth an H200 takes 1.9 ms instead of 1.3 for a million vertices
+// (docs/performance.md, "The draw"), while what the fragment shader reads from the slot costs it next to nothing.
+
+// Cells along a tile's edge; src/render/mesh.rs makes the indices.
+const TILE: u32 = 32;
+
+struct Point {
+    @builtin(position) clip: vec4f,
+    // Where in the grid, in cells; and the normal's `tilt`.
+    @location(0) at_and_tilt: vec4f,
+}
+
+// A direction as two numbers: seen from straight below, where its line meets the ground (a stereographic projection). Directions
+// near to each other have tilts near to each other, but for those that point straight down.
+fn tilt(direction: vec3f) -> vec2f {
+    let below = length(direction) + direction.y;
+    return select(vec2f(0.0), direction.xz / below, below > 0.0);
+}
+
+// The direction, of length 1, that has this tilt.
+fn direction(tilt: vec2f) -> vec3f {
+    let square = dot(tilt, tilt);
+    return vec3f(2.0 * tilt.x, 1.0 - square, 2.0 * tilt.y) / (1.0 + square);
+}
+
+@vertex
+fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile: u32) -> Point {
+    let last = globals.grid - vec2u(1);
+    let origin = TILE * vec2u(tile % globals.tiles, tile / globals.tiles);
+    // Beyond the last row or column the tile's corners fall together, and its triangles vanish.
+    let at = min(origin + vec2u(corner % (TILE + 1), corner / (TILE + 1)), last);
+
+    let before = max(at, vec2u(1)) - vec2u(1);
+    let after = min(at + vec2u(1), last);
+    let across = vertex_at(vec2u(after.x, at.y)).xyz - vertex_at(vec2u(before.x, at.y)).xyz;
+    let along = vertex_at(vec2u(at.x, after.y)).xyz - vertex_at(vec2u(at.x, before.y)).xyz;
+
+    var point: Point;
+    point.clip = globals.view_projection * vec4f(place_at(at), 1.0);
+    point.at_and_tilt = vec4f(vec2f(at), tilt(cross(along, across)));
+    return point;
+}
+
+// Fine lines along the grid let the eye follow the surface. 1 on a line, 0 between two; one pixel wide at any distance.
+fn lines(uv: vec2f) -> f32 {
+    let at = uv * 32.0;
+    let width = fwidth(at);
+    let distance = abs(fract(at - 0.5) - 0.5) / max(width, vec2f(1e-6));
+    let line = 1.0 - smoothstep(0.4, 1.4, min(distance.x, distance.y));
+    // Far away, where lines would touch, they fade out.
+    return line * (1.0 - smoothstep(0.15, 0.45, max(width.x, width.y)));
+}
+
+// 1 on a line of the grid, 0 between two. Along each axis the lines are at least SPARSE pixels apart: from one distance to the next
+// every second one fades out.
+const SPARSE: f32 = 8.0;
+
+fn grid_lines(at: f32, last: f32) -> f32 {
+    let cells_per_pixel = max(fwidth(at), 1e-6);
+    let level = max(log2(SPARSE * cells_per_pixel), 0.0);
+    let step = exp2(floor(level));
+    let often = distance_to_multiple(at, step);
+    let seldom = distance_to_multiple(at, 2.0 * step);
+    let border = min(at, last - at);
+    let line = vec2f(often, min(seldom, border)) / cells_per_pixel;
+    let shown = 1.0 - smoothstep(vec2f(0.3), vec2f(1.3), line);
+    return max(shown.x * (1.0 - fract(level)), shown.y);
+}
+
+fn distance_to_multiple(at: f32, step: f32) -> f32 {
+    return abs(at - step * round(at / step));
+}
+
+// The surface as the lines of its grid. It is dark between them rather than open: what is behind it would be a tangle.
+@fragment
+fn wireframe_main(point: Point) -> @location(0) vec4f {
+    let at = point.at_and_tilt.xy;
+    let last = vec2f(globals.grid - vec2u(1));
+    let line = max(grid_lines(at.x, last.x), grid_lines(at.y, last.y));
+    let cell = min(vec2u(max(at, vec2f(0.0))), vec2u(last) - vec2u(1));
+    let part = at - vec2f(cell);
+    let before = mix(vertex_at(cell).w, vertex_at(cell + vec2u(1, 0)).w, part.x);
+    let after = mix(vertex_at(cell + vec2u(0, 1)).w, vertex_at(cell + vec2u(1, 1)).w, part.x);
+    let value = limited(mix(before, after, part.y));
+    let colour = palette_colour(value);
+    return vec4f(mix(DARK + 0.04 * colour, colour, line), 1.0);
+}
+
+const DARK: vec3f = vec3f(0.006, 0.008, 0.014);
+
+const KEY_LIGHT: vec3f = vec3f(-0.46, 0.74, 0.49);
+const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
+const SKY: vec3f = vec3f(0.62, 0.72, 0.92);
+const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
+
+@fragment
+fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
+    // The cell, and where in it.
+    let at = point.at_and_tilt.xy;
+    let last = globals.grid - vec2u(1);
+    // Beside a triangle's edge a pixel's centre can lie outside of the grid.
+    let cell = min(vec2u(max(at, vec2f(0.0))), last - vec2u(1));
+    let part = at - vec2f(cell);
+    let a = vertex_at(cell);
+    let b = vertex_at(cell + vec2u(1, 0));
+    let c = vertex_at(cell + vec2u(0, 1));
+    let d = vertex_at(cell + vec2u(1, 1));
+    let here = mix(mix(a, b, part.x), mix(c, d, part.x), part.y);
+    let position = here.xyz;
+    let value = limited(here.w);
+
+    // Between normals that point nearly straight down a tilt can be anything: there the cell's own normal will do.
+    let smooth_normal = direction(point.at_and_tilt.zw);
+    let cell_normal = cross((c - a).xyz, (b - a).xyz);
+    let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);
+    // Seen from below, the surface shows its other side.
+    let normal = up * select(-1.0, 1.0, front);
+    let to_eye = normalize(globals.eye.xyz - position);
+    let base = palette_colour(value);
+
+    // Hemisphere light from sky and ground, and one key light.
+    let ambient = mix(GROUND, SKY, 0.5 + 0.5 * normal.y) * 0.42;
+    // Troughs see less of the sky: a cheap stand-in for ambient occlusion.
+    let open = mix(0.62, 1.0, smoothstep(0.15, 0.75, value));
+    let diffuse = max(dot(normal, KEY_LIGHT), 0.0) * KEY_COLOUR;
+    let half_way = normalize(KEY_LIGHT + to_eye);
+    let gloss = pow(max(dot(normal, half_way), 0.0), 48.0) * 0.30;
+    // A faint rim where the surface turns away, so that crests stand out from each other.
+    let rim = pow(1.0 - max(dot(normal, to_eye), 0.0), 4.0) * 0.22;
+
+    let lit = base * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
+    return vec4f(lit * (1.0 - 0.16 * lines(at / vec2f(last))), 1.0);
+}
