@@ -27,8 +27,9 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
         line(ui, "draw", &time(mean.draw), Some(DRAW));
         line(ui, "hand-off", &mean.handoff_text(), Some(NEITHER));
-        if mean.error.is_some() {
-            line(ui, "present", &format!("{}, with this overlay", time(mean.behind)), Some(BEHIND));
+        match (mean.error, time(mean.behind)) {
+            (Some(_), behind) => line(ui, "present", &format!("{behind}, with this overlay"), Some(BEHIND)),
+            (None, behind) => line(ui, "overlay", &behind, Some(BEHIND)),
         }
         line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
         line(ui, "CPU", &time(mean.cpu), None);
