@@ -97,6 +97,7 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings
 component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
+skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, and OpenGL is for those who have it, so a plain `cargo test` leaves these out.

@@ -211,10 +211,9 @@ impl fmt::Display for Verdict {
             Self::Caught => "caught: without that part of the hand-off frames arrive wrong",
             Self::NotCaught => "not caught, see the error below",
             Self::NotObservable => {
-                "not observable on this device, and that is no reason to leave them out: the semaphores already order \
-                 the two sides, and where the GPU's caches are coherent between its contexts the ownership transfers \
-                 move nothing. The Vulkan specification demands them, and a device that compresses or caches memory \
-                 differently for others needs them"
+                "not observable on this device, and that is no reason to leave them out: without the ownership transfers the \
+                 Vulkan specification leaves the contents undefined, and a driver that compresses or caches memory for itself \
+                 needs them"
             }
         })
     }

@@ -5,7 +5,7 @@
 //!
 //! | `--handoff` | file | what orders the two sides | what is copied |
 //! |---|---|---|---|
-//! | `timeline` | `timeline` | two timelines and a ring: the GPU waits, the CPU never | nothing |
+//! | `timeline` | `timeline` | two timelines and a ring: the GPU waits | nothing |
 //! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
 //! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
 //! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |

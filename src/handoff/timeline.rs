@@ -1,4 +1,5 @@
-//! The order that this program exists to show: two timelines over a ring of slots, and a CPU that never waits.
+//! The order that this program exists to show: two timelines over a ring of slots. The GPU waits for each hand-off; the CPU waits
+//! only for its own pace, a few frames behind.
 
 use std::time::Duration;
 
@@ -36,10 +37,12 @@ impl Order for Timelines {
         // What the frame before waits for, this one waits for too: the stream is in order.
         let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
         self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
+        // ANCHOR: order
         // Not in a slot's first frame, and in a batch only once for all of it.
         let Some(value) = turn.wait_free else { return Ok(()) };
         // SAFETY: the stream comes to rest before the timelines go.
         Ok(unsafe { self.free.cuda_wait(fill.stream(), value) }?)
+        // ANCHOR_END: order
     }
 
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>> {
@@ -49,6 +52,7 @@ impl Order for Timelines {
     }
 
     fn submission(&mut self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+        // ANCHOR: submission
         Ok(FrameSync {
             signal_before: None,
             // Only what reads waits; what comes before it (and the frame before) goes on.
@@ -56,6 +60,7 @@ impl Order for Timelines {
             // All commands, because the release barrier must be done too.
             signal: Some(self.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?),
         })
+        // ANCHOR_END: submission
     }
 
     fn late_side(&self, _fill: &Fill) -> Option<String> {

@@ -190,6 +190,7 @@ impl Swapchain {
     /// The next image, for drawing on once `acquired` is signalled.
     ///
     /// Comes before anything else of the frame, so that a frame that is skipped leaves no semaphore half used.
+    // ANCHOR: acquire
     pub fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
         if self.stale && !self.rebuild(queue)? {
             return Ok(Acquired::NotReady);
@@ -224,6 +225,7 @@ impl Swapchain {
             Err(result) => self.unless_lost("vkAcquireNextImageKHR", result).map(|()| Acquired::NotReady),
         }
     }
+    // ANCHOR_END: acquire
 
     /// Shows an acquired image once its `rendered` semaphore is signalled.
     pub fn present(&mut self, queue: &mut Queue, image: &SwapchainImage) -> Result<()> {

@@ -102,6 +102,7 @@ fn make(
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     // Sharing needs the extensions and timelines. The examples also submit by vkQueueSubmit2, which needs synchronization2.
+    // ANCHOR: device
     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
     let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
@@ -111,6 +112,7 @@ fn make(
         .enabled_features(&features)
         .push_next(&mut timeline)
         .push_next(&mut sync2);
+    // ANCHOR_END: device
     // SAFETY: `create` points to locals; the device lists the extensions.
     let device = unsafe { instance.create_device(physical, &create, None) }?;
     // SAFETY: one queue of this family was asked for; a live physical device.

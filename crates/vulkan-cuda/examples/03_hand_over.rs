@@ -39,6 +39,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
 
     for frame in 0..FRAMES {
+        // ANCHOR: frame
         // CUDA: wait, on the GPU, until Vulkan has read what was in the slot; write; signal.
         let write = ring.write()?;
         let address = write.slot().cuda();
@@ -62,6 +63,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
         // A read that is dropped without this was never submitted: its frame is given up.
         read.submitted();
+        // ANCHOR_END: frame
     }
 
     // CUDA first: if a kernel has failed, CUDA signals nothing more, and the queue would wait for ever.

@@ -45,12 +45,14 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let (device, ordinal) = Device::new(driver)?;
     let device = Arc::new(device);
 
+    // ANCHOR: adopt
     // 2. The token is the engine's own `Arc`: the device is destroyed when the engine and everything shared have let go of it.
     let (instance, raw) = (device.instance.raw.clone(), device.raw.clone());
     // SAFETY: the three belong together and live as long as `device`; it was made with `timelineSemaphore`.
     let vk = unsafe { Vk::from_raw(instance, device.physical, raw, device.clone()) }?;
     let context = CudaContext::new(ordinal as usize)?;
     let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+    // ANCHOR_END: adopt
 
     let mut engine = Engine::new(device)?;
     let reads = Reads {

@@ -70,6 +70,7 @@ impl MappedImage {
     /// An image of another device; 304 (`OPERATING_SYSTEM`) under WSL2; what CUDA's driver answers if it has no such array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
+        // ANCHOR: import
         let handle = exported.export()?;
         let imported = ImportedMemory::new(pair.cuda(), handle, exported.allocation_size, true)?;
         let ImageRequest { shape, usage, surface, .. } = exported.request;
@@ -79,6 +80,7 @@ impl MappedImage {
         pair.cuda().check("cuExternalMemoryGetMappedMipmappedArray", unsafe {
             api::cuExternalMemoryGetMappedMipmappedArray(&mut mipmap, imported.raw, &desc)
         })?;
+        // ANCHOR_END: import
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 

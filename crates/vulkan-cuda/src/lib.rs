@@ -25,7 +25,7 @@
 //! Vulkan queue                      wait ready ≥ n+1 at the stage that reads ┘ ─ acquire ─ draw ─ release ─ signal free = n+1
 //! ```
 //!
-//! The CPU enqueues both lines and waits for neither.
+//! The CPU enqueues both lines and waits for neither. Pace it as you pace your frames, or it fills the queues: [`shared_ring`].
 //!
 //! # Your own device
 //!

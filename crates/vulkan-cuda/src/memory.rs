@@ -7,8 +7,9 @@
 //! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
 //!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
 //!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
-//! - CUDA imports the *allocation*, so it is given `VkMemoryRequirements::size`, which may be more than the buffer's size. What
-//!   it then maps is the buffer.
+//! - CUDA imports the *allocation*, so it is given the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`). For a
+//!   dedicated allocation that is `VkMemoryRequirements::size`, which may be more than the buffer's size. What CUDA then maps is the
+//!   buffer.
 //! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
 //!   [`MappedMemory`] frees the mapping before its import is dropped, that of [`ExportedBuffer`] destroys the buffer before the
 //!   memory, and in [`SharedBuffer`] the field order puts CUDA's side first.
@@ -21,7 +22,7 @@ use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory};
+use crate::export::{MemoryExport, export_memory, memory_type};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -32,6 +33,7 @@ pub struct ExportedBuffer {
     memory: vk::DeviceMemory,
     size: u64,
     allocation_size: u64,
+    memory_type: u32,
     kind: ExportType,
     vk: Vk,
 }
@@ -43,15 +45,23 @@ impl ExportedBuffer {
     /// # Errors
     /// A size of 0, out of memory, a device that was made without the extension, or one that exports no buffers of this usage.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
+        // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
         let kind = export.kind();
         let buffer = export.create_buffer(vk, size, usage)?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
-        let mut exported =
-            Self { buffer, memory: vk::DeviceMemory::null(), size, allocation_size: 0, kind, vk: vk.clone() };
+        let mut exported = Self {
+            buffer,
+            memory: vk::DeviceMemory::null(),
+            size,
+            allocation_size: 0,
+            memory_type: 0,
+            kind,
+            vk: vk.clone(),
+        };
         // SAFETY: made above.
         let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
-        exported.allocation_size = required.size;
+        (exported.allocation_size, exported.memory_type) = (required.size, memory_type(vk, &required));
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         // SAFETY: the buffer's own requirements; it was made above.
         exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
@@ -59,6 +69,7 @@ impl ExportedBuffer {
         unsafe { vk.device().bind_buffer_memory(buffer, exported.memory, 0) }
             .map_err(vk.failed("vkBindBufferMemory"))?;
         Ok(exported)
+        // ANCHOR_END: allocate
     }
 
     /// Vulkan's buffer. It is destroyed with `self`.
@@ -74,6 +85,11 @@ impl ExportedBuffer {
     /// The size of the allocation behind it: what an importer must name.
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
+    }
+
+    /// The index of the allocation's memory type: what another Vulkan device object that imports it must name.
+    pub fn memory_type(&self) -> u32 {
+        self.memory_type
     }
 
     /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.
@@ -111,6 +127,7 @@ impl ImportedMemory {
     /// (`VkMemoryDedicatedAllocateInfo`), which CUDA must be told.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
+        // ANCHOR: import
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
@@ -120,6 +137,7 @@ impl ImportedMemory {
         // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
         // dropping the handle closes it: see `handle`.
         handle.imported();
+        // ANCHOR_END: import
         Ok(Self { raw, cuda: cuda.clone() })
     }
 }
@@ -153,6 +171,7 @@ impl MappedMemory {
         allocation_size: u64,
         size: u64,
     ) -> Result<Self> {
+        // ANCHOR: map
         let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
@@ -161,6 +180,7 @@ impl MappedMemory {
             api::cuExternalMemoryGetMappedBuffer(&mut pointer, imported.raw, &desc)
         })?;
         Ok(Self { pointer, size, imported })
+        // ANCHOR_END: map
     }
 
     /// The address in CUDA's address space.

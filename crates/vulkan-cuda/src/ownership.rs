@@ -1,9 +1,14 @@
 //! Step 6: the barriers by which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
-//! Between two APIs a semaphore gives the order, and no more. That Vulkan must look again at memory which somebody else has
-//! written takes a queue family ownership transfer, with `VK_QUEUE_FAMILY_EXTERNAL` standing for everything outside this device
-//! ("Queue Family Ownership Transfer" in the specification). CUDA needs no counterpart: its signal makes what it wrote
-//! available, and its wait makes what Vulkan wrote visible.
+//! A semaphore orders the two APIs and makes writes available and visible. It does not say who owns the memory. Memory that several
+//! APIs use has one owner at a time, whatever its sharing mode: the owner releases it, and the next one acquires it. Whoever takes it
+//! without that finds undefined contents ("External Resource Sharing" in the specification). Vulkan's half is a queue family ownership
+//! transfer from and to `VK_QUEUE_FAMILY_EXTERNAL`, which stands for every queue outside this Vulkan instance on the same device and
+//! driver ("Queue Family Ownership Transfer"). CUDA's interface has no counterpart.
+//!
+//! An acquire and a release happen in no pipeline stage. The specification ignores the first stages of an acquire's barrier and the
+//! second stages of a release's. To order them by its letter, wait and signal at `ALL_COMMANDS`, or set the flag of
+//! `VK_KHR_maintenance8`. This crate signals at `ALL_COMMANDS` and waits at the stages that you name.
 //!
 //! # Images
 //!
@@ -23,7 +28,7 @@ use ash::vk;
 /// What Vulkan does with the buffer while it owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The stage that does it: the same that the submission's semaphore wait names, so that the two chain.
+    /// The stage that does it; the submission's semaphore wait names the same one.
     pub stage: vk::PipelineStageFlags2,
     /// How it touches the memory.
     pub access: vk::AccessFlags2,
@@ -39,12 +44,13 @@ pub enum Owner {
 }
 
 impl Owner {
+    // ANCHOR: barriers
     /// Before Vulkan's first use in a frame.
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
-            // The source stage is the one that the semaphore wait names: it chains the barrier behind the wait.
-            // What CUDA wrote was made available by its signal, so there is no source access.
+            // The stage that the semaphore wait names. What CUDA wrote was made available by its signal, so there is no
+            // source access; an acquire ignores it anyway.
             Self::External => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)
@@ -72,6 +78,7 @@ impl Owner {
                 .dst_stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS),
         }
     }
+    // ANCHOR_END: barriers
 }
 
 /// The layout of an image while CUDA has it, and throughout for those that change hands every frame.
@@ -88,6 +95,7 @@ pub fn whole_image() -> vk::ImageSubresourceRange {
 /// A new image's way into CUDA's hands, before the first write: two barriers, to be recorded one after the other. The first
 /// gives the image its layout; the second releases it, and changes none.
 pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<'static>; 2] {
+    // ANCHOR: first_release
     let given = Access { stage: vk::PipelineStageFlags2::ALL_COMMANDS, access: vk::AccessFlags2::NONE };
     let layout = vk::ImageMemoryBarrier2::default()
         .image(image)
@@ -99,6 +107,7 @@ pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<
         .src_stage_mask(given.stage)
         .dst_stage_mask(given.stage);
     [layout, Owner::External.release_image(image, family, given)]
+    // ANCHOR_END: first_release
 }
 
 impl Owner {

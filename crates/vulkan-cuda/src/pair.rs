@@ -18,6 +18,7 @@ use crate::vulkan::Vk;
 use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
 
+// ANCHOR: find
 /// Whether the two are the same hardware.
 pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     match (vulkan.luid, cuda.luid) {
@@ -52,6 +53,7 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
     }
     Ok(twin)
 }
+// ANCHOR_END: find
 
 /// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap.
 #[derive(Clone)]
@@ -100,6 +102,7 @@ pub(crate) mod tests {
         VkInfo {
             name: format!("Vulkan {uuid}"),
             uuid: DeviceUuid([uuid; 16]),
+            driver_uuid: [0; 16],
             luid: None,
             group_size: 1,
             exports: Exports {

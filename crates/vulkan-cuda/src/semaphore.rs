@@ -21,6 +21,7 @@ pub(crate) struct Exported {
 impl Exported {
     /// A timeline starts at 0, a binary semaphore unsignalled.
     pub(crate) fn new(vk: &Vk, kind: SemaphoreKind) -> Result<Self> {
+        // ANCHOR: create
         let mut export = SemaphoreExport::new(vk, kind)?;
         let handle_type = export.kind();
         let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
@@ -28,6 +29,7 @@ impl Exported {
         // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
         let raw =
             unsafe { vk.device().create_semaphore(&info, None) }.map_err(vk.failed("vkCreateSemaphore"))?;
+        // ANCHOR_END: create
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 

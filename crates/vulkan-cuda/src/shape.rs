@@ -210,6 +210,7 @@ impl Shape {
         usage: vk::ImageUsageFlags,
         surface: bool,
     ) -> sys::CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
+        // ANCHOR: descriptor
         let [width, height, depth] = self.array_extent();
         sys::CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
             // A dedicated allocation holds its image from the beginning.
@@ -225,6 +226,7 @@ impl Shape {
             numLevels: self.levels,
             reserved: [0; 16],
         }
+        // ANCHOR_END: descriptor
     }
 }
 

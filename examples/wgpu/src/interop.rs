@@ -123,6 +123,7 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         (self.restore)(&self.slots[frame.slot()], &mut work);
         let release = raw(self.gpu, |commands| unsafe { self.ring.record_release(&frame, commands) });
         let commands = [acquire, work.finish(), release];
+        // ANCHOR: submit
         let ((ready, value, stage), (free, next)) = (frame.wait(), frame.signal());
         // SAFETY: nothing of the queue is destroyed.
         let queue = unsafe { self.gpu.queue.as_hal::<Api>() }.expect(VULKAN);
@@ -134,6 +135,7 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         drop(queue);
         let index = self.gpu.queue.submit(commands);
         frame.submitted();
+        // ANCHOR_END: submit
         Ok(index)
     }
 }

@@ -111,6 +111,7 @@ impl Engine {
             raw.end_command_buffer(frame.commands)?;
         }
 
+        // ANCHOR: submit
         // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more, at the
         // stage that reads the slot. `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -127,6 +128,7 @@ impl Engine {
         self.submitted += 1;
         frame.shows = Some(read.frame());
         read.submitted();
+        // ANCHOR_END: submit
         Ok(())
     }
 

@@ -65,6 +65,7 @@ impl Form {
     ///   successfully".
     /// - NT handle: "Ownership of this handle is not transferred to CUDA".
     /// - KMT handle: it "does not hold a reference to the underlying object".
+    // ANCHOR: owner
     pub const fn ownership(self) -> Ownership {
         use Keeper::{Cuda, Nobody, You};
         let (after_success, after_failure) = match self {
@@ -76,6 +77,7 @@ impl Form {
         };
         Ownership { after_success, after_failure }
     }
+    // ANCHOR_END: owner
 
     /// Where there are such handles.
     pub const fn system(self) -> System {
