@@ -79,5 +79,7 @@ fn every_command_of_the_documents_is_one() {
 }
 
 fn exists(folder: &str, name: &str, place: &str) {
-    assert!(Path::new(ROOT).join(folder).join(format!("{name}.rs")).exists(), "{place}");
+    let folder = Path::new(ROOT).join(folder);
+    // The published package has no library.
+    assert!(!folder.exists() || folder.join(format!("{name}.rs")).exists(), "{place}");
 }
