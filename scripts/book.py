@@ -18,6 +18,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]: *(\S+)", re.MULTILINE)
 INCLUDE = re.compile(r"\{\{#include ([^}:]+)(?::([^}]+))?\}\}")
@@ -44,7 +45,7 @@ def anchors(page: Path) -> set[str]:
 def wrong_links(page: Path) -> list[str]:
     """Say which links and includes of a page lead nowhere."""
     wrong = []
-    text = page.read_text(encoding="utf-8")
+    text = COMMENT.sub("", page.read_text(encoding="utf-8"))
     prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
     for match in LINK.findall(prose):
         link = match[0] or match[1]
