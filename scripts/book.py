@@ -106,7 +106,7 @@ def finish(book: Path, source: str | None) -> None:
     for page in book.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = re.sub(r'href="([^"]*)"', repository, text)
-        text = re.sub(r'(<code class="language-rust[^"]*">)(.*?)(</code>)', dedented, text, flags=re.DOTALL)
+        text = re.sub(r'(<code class="language-(?:rust|python)[^"]*">)(.*?)(</code>)', dedented, text, flags=re.DOTALL)
         page.write_text(text, encoding="utf-8")
 
 
