@@ -4,9 +4,11 @@
 //! cargo run --release -- serve &
 //! cargo run --release --example 05_client                    # CUDA writes the slots, nothing is copied
 //! cargo run --release --example 05_client -- --memory host   # without CUDA: shared memory, which the renderer copies
+//! cargo run --release --example 05_client -- --grid 300x200  # a mesh as large as this program likes
+//! cargo run --release --example 05_client -- --memory host --image   # the wave's heights, as an image
 //! ```
 //!
-//! `docs/protocol.md` says what all of this means. In short: say hello, take the descriptors, and then for each frame
+//! `docs/protocol.md` says what all of this means. In short: say hello and what there is to draw, take the descriptors, and then for each frame
 //! wait for `free`, write the slot, signal `ready`.
 
 #[cfg(not(target_os = "linux"))]
@@ -33,9 +35,12 @@ pub mod client {
     use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::app::{FrameTimes, write_png};
+    use wavefield::array::{Kind, Number};
     use wavefield::cuda::{Cuda, Driver, Event, Kernel, KernelSource, Signature, Stream};
     use wavefield::serve::default_path;
-    use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome};
+    use wavefield::serve::protocol::{
+        Described, FromClient, FromServer, Hello, MemoryKind, Version, Welcome,
+    };
     use wavefield::serve::socket::{Connection, Received};
     use wavefield::wave::{self, Grid, Shape};
 
@@ -54,6 +59,12 @@ pub mod client {
         /// The ring to ask for [default: the renderer's].
         #[arg(long)]
         pub ring: Option<u32>,
+        /// Columns and rows of the field [default: the renderer's].
+        #[arg(long, value_name = "COLSxROWS", value_parser = grid_of)]
+        pub grid: Option<Grid>,
+        /// Draw the heights as an image: only with memory `host`, since the kernel writes vertices.
+        #[arg(long, requires = "grid")]
+        pub image: bool,
         /// Run this kernel, with the signature of kernels/README.md, instead of the wave.
         #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
         pub kernel: Option<String>,
@@ -69,11 +80,32 @@ pub mod client {
         Host,
     }
 
+    fn grid_of(text: &str) -> Result<Grid> {
+        let (cols, rows) = text.split_once('x').context("a grid is COLSxROWS, 512x512 say")?;
+        Ok(Grid { cols: cols.parse()?, rows: rows.parse()? })
+    }
+
+    impl Arguments {
+        /// What to draw; `None`: a mesh of the renderer's own grid.
+        fn array(&self) -> Option<Described> {
+            let Grid { cols, rows } = self.grid?;
+            let (rows, cols) = (rows.into(), cols.into());
+            let (kind, shape) = match self.image {
+                true => (Kind::Image, vec![rows, cols]),
+                false => (Kind::Mesh, vec![rows, cols, 4]),
+            };
+            Some(Described { kind, shape, dtype: Number::F32 })
+        }
+    }
+
     pub fn run(arguments: &Arguments) -> Result<()> {
+        if arguments.image && arguments.memory == Memory::Cuda {
+            bail!("--image needs --memory host: the CUDA kernel writes vertices");
+        }
         let (connection, welcome, descriptors) = connect(arguments)?;
         println!(
-            "{} on {}: {}x{} vertices, a ring of {}",
-            welcome.server, welcome.device.name, welcome.grid[0], welcome.grid[1], welcome.ring
+            "{} on {}: {:?} of {:?}, a ring of {}",
+            welcome.server, welcome.device.name, welcome.array.kind, welcome.array.shape, welcome.ring
         );
         let mut times = FrameTimes::default();
         let began = Instant::now();
@@ -103,13 +135,14 @@ pub mod client {
         let connection = Connection::connect(&path)
             .with_context(|| format!("no renderer at {}: start `wavefield serve`", path.display()))?;
         let hello = FromClient::Hello(Hello {
-            protocol: VERSION,
+            protocol: Version::Two.number(),
             client: concat!("the Rust example ", env!("CARGO_PKG_VERSION")).into(),
             memory: match arguments.memory {
                 Memory::Cuda => MemoryKind::Cuda,
                 Memory::Host => MemoryKind::Host,
             },
             ring: arguments.ring,
+            array: arguments.array().map(serde_json::to_value).transpose()?,
         });
         // Refused at once, perhaps; then the reason is there to be read, whatever sending says.
         let sent = connection.send(&hello, &[]);
@@ -143,17 +176,11 @@ pub mod client {
         }
     }
 
-    /// Waits until the last of `frames` is shown, and writes the picture of it.
+    /// Writes the picture of the last of `frames`, once that is shown.
     fn snapshot(connection: &Connection, frames: u64, path: &Path) -> Result<()> {
-        let answer = |request: &FromClient| -> Result<_> {
-            connection.send(request, &[])?;
-            receive(connection, Duration::from_secs(10))?.context("the renderer does not answer")
-        };
-        while !matches!(answer(&FromClient::Status)?.0, FromServer::State(state) if state.frame_shown >= frames.checked_sub(1))
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let (FromServer::Picture { width, height, bytes, .. }, descriptors) = answer(&FromClient::Snapshot)?
+        connection.send(&FromClient::Snapshot { after: frames.checked_sub(1) }, &[])?;
+        let (FromServer::Picture { width, height, bytes, .. }, descriptors) =
+            receive(connection, Duration::from_secs(10))?.context("the renderer does not answer")?
         else {
             bail!("no picture");
         };
@@ -164,8 +191,9 @@ pub mod client {
         Ok(write_png(path, vk::Extent2D { width, height }, &pixels, &[])?)
     }
 
+    /// Of a mesh or an image.
     fn grid(welcome: &Welcome) -> Grid {
-        Grid { cols: welcome.grid[0], rows: welcome.grid[1] }
+        Grid { cols: welcome.array.shape[1] as u32, rows: welcome.array.shape[0] as u32 }
     }
 
     /// CUDA in this process writes the renderer's memory; the two GPU timelines hand frames over.
@@ -284,7 +312,9 @@ pub mod client {
             }
             let slot = &welcome.slots[(frame % ring) as usize];
             let file = descriptors.get(slot.fd as usize).context("a descriptor is missing")?;
-            let bytes: &[u8] = bytemuck::cast_slice(&vertices);
+            let values: Vec<f32> = vertices.iter().map(|vertex| vertex.w).collect();
+            let bytes: &[u8] =
+                if arguments.image { bytemuck::cast_slice(&values) } else { bytemuck::cast_slice(&vertices) };
             let mut written = 0;
             while written < bytes.len() {
                 written += rustix::io::pwrite(file, &bytes[written..], slot.offset + written as u64)?;

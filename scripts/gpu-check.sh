@@ -147,7 +147,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in examples cuda_memory shared_ring producers parameters gallery switching recording rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
+for name in examples cuda_memory imports shared_ring producers parameters gallery switching recording rounds errors pictures verify allocations interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 

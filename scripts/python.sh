@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$PWD/target/python
-packages=(ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel 'setuptools>=77')
+packages=(ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel)
 if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
     # It makes PTX without a GPU. This one needs a NumPy before 2.5.
     venv+=-numba packages+=('numpy<2.5' 'numba-cuda[cu13]==0.30.4')
@@ -34,16 +34,16 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
 # Made again when what it is to hold has changed.
-wanted=$(cat scripts/python.sh; "$python" --version)
+wanted=$(echo "$PWD"; cat scripts/python.sh; "$python" --version)
 if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" ||
         skip 'pip could not fetch what the checks need'
+    # The package itself, from its sources: installing it would build the renderer, which scripts/wheel.sh does.
+    echo "$PWD/python/src" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wavefield.pth"
     echo "$wanted" >"$venv/wanted"
 fi
-# The package itself. What it is built with and what it needs are there by now, so this works offline.
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./python
 
 cd python
 "$venv/bin/ruff" format --check .

@@ -112,6 +112,7 @@ if [[ ${CI:-} == true ]]; then
 fi
 # Also against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
+[[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"
 for reason in ${skipped[@]+"${skipped[@]}"}; do say "skipped: $reason"; done

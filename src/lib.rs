@@ -12,12 +12,12 @@
 //! | [`stamp`] | a frame's number in each of its vertices or texels |
 //! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
 //! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
-//! | [`render`] | the picture: a lit surface drawn straight from a slot |
+//! | [`render`] | the picture: a lit surface, points or an image, drawn straight from a slot |
 //! | [`observer`] | who looks on while frames are drawn |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
 //! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
 //! | [`film`] | drawn pictures as a GIF or as raw frames |
-//! | `trial` | a new kernel's first launch, in a process of its own (Linux only) |
+//! | `trial` | a new kernel's first launch, or a stranger's memory, in a process of its own (Linux only) |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`mod@bench`] | what each hand-off costs, measured |
 //! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
@@ -29,7 +29,7 @@
 //!
 //! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
 //!
-//! `error`, `report`, `plain_file`, `whole_file`, `threads`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
+//! `error`, `report`, `plain_file`, `whole_file`, `threads`, `descriptors`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
 //! `wave`, `array`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
 
 #![deny(missing_docs)]
@@ -41,6 +41,8 @@ pub mod array;
 mod axis;
 pub mod bench;
 pub mod cuda;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod error;
 pub mod film;
 pub mod formats;

@@ -92,7 +92,9 @@ fn a_ring_hands_over_memory_of_cuda() {
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
     for (frame, words) in seen.words().unwrap().chunks(words).enumerate() {
-        assert!(words.iter().all(|&word| word == frame as u32), "frame {frame}");
+        // An earlier number was read too early, a later one too late.
+        let wrong = words.iter().enumerate().find(|(_, word)| **word != frame as u32);
+        assert_eq!(wrong, None, "frame {frame}: the first wrong word, and what it was");
     }
 }
 

@@ -23,31 +23,10 @@ use std::time::{Duration, Instant};
 
 use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
-use renderer::{Client, Ended, PATIENCE, Renderer, signal};
+use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
 use wavefield::serve::socket::{Connection, Received};
-
-/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
-fn validated() -> &'static [&'static str] {
-    match common::has_validation() {
-        true => &["--validation"],
-        false => {
-            common::skip_without_tools("no validation layer");
-            &[]
-        }
-    }
-}
-
-/// Frame 1 of a run without a client.
-fn own_picture(folder: &Path, grid: &str) -> PathBuf {
-    let path = folder.join("own.png");
-    let grid = format!("--grid={grid}");
-    let arguments = ["--headless", "--frames=1", "--size=96x64", "--producer=compute", &grid, "--output"];
-    let output = wavefield().args(arguments).arg(&path).output().unwrap();
-    common::assert_exit(&output, 0);
-    path
-}
 
 #[test]
 fn what_a_client_writes_is_what_is_shown() {
@@ -213,12 +192,13 @@ fn parameters_are_set_and_told() {
     let renderer = Renderer::start(&["--speed=2"]);
     let mut client = renderer.client(Memory::Host);
     assert_eq!(client.welcome.parameters.speed, 2.0);
-    let parameters = Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true) };
-    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new() });
+    let parameters =
+        Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true), ..Wishes::default() };
+    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera: None });
     let (FromServer::Parameters { parameters, .. }, _) = client.answer() else { panic!("no parameters") };
     assert_eq!((parameters.speed, parameters.paused), (-0.5, true));
     let parameters = Wishes { colormap: Some("jet".into()), ..Wishes::default() };
-    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new() });
+    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera: None });
     let (FromServer::Failed { reason, .. }, _) = client.answer() else { panic!("no refusal") };
     assert!(reason.contains("viridis"), "{reason}");
     renderer.end().assert_fine();
@@ -373,7 +353,7 @@ fn pictures_that_nobody_reads_do_not_pile_up() {
     let mut client = renderer.client(Memory::Host);
     const ASKED: usize = 150;
     for _ in 0..ASKED {
-        client.say(&FromClient::Snapshot);
+        client.say(&FromClient::Snapshot { after: None });
     }
     // Time to draw far more frames than that.
     std::thread::sleep(Duration::from_secs(2));
@@ -652,7 +632,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
     let mut client = renderer.client(Memory::Host);
     let set = |client: &Client, values: &[(&str, f64)]| {
         let kernel = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-        client.say(&FromClient::Set { parameters: Wishes::default(), kernel });
+        client.say(&FromClient::Set { parameters: Wishes::default(), kernel, camera: None });
     };
     let refused = |client: &mut Client| match client.answer().0 {
         FromServer::Failed { request, reason } if request == "set" => reason,

@@ -13,7 +13,7 @@ use wavefield::handoff::Handoff;
 use wavefield::render::{ColorMap, Samples};
 use wavefield::report::Failures;
 use wavefield::vulkan::Validation;
-use wavefield::wave::Grid;
+use wavefield::wave::{self, Grid, Shape};
 
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
@@ -109,6 +109,19 @@ fn tour(switches: usize, tour: &Tour) {
                 .unwrap_or_else(|error| panic!("after switch {switch}: {error}\n{config:?}"));
             drawn += 1;
         }
+        // Some are held meanwhile, and some of those are switched while they are held.
+        if dice.below(3) == 0 {
+            assert_eq!(run.engine().hold().unwrap(), !tour.verify);
+            for _ in 0..dice.below(5) {
+                run.frame(1.0 / 64.0).unwrap();
+                drawn += 1;
+            }
+            if dice.below(2) == 0 {
+                run.engine().go_on().unwrap();
+                run.frame(1.0 / 64.0).unwrap();
+                drawn += 1;
+            }
+        }
         let next = another(&config, &mut dice, tour);
         run.switch(&choice, &next).unwrap_or_else(|error| panic!("switch {switch}: {error}\n{next:?}"));
         config = next;
@@ -164,6 +177,89 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
     run.engine().finish().unwrap();
 }
 
+/// How far float32 may be off the reference.
+const TOLERANCE: f64 = 1e-4;
+
+/// Frames of a held engine show the last slot and fill none; then the producer goes on with the number that comes next.
+fn hold(choice: &Choice, config: &Config, what: &str) {
+    const STEP: f64 = 1.0 / 64.0;
+    const BEFORE: u64 = 5;
+    const HELD: u64 = 7;
+    let mut run = Headless::switchable(choice, config).unwrap();
+    assert!(!run.engine().hold().unwrap(), "{what}: there is nothing to draw again");
+    let draw = |run: &mut Headless, frames| (0..frames).for_each(|_| run.frame(STEP).unwrap());
+    draw(&mut run, BEFORE);
+    run.engine().finish().unwrap();
+    let picture = run.pixels().unwrap();
+    assert!(run.engine().hold().unwrap());
+    for _ in 0..HELD {
+        draw(&mut run, 1);
+        run.engine().finish().unwrap();
+        assert!(run.pixels().unwrap() == picture, "{what}: another picture");
+    }
+    // Once more, and while frames are in flight.
+    assert!(run.engine().hold().unwrap());
+    let (slots, batch) = (run.engine().producer().profile().slots.len() as u64, config.batch);
+    let batch = if let Batching::Fixed(frames) = batch { u64::from(frames) } else { 1 };
+    for after in [0, 1, 1, 1, 1] {
+        if after > 0 {
+            run.engine().go_on().unwrap();
+        }
+        draw(&mut run, after);
+        // Filled so far, some of them ahead of their time.
+        let drawn = run.engine().next_frame() - HELD;
+        let filled = drawn.next_multiple_of(batch);
+        for frame in filled.saturating_sub(slots)..filled {
+            // Those that were asked for after the pause are so much later.
+            let first = frame - frame % batch;
+            let time = (frame + if first < BEFORE { 0 } else { HELD }) as f64 * STEP;
+            let vertices = run.engine().read_slot((frame % slots) as usize).unwrap();
+            let worst = wave::worst_error(config.grid, &vertices, time, Shape::default());
+            assert!(worst < TOLERANCE, "{what}, {drawn} frames: frame {frame} is off by {worst}");
+        }
+    }
+    assert!(run.pixels().unwrap() != picture, "{what}: the same picture");
+    finish(run, choice, BEFORE + HELD + 4);
+}
+
+fn small(validation: Validation) -> Config {
+    let (grid, size) = (Grid { cols: 32, rows: 32 }, vk::Extent2D { width: 64, height: 48 });
+    Config { grid, size, validation, ..Config::default() }
+}
+
+#[test]
+fn a_held_slot_is_drawn_again_and_nothing_is_filled() {
+    let validation = Validation::IfInstalled;
+    let choice = DeviceTable::headless(validation).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    for producer in [ProducerKind::Compute, ProducerKind::Host] {
+        hold(&choice, &Config { producer, ..small(validation) }, &format!("{producer:?}"));
+    }
+    if common::has_gpu() {
+        hold_each(&Handoff::ALL, validation);
+    }
+}
+
+/// Every hand-off, and batches.
+fn hold_each(handoffs: &[Handoff], validation: Validation) {
+    let choice = DeviceTable::headless(validation).unwrap().choose(None, ProducerKind::Cuda).unwrap();
+    for (&handoff, batch) in handoffs.iter().zip(std::iter::repeat(1)).chain([(&Handoff::Timeline, 3)]) {
+        let (batch, ring) = (Batching::Fixed(batch), Ring::new(3));
+        let producer = ProducerKind::Cuda;
+        let config = Config { producer, handoff, batch, ring, ..small(validation) };
+        hold(&choice, &config, &format!("{handoff:?}, {batch:?}"));
+    }
+}
+
+#[test]
+fn what_is_checked_is_not_held() {
+    let config = Config { verify: true, producer: ProducerKind::Compute, ..small(Validation::Off) };
+    let choice = DeviceTable::headless(config.validation).unwrap().choose(None, ProducerKind::Auto).unwrap();
+    let mut run = Headless::switchable(&choice, &config).unwrap();
+    run.frame(0.0).unwrap();
+    assert!(!run.engine().hold().unwrap());
+    finish(run, &choice, 1);
+}
+
 const SWITCHES: usize = 200;
 
 #[test]
@@ -173,22 +269,29 @@ fn without_cuda() {
         return common::skip("CUDA and Vulkan share a device here: that is tried instead");
     }
     tour(SWITCHES, &Tour { cuda: false, ..EVERYTHING });
+    // What is checked is not held.
+    tour(SWITCHES / 4, &Tour { cuda: false, verify: false, ..EVERYTHING });
 }
 
 #[test]
 fn with_cuda() {
     if common::has_gpu() {
         tour(SWITCHES, &EVERYTHING);
+        tour(SWITCHES / 4, &Tour { verify: false, ..EVERYTHING });
     }
 }
+
+/// The hand-offs that the stand-in runs.
+#[cfg(target_os = "linux")]
+const ON_THE_STAND_IN: &[Handoff] =
+    &[Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy];
 
 /// On the stand-in, which runs no kernel inside Vulkan, and whose textures hold nothing: so all is checked but those.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
 fn child_checked() {
-    let handoffs =
-        &[Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy];
+    let handoffs = ON_THE_STAND_IN;
     let validation = Validation::Off;
     tour(SWITCHES, &Tour { scenes: &[Scene::Field], handoffs, kernels: false, validation, ..EVERYTHING });
 }
@@ -203,9 +306,16 @@ fn child_unchecked() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "runs on the stand-in, where another test starts it"]
+fn child_held() {
+    hold_each(ON_THE_STAND_IN, Validation::Off);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn on_the_stand_in() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    for child in ["child_checked", "child_unchecked"] {
+    for child in ["child_checked", "child_unchecked", "child_held"] {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", child, "--ignored", "--nocapture"]);
         let done = stand_in::run(&mut stand_in.beneath(program, &stand_in::ALL)).unwrap();

@@ -260,6 +260,10 @@ struct Bench {
 
 impl Bench {
     fn new(vertices: u64) -> Self {
+        Self::of(Array::mesh(Grid { cols: vertices as u32, rows: 1 }))
+    }
+
+    fn of(array: Array) -> Self {
         let choice = DeviceTable::headless(Validation::IfInstalled)
             .unwrap()
             .choose(None, ProducerKind::Compute)
@@ -270,11 +274,10 @@ impl Bench {
             | vk::BufferUsageFlags::TRANSFER_SRC;
         let slot = Buffer::new(
             &device,
-            &BufferDesc { label: "slot", size: 16 * vertices, usage, location: MemoryLocation::CpuToGpu },
+            &BufferDesc { label: "slot", size: 4 * array.words(), usage, location: MemoryLocation::CpuToGpu },
         )
         .unwrap();
-        let row = Grid { cols: vertices as u32, rows: 1 };
-        let checker = Checker::new(&device, Scene::Field, Array::mesh(row), 1).unwrap();
+        let checker = Checker::new(&device, Scene::Field, array, 1).unwrap();
         Self { pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(), queue, checker, slot }
     }
 
@@ -411,6 +414,49 @@ fn what_is_never_written_is_missing() {
     let looks = bench.looks(7, nothing);
     assert_eq!(counts(&looks.before), (count, 0, 0, 1));
     assert!(looks.torn());
+}
+
+/// Every stamp of every kind of array is looked at, and nothing else.
+#[test]
+fn the_stamps_of_each_kind_are_where_they_are_said_to_be() {
+    use wavefield::array::{Kind, Number};
+    let frame = 4096 + 76;
+    for (kind, shape, number) in [
+        (Kind::Mesh, &[3, 5, 4][..], Number::F32),
+        (Kind::Surface, &[20, 33], Number::F32),
+        (Kind::Surface, &[3, 5], Number::F16),
+        (Kind::Points, &[300, 3], Number::F32),
+        (Kind::Points, &[7, 4], Number::F32),
+        (Kind::Image, &[1, 1], Number::U8),
+        (Kind::Image, &[1, 3], Number::U8),
+        (Kind::Image, &[3, 5, 3], Number::U8),
+        (Kind::Image, &[3, 5, 3], Number::F32),
+        (Kind::Image, &[7, 5, 4], Number::F16),
+        (Kind::Image, &[5, 5], Number::U8),
+    ] {
+        let array = Array::new(kind, shape, number).unwrap();
+        let name = format!("{kind:?} {shape:?} {number:?}");
+        let (stamps, every) = (array.stamps(), array.stamp_words() as usize);
+        let mut bench = Bench::of(array);
+        // What has no stamp has a number of no frame near this one.
+        let mut words = vec![0x1234_5000 | stamp::of(frame + 1000); array.words() as usize];
+        let stamped: Vec<_> = (0..stamps as usize).map(|index| (index + 1) * every - 1).collect();
+        stamped.iter().for_each(|&word| words[word] = 0x1234_5000 | stamp::of(frame));
+        let mut look = |words: &[u32]| {
+            bench.slot.bytes_mut().unwrap().copy_from_slice(bytemuck::cast_slice(words));
+            let looks = bench.looks(frame, nothing);
+            assert_eq!(looks.before, looks.after, "{name}");
+            counts(&looks.before)
+        };
+        assert_eq!(look(&words), (stamps, 0, 0, 0), "{name}");
+        for &word in [stamped.first(), stamped.last()].into_iter().flatten() {
+            let right = std::mem::replace(&mut words[word], stamp::of(frame - 1));
+            assert_eq!(look(&words), (stamps, 1, 0, 0), "{name}, word {word}");
+            words[word] = stamp::BLANK;
+            assert_eq!(look(&words), (stamps, 0, 0, 1), "{name}, word {word}");
+            words[word] = right;
+        }
+    }
 }
 
 #[test]

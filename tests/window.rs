@@ -23,7 +23,7 @@ use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
 use wavefield::app::{read_png, write_png};
 use wavefield::render::ColorMap;
-use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind, VERSION};
+use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
 use wavefield::serve::socket::{Connection, Received};
 use x11rb::connection::Connection as _;
 use x11rb::protocol::Event;
@@ -463,12 +463,13 @@ fn a_client_is_answered_while_the_window_is_hidden() {
         Received::Packet(packet, _) => serde_json::from_slice::<FromServer>(&packet).expect("a message"),
         other => panic!("no message, but {other:?}"),
     };
-    let hello = Hello { protocol: VERSION, client: "test".into(), memory: MemoryKind::Host, ring: None };
+    let hello =
+        Hello { protocol: 2, client: "test".into(), memory: MemoryKind::Host, ring: None, array: None };
     client.send(&FromClient::Hello(hello), &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Welcome(_)));
     client.send(&FromClient::Status, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::State(_)));
-    client.send(&FromClient::Snapshot, &[]).expect("it is connected");
+    client.send(&FromClient::Snapshot { after: None }, &[]).expect("it is connected");
     assert!(matches!(hear(), FromServer::Picture { .. }));
     shown.signal("TERM");
     assert_exit(&shown.end(), 0);
@@ -844,4 +845,27 @@ fn the_panel_switches_what_is_drawn() {
     shown.assert_differs(&before);
     shown.key("Escape");
     assert!(shown.assert_ends_well() > 0);
+}
+
+/// What a frame costs without a hand-off is measured in the run itself, for which the field stands still for a moment.
+#[test]
+fn the_summary_has_the_parts_of_a_frame() {
+    let Some(display) = Display::start() else { return };
+    let show = |frames: u64, more: &[&str]| {
+        let frames_text = format!("--frames={frames}");
+        let arguments = [&["--present=immediate", "--samples=1", &*frames_text], more].concat();
+        let output = Shown::start(&display, &arguments).end();
+        assert_exit(&output, 0);
+        let summary = stdout(&output);
+        assert!(summary.starts_with(&format!("frames        {frames}\n")), "{summary}");
+        let parts = summary.lines().find_map(|line| line.strip_prefix("last frames   ").map(str::to_owned));
+        (parts, stderr(&output))
+    };
+    // However quick the frames are, enough of them take long enough.
+    let counts = (8..18).map(|power| 1 << power);
+    let measured =
+        counts.filter_map(|frames| show(frames, &[]).0.filter(|parts| parts.contains(" ± "))).next();
+    let parts = measured.expect("an error of the hand-off after so many frames");
+    assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
+    assert_eq!(show(40, &["--overlay=off"]).0, None);
 }

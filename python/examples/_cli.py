@@ -37,7 +37,5 @@ def show(description: str | None, send: bool = False) -> Iterator[tuple[wavefiel
         except KeyboardInterrupt:
             print()
         if options.output:
-            from PIL import Image
-
-            Image.fromarray(field.snapshot()).convert("RGB").save(options.output)
+            field.save(options.output)
             print(f"{options.output}: {field.status().producer}, {field.grid[0]}x{field.grid[1]} vertices")

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import UUID, FakeRenderer
-from wavefield import _cuda
+from started import Started
+from wavefield import _cuda, _show
+from wavefield.errors import CudaMissing
 
 # A job in the background of a shell ignores SIGINT, and so does all that it starts. The tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,3 +56,26 @@ def host(renderer: FakeRenderer) -> Iterator[wavefield.Field]:
 def field(renderer: FakeRenderer, driver: FakeDriver) -> Iterator[wavefield.Field]:
     with wavefield.connect(renderer.path) as field:
         yield field
+
+
+@pytest.fixture
+def started(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Started]]:
+    monkeypatch.setattr(Started, "fake", renderer)
+    monkeypatch.setattr(Started, "all", [])
+    monkeypatch.setattr(_show, "Renderer", Started)
+    monkeypatch.setattr(_show, "_said", set())
+    monkeypatch.setattr("wavefield.field._said", set())
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    yield Started.all
+    if _show._shower is not None:
+        _show._shower.close()
+        _show._shower = None
+
+
+@pytest.fixture
+def without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver() -> Any:
+        raise CudaMissing("no CUDA driver here")
+
+    monkeypatch.setattr("wavefield._cuda.driver", driver)

@@ -17,6 +17,10 @@ from typing import Any
 from cuda.bindings import driver as real
 
 OK = real.CUresult.CUDA_SUCCESS
+LIBC = ctypes.CDLL(None)
+LIBC.mmap.restype = ctypes.c_size_t
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
 
 
@@ -66,6 +70,11 @@ class FakeDriver(ModuleType):
         self.enqueued: dict[int, int] = {}
         self.contexts: list[int] = []
         self.allocations: dict[int, Any] = {}
+        self.chunks: dict[int, int] = {}
+        """The file of each handle."""
+        self.references: dict[int, int] = {}
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """The size and the handle of what is mapped at an address."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -235,6 +244,78 @@ class FakeDriver(ModuleType):
         memory = ctypes.create_string_buffer(size)
         self.allocations[ctypes.addressof(memory)] = memory
         return (OK, real.CUdeviceptr(ctypes.addressof(memory)))
+
+    # Memory with handles: a chunk is a file, mapped at an address that was reserved.
+
+    def cuMemGetAllocationGranularity(self, prop: Any, option: Any) -> Any:
+        return (OK, 4096)
+
+    def cuMemCreate(self, size: int, prop: Any, flags: int) -> Any:
+        assert size % 4096 == 0
+        assert prop.requestedHandleTypes == real.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        assert prop.location.type == real.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        return (OK, self.make_chunk(size))
+
+    def make_chunk(self, size: int) -> int:
+        handle = next(self.handles)
+        self.chunks[handle] = os.memfd_create("chunk")
+        os.ftruncate(self.chunks[handle], size)
+        self.references[handle] = 1
+        return handle
+
+    def cuMemAddressReserve(self, size: int, alignment: int, address: int, flags: int) -> Any:
+        return (OK, real.CUdeviceptr(LIBC.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)))
+
+    def cuMemMap(self, address: int, size: int, offset: int, handle: int, flags: int) -> Any:
+        shared = mmap.MAP_SHARED | 0x10  # fixed
+        at = LIBC.mmap(int(address), size, mmap.PROT_READ | mmap.PROT_WRITE, shared, self.chunks[int(handle)], offset)
+        assert at == int(address)
+        self.references[int(handle)] += 1
+        self.ranges[at] = (size, int(handle))
+        return (OK,)
+
+    def cuMemSetAccess(self, address: int, size: int, access: Any, count: int) -> Any:
+        return (OK,)
+
+    def cuMemUnmap(self, address: int, size: int) -> Any:
+        if int(address) not in self.ranges:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE,)
+        there, handle = self.ranges.pop(int(address))
+        assert there == size
+        return self.cuMemRelease(handle)
+
+    def cuMemAddressFree(self, address: int, size: int) -> Any:
+        LIBC.munmap(int(address), size)
+        return (OK,)
+
+    def chunk_at(self, address: int) -> tuple[int, int, int] | None:
+        for base, (size, handle) in self.ranges.items():
+            if base <= int(address) < base + size:
+                return base, size, handle
+        return None
+
+    def cuMemRetainAllocationHandle(self, address: int) -> Any:
+        found = self.chunk_at(address)
+        if found is None:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE, None)
+        self.references[found[2]] += 1
+        return (OK, found[2])
+
+    def cuMemGetAddressRange(self, address: int) -> Any:
+        found = self.chunk_at(address)
+        assert found is not None
+        return (OK, real.CUdeviceptr(found[0]), found[1])
+
+    def cuMemExportToShareableHandle(self, handle: int, kind: Any, flags: int) -> Any:
+        assert kind == real.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        return (OK, os.dup(self.chunks[int(handle)]))
+
+    def cuMemRelease(self, handle: int) -> Any:
+        self.references[int(handle)] -= 1
+        if self.references[int(handle)] == 0:
+            os.close(self.chunks.pop(int(handle)))
+            del self.references[int(handle)]
+        return (OK,)
 
     def cuMemGetInfo(self) -> Any:
         return (OK, 1000, 2000)

@@ -54,9 +54,16 @@ class Session:
         self.allocations: dict[int, int] = {}
         self.slot_files: list[int] = []
         self.drawn = 0
+        self.request_id: int | None = None
+        """Of the message that is being answered."""
+        self.imports: dict[int, list[int]] = {}
 
     def send(self, message: dict[str, Any], files: list[int] | None = None) -> None:
-        packet = json.dumps(message).encode()
+        if "request_id" not in message and message["type"] not in ("welcome", "error", "refused", "free"):
+            message = {**message, "request_id": self.request_id}
+        packet = json.dumps(
+            {key: value for key, value in message.items() if (key, value) != ("request_id", None)}
+        ).encode()
         if files:
             socket.send_fds(self.socket, [packet], files)
         else:
@@ -65,7 +72,7 @@ class Session:
     def serve(self) -> None:
         while True:
             try:
-                packet, files, _, _ = socket.recv_fds(self.socket, 70000, 8)
+                packet, files, _, _ = socket.recv_fds(self.socket, 70000, 64)
             except OSError:
                 return
             if not packet:
@@ -73,31 +80,34 @@ class Session:
             message = json.loads(packet)
             self.renderer.received.append(message)
             kind = message["type"]
+            self.request_id = message.pop("request_id", None)
             if kind == "bye":
                 self.renderer.goodbye(self)
                 return
             answer: Answer = self.renderer.answers.get(kind) or getattr(Session, f"on_{kind}")
             answer(self, message, files)
+            self.request_id = None
 
     def welcome(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         """Return the answer to a hello, with the slots made."""
         renderer = self.renderer
         self.memory = message["memory"]
         self.ring = message.get("ring", renderer.ring)
-        rows, cols, row_bytes = renderer.rows, renderer.cols, renderer.row_bytes
-        size = rows * row_bytes
+        default = {"kind": "mesh", "shape": [renderer.rows, renderer.cols, 4], "dtype": "<f4"}
+        self.array = message.get("array", default)
+        self.numpy = np.dtype(self.array["dtype"])
+        self.size = size = int(np.prod(self.array["shape"])) * self.numpy.itemsize
+        spaced = size + renderer.gap
         text: dict[str, Any] = {
             "type": "welcome",
-            "protocol": 1,
+            "protocol": 2,
             "server": "fake 1.0",
-            "device": {"name": "a fake", "uuid": UUID},
+            "device": {"name": "a fake", "uuid": UUID, "driver_uuid": "ab" * 16},
             "memory": self.memory,
-            "grid": [cols, rows],
-            "components": 4,
-            "dtype": "<f4",
-            "vertex_bytes": 16,
-            "row_bytes": row_bytes,
-            "offset_alignment": 16,
+            "array": self.array,
+            "frame_bytes": size,
+            "offset_alignment": renderer.alignment,
+            "largest_allocation": 2**32,
             "ring": self.ring,
             "frame_seconds": 0.5,
             "trust": False,
@@ -105,9 +115,9 @@ class Session:
             "something new": [1, 2],
         }
         if self.memory == "host":
-            files = [memfd(self.ring * size, renderer.unwritten * (self.ring * size))]
+            files = [memfd(self.ring * spaced, renderer.unwritten * (self.ring * spaced))]
             text["slots"] = [
-                {"fd": 0, "offset": n * size, "bytes": size, "allocation_bytes": self.ring * size}
+                {"fd": 0, "offset": n * spaced, "bytes": spaced, "allocation_bytes": self.ring * spaced}
                 for n in range(self.ring)
             ]
         else:
@@ -128,25 +138,34 @@ class Session:
     def on_ready(self, message: dict[str, Any], _files: list[int]) -> None:
         frame = message["frame"]
         assert frame == self.drawn
-        self.renderer.frames.append(self.vertices(frame))
+        self.renderer.frames.append(self.shown(frame))
         self.drawn += 1
         if self.renderer.frees:
             self.send({"type": "free", "frame": frame})
 
-    def vertices(self, frame: int) -> np.ndarray[Any, Any]:
+    def shown(self, frame: int) -> np.ndarray[Any, Any]:
         """Return a copy of what is shown as a frame."""
-        renderer = self.renderer
-        size = renderer.rows * renderer.row_bytes
+        size = self.size
         if frame in self.shows:
             allocation, offset = self.shows[frame]
-            raw = os.pread(self.allocations[allocation], size, offset)
+            if allocation in self.imports:
+                chunks = [os.pread(file, os.fstat(file).st_size, 0) for file in self.imports[allocation]]
+                raw = b"".join(chunks)[offset : offset + size]
+            else:
+                raw = os.pread(self.allocations[allocation], size, offset)
         elif self.memory == "host":
-            raw = os.pread(self.slot_files[0], size, frame % self.ring * size)
+            raw = os.pread(self.slot_files[0], size, frame % self.ring * (size + self.renderer.gap))
         else:
             raw = os.pread(self.slot_files[frame % self.ring], size, 0)
-        rows = np.frombuffer(raw, np.float32).reshape(renderer.rows, renderer.row_bytes // 4)
-        vertices: np.ndarray[Any, Any] = rows[:, : renderer.cols * 4].reshape(renderer.rows, renderer.cols, 4).copy()
-        return vertices
+        shown: np.ndarray[Any, Any] = np.frombuffer(raw, self.numpy).reshape(self.array["shape"]).copy()
+        return shown
+
+    def on_import(self, message: dict[str, Any], files: list[int]) -> None:
+        assert len(files) == len(message["chunks"])
+        assert [os.fstat(file).st_size for file in files] == message["chunks"], "each with its exact size"
+        number = 1000 + len(self.imports)
+        self.imports[number] = files
+        self.send({"type": "imported", "id": number, "bytes": sum(message["chunks"])})
 
     def on_allocate(self, message: dict[str, Any], _files: list[int]) -> None:
         number = len(self.allocations) + 1
@@ -173,6 +192,7 @@ class Session:
 
     def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
         self.renderer.parameters.update(message["parameters"])
+        self.renderer.camera = message.get("camera", self.renderer.camera)
         self.renderer.kernel.update(message.get("kernel", {}))
         told = {"type": "parameters", "parameters": self.renderer.parameters}
         self.send({**told, "kernel": self.renderer.kernel} if self.renderer.kernel else told)
@@ -183,6 +203,8 @@ class Session:
                 "type": "state",
                 "frames_drawn": 10,
                 "frame_shown": self.drawn - 1 if self.drawn else None,
+                "shown_at": 2_500_000_000 if self.drawn else None,
+                "camera": self.renderer.camera,
                 "ready": self.drawn,
                 "free": self.drawn,
                 "producer": "client, fake",
@@ -192,11 +214,12 @@ class Session:
             }
         )
 
-    def on_snapshot(self, _message: dict[str, Any], _files: list[int]) -> None:
+    def on_snapshot(self, message: dict[str, Any], _files: list[int]) -> None:
         content = bytes(range(2 * 3 * 4))
         file = memfd(len(content), content)
         size = {"width": 3, "height": 2, "format": "rgba8-srgb", "bytes": len(content)}
-        self.send({"type": "picture", **size}, [file])
+        shown = max(self.drawn - 1, message.get("after", -1))
+        self.send({"type": "picture", **size, "frame": shown if shown >= 0 else None}, [file])
         os.close(file)
 
 
@@ -205,12 +228,23 @@ class FakeRenderer:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "wavefield.sock"
-        self.rows, self.cols, self.row_bytes = 3, 5, 5 * 16
+        self.rows, self.cols = 3, 5
+        """Of a client that brings no array of its own."""
+        self.gap = 0
+        """Bytes behind each frame in a slot of host memory."""
+        self.alignment = 16
+        self.camera: dict[str, Any] = {"azimuth": 0.5, "elevation": 0.5, "distance": 3.0, "target": [0.0, -0.2, 0.0]}
         self.ring = 3
         self.frees = True
         self.unwritten = b"\0"
         """Every byte of host memory that the client has not written."""
-        self.parameters: dict[str, Any] = {"speed": 1.0, "colormap": "viridis", "paused": False}
+        self.parameters: dict[str, Any] = {
+            "speed": 1.0,
+            "colormap": "viridis",
+            "paused": False,
+            "limits": [0.0, 1.0],
+            "size": 3.0,
+        }
         self.kernel_parameters: list[dict[str, Any]] = []
         """What the next kernel declares."""
         self.kernel: dict[str, float] = {}
@@ -246,8 +280,10 @@ class FakeRenderer:
                 self.failure = error
                 return
             finally:
-                for file in {*self.session.slot_files, *self.session.allocations.values()}:
+                imported = [file for files in self.session.imports.values() for file in files]
+                for file in {*self.session.slot_files, *self.session.allocations.values(), *imported}:
                     os.close(file)
+                self.session.imports = {}
                 self.session.slot_files, self.session.allocations = [], {}
                 self.farewell.set()
 
@@ -262,7 +298,7 @@ class FakeRenderer:
                 if session.drawn > 0:
                     session.free.value = session.drawn
                     driver.run()
-                self.frames.append(session.vertices(session.drawn))
+                self.frames.append(session.shown(session.drawn))
                 session.drawn += 1
                 drawn += 1
         return drawn

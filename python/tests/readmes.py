@@ -13,9 +13,35 @@ import wavefield
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+BLOCKS = (
+    "one line",
+    "called again",
+    "allocator",
+    "arrays of your own",
+    "numba's arrays",
+    "frame after frame",
+    "kernel",
+)
+"""What the Python of python/README.md shows, in order."""
+
+
 def blocks(name: str) -> list[str]:
     """Return the Python blocks of a document."""
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+def block(what: str) -> str:
+    """Return a Python block of python/README.md by what it shows."""
+    names = (
+        "one line",
+        "called again",
+        "allocator",
+        "arrays of your own",
+        "numba's arrays",
+        "frame after frame",
+        "kernel",
+    )
+    return dict(zip(names, blocks("python/README.md"), strict=True))[what]
 
 
 def first_examples() -> dict[str, str]:
@@ -23,7 +49,7 @@ def first_examples() -> dict[str, str]:
     lines = (wavefield.__doc__ or "").splitlines()
     return {
         "README.md": blocks("README.md")[0],
-        "python/README.md": blocks("python/README.md")[0],
+        "python/README.md": block("frame after frame"),
         "help(wavefield)": textwrap.dedent("\n".join(line for line in lines if not line or line.startswith("    "))),
     }
 

@@ -56,10 +56,12 @@ class DlpackArray:
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
         self.streams.append(stream)
         strides = tuple(step // 4 for step in self.array.strides)
-        return _dlpack.make(self.array.ctypes.data, self.device, self.array.shape, strides, self, bool(max_version))
+        return _dlpack.make(
+            self.array.ctypes.data, self.device, self.array.shape, strides, "float32", self, bool(max_version)
+        )
 
 
-def write(frame: wavefield.Vertices, driver: FakeDriver, value: float) -> None:
+def write(frame: wavefield.Array, driver: FakeDriver, value: float) -> None:
     """Enqueue what a kernel would do."""
     address, size, stream = frame.pointer, frame.nbytes, frame.stream
 
@@ -87,15 +89,6 @@ def test_the_interface_of_a_frame(field: wavefield.Field) -> None:
         assert interface["stream"] == int(frame.stream) > 2
         with pytest.raises(TypeError, match=r"cupy\.asarray"):
             np.asarray(frame)
-
-
-def test_gaps_between_the_rows_are_in_the_interface(renderer: FakeRenderer, driver: FakeDriver) -> None:
-    renderer.row_bytes = 128
-    with wavefield.connect(renderer.path) as field, field.frame() as frame:
-        assert frame.__cuda_array_interface__["strides"] == (128, 16, 4)
-        taken = _dlpack.take(frame.__dlpack__(stream=-1))
-        assert taken.strides == (32, 4, 1)
-        taken.release()
 
 
 def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
@@ -130,10 +123,10 @@ def test_frames_arrive_in_order_and_no_slot_is_written_early(
     write(fourth, driver, 4)
     assert renderer.session is not None
     assert renderer.session.ready.value == 3
-    first_slot = renderer.session.vertices(0)
+    first_slot = renderer.session.shown(0)
     assert first_slot[0, 0, 0] == 1, "frame 3 uses its slot, and must not be in it yet"
     assert renderer.draw(driver) == 3
-    assert renderer.session.vertices(3)[0, 0, 0] == 4
+    assert renderer.session.shown(3)[0, 0, 0] == 4
     for index in range(4, 20):
         frame = next(frames)
         assert frame.index == index
@@ -448,15 +441,15 @@ def test_a_context_that_has_failed_is_not_unmapped(field: wavefield.Field, drive
 def test_arrays_that_come_and_go_without_a_pause_do_not_pile_up(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wavefield.field.MOST_RETIRED", 4)
-    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 0.01)
+    monkeypatch.setattr("wavefield._allocations.MOST_RETIRED", 4)
+    monkeypatch.setattr("wavefield._allocations.RETIRED_SECONDS", 0.01)
     held = threading.Event()
     driver.enqueue(1, held.is_set)
     for _ in range(6):
         field.empty()
     assert len(driver.mapped) == 3 + 6, "it waits a while, and then goes on"
     held.set()
-    monkeypatch.setattr("wavefield.field.RETIRED_SECONDS", 60.0)
+    monkeypatch.setattr("wavefield._allocations.RETIRED_SECONDS", 60.0)
     array = field.empty()
     assert len(driver.mapped) == 3 + 1
     del array
@@ -820,7 +813,7 @@ def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(
     for index in range(8):
         array = arrays[index % 2]
         write(array, driver, index)
-        assert field.show(array) is wavefield.Shown.WITHOUT_COPY
+        assert field.show(array) == wavefield.Shown.WITHOUT_COPY
         if index == 3:
             with pytest.raises(wavefield.StillShown):
                 field.show(array)
@@ -829,7 +822,7 @@ def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(
             write(arrays[(index + 1) % 2], driver, -1)
             field.status()  # the renderer has read the messages
             assert renderer.session is not None
-            assert renderer.session.vertices(index - 1)[0, 0, 0] == index - 1, "torn"
+            assert renderer.session.shown(index - 1)[0, 0, 0] == index - 1, "torn"
         field.status()
         renderer.draw(driver)
     assert [shown[2, 4, 3] for shown in renderer.frames] == list(range(8))
@@ -843,12 +836,12 @@ def test_show_copies_what_the_renderer_cannot_draw(
         DlpackArray(np.full((3, 5, 4), 3, np.float32)),
         np.full((3, 5, 4), 3, np.float32),
     ):
-        assert field.show(array) is wavefield.Shown.COPIED
+        assert field.show(array) == wavefield.Shown.COPIED
         renderer.draw(driver)
         assert renderer.frames[-1].sum() == 180
     own = field.empty()
     write(own, driver, 4)
-    assert field.show(own, copy=True) is wavefield.Shown.COPIED
+    assert field.show(own, copy=True) == wavefield.Shown.COPIED
     renderer.draw(driver)
     assert renderer.frames[-1].sum() == 240
     assert renderer.session is not None

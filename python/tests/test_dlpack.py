@@ -19,7 +19,7 @@ class Owner:
 
 def capsule_of(array: np.ndarray, owner: object, versioned: bool) -> Any:
     strides = tuple(step // 4 for step in array.strides)
-    return _dlpack.make(array.ctypes.data, (1, 0), array.shape, strides, owner, versioned)
+    return _dlpack.make(array.ctypes.data, (1, 0), array.shape, strides, str(array.dtype), owner, versioned)
 
 
 class Wrapped:
@@ -93,7 +93,7 @@ def test_every_field_is_where_the_header_has_it() -> None:
         22: (ctypes.c_uint16, 1),
         40: (ctypes.c_uint64, 0),
     }
-    plain = _dlpack.make(0x1000, (2, 1), array.shape, (12, 4, 1), None, False)
+    plain = _dlpack.make(0x1000, (2, 1), array.shape, (12, 4, 1), "float32", None, False)
     address = get(plain, b"dltensor")
     for offset, (kind, value) in tensor.items():
         assert kind.from_address(address + offset).value == value, offset
@@ -103,7 +103,7 @@ def test_every_field_is_where_the_header_has_it() -> None:
     assert list((ctypes.c_int64 * 3).from_address(strides)) == [12, 4, 1]
     assert ctypes.c_uint64.from_address(address + 56).value != 0  # the deleter, after the context
 
-    versioned = _dlpack.make(0x1000, (2, 1), array.shape, (12, 4, 1), None, True)
+    versioned = _dlpack.make(0x1000, (2, 1), array.shape, (12, 4, 1), "float32", None, True)
     address = get(versioned, b"dltensor_versioned")
     assert list((ctypes.c_uint32 * 2).from_address(address)) == [1, 0]
     assert ctypes.c_uint64.from_address(address + 16).value != 0  # the deleter

@@ -175,7 +175,7 @@ def closes(session: Session, *_: Any) -> None:
 
 def other_version(session: Session, message: dict[str, Any], _files: list[int]) -> None:
     text, files = session.welcome(message)
-    session.send({**text, "protocol": 2}, files)
+    session.send({**text, "protocol": 1}, files)
 
 
 def instead(session: Session, message: dict[str, Any], file: int) -> None:
@@ -471,6 +471,7 @@ class Interrupted:
         def interrupt(session: Session, message: dict[str, Any], files: list[int]) -> None:
             del renderer.answers[request]
             asked.append((message, [os.dup(file) for file in files]))
+            self._number = session.request_id
             time.sleep(0.05)  # it waits for the answer by then
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             if then is None:
@@ -478,10 +479,12 @@ class Interrupted:
                 answer(session)
 
         def answer(session: Session) -> None:
+            now, session.request_id = session.request_id, self._number
             if late is None:
                 getattr(Session, f"on_{request}")(session, *asked[0])
             else:
                 session.send(late)
+            session.request_id = now
             close_all(asked[0][1])
 
         def answer_both(session: Session, message: dict[str, Any], files: list[int]) -> None:
@@ -537,7 +540,7 @@ def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field
     array = host.empty()
     host.status()
     assert renderer.released == [1]
-    assert host.show(array) is wavefield.Shown.WITHOUT_COPY
+    assert host.show(array) == wavefield.Shown.WITHOUT_COPY
     host.status()
     assert renderer.session is not None
     assert renderer.session.shows == {0: (2, 0)}
@@ -693,6 +696,6 @@ def test_ctrl_c_while_an_array_is_waited_for_loses_nothing(host: wavefield.Field
     for frame in (0, 1):
         session.send({"type": "free", "frame": frame})
     renderer.frees = True
-    assert host.show(first) is wavefield.Shown.WITHOUT_COPY
+    assert host.show(first) == wavefield.Shown.WITHOUT_COPY
     host.status()
     assert session.shows == {0: (1, 0), 1: (2, 0), 2: (1, 0)}

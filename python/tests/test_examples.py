@@ -91,6 +91,9 @@ def test_the_notebook_is_clean_and_compiles() -> None:
             compile("".join(cell["source"]), "notebook", "exec")
 
 
+NUMPY = ("linspace", "meshgrid", "stack", "sqrt", "exp", "sin", "cos", "float32")
+
+
 class OnTheGpu(np.ndarray[Any, Any]):
     """What the stand-in driver's memory looks like to a library: an array with CUDA's interface."""
 
@@ -105,14 +108,14 @@ def on_the_gpu(array: Any) -> OnTheGpu:
     return np.asarray(memory).view(OnTheGpu)
 
 
+@pytest.mark.usefixtures("started")
 def test_the_notebook_in_cuda_memory(
     renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its cells, with NumPy behind CuPy's name over the stand-in driver, and a kernel that needs no compiler."""
-    pytest.importorskip("PIL")
     cupy: Any = ModuleType("cupy")
-    vars(cupy).update({name: getattr(np, name) for name in ("linspace", "sqrt", "exp", "sin", "cos", "float32")})
-    cupy.asarray = on_the_gpu
+    vars(cupy).update({name: getattr(np, name) for name in NUMPY})
+    cupy.from_dlpack = on_the_gpu
     cupy.cuda = SimpleNamespace(get_current_stream=lambda _device: SimpleNamespace(ptr=0))
     numba: Any = ModuleType("numba")
     parameters = ".param .u64 v, .param .u32 cols, .param .u32 rows, .param .u64 frame, .param .f64 time"
@@ -134,10 +137,15 @@ def test_the_notebook_in_cuda_memory(
     def status(session: Session, message: dict[str, Any], files: list[int]) -> None:
         # By now every message before it has been read. The drawing thread may have drawn before it was.
         if 31 in session.shows:
-            lent.append(session.vertices(31))
+            lent.append(session.shown(31))
         session.on_status(message, files)
 
     renderer.answers["status"] = status
+
+    def draw_the_rest(_session: Session) -> None:
+        renderer.draw(driver)
+
+    renderer.goodbye = draw_the_rest
     drawing = threading.Thread(target=draw, daemon=True)
     book = json.loads((EXAMPLES / "notebook.ipynb").read_text())
     names: dict[str, Any] = {}
@@ -151,10 +159,14 @@ def test_the_notebook_in_cuda_memory(
         drawing.join()
         names.clear()
     said = capsys.readouterr().out
-    assert "Shown.WITHOUT_COPY\nShown.COPIED\ncuda, bowl\n" in said
-    assert len(renderer.frames) == 33
-    ripple, saddle = renderer.frames[29], renderer.frames[30]
+    assert "Shown.WITHOUT_COPY\nShown.COPIED\n" in said
+    assert said.index("cuda, bowl\n") > said.index("Shown.COPIED\n")
+    shown, mesh = renderer.frames[:4], renderer.frames[4:]
+    assert [frame.shape for frame in shown] == [(480, 640), (120, 160), (20_000, 4), (480, 640, 3)]
+    assert all(np.isfinite(frame).all() and np.ptp(frame) > 0.5 for frame in shown)
+    assert len(mesh) == 33
+    ripple, saddle = mesh[29], mesh[30]
     assert ripple[1, 2, 3] != 0.5
     np.testing.assert_allclose(saddle[1, 0], (-1, 0.3, 0, 1), atol=1e-6)
-    np.testing.assert_array_equal(lent[-1], renderer.frames[32])
+    np.testing.assert_array_equal(lent[-1], mesh[32])
     assert renderer.kernels[0][0] == "bowl"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ def test_what_a_field_says_of_itself(host: wavefield.Field, renderer: FakeRender
     assert (host.device_name, host.server, host.frame_seconds) == ("a fake", "fake 1.0", 0.5)
     assert host.socket == renderer.path
     hello = renderer.received[0]
-    assert hello["protocol"] == 1
+    assert hello["protocol"] == 2
     assert hello["memory"] == "host"
     assert "ring" not in hello
     # The renderer adds the process number, which it knows from the socket.
     assert hello["client"].endswith(" (Python)")
-    assert "5x3 on a fake" in repr(host)
+    assert "a mesh of shape (3, 5, 4), float32 on a fake" in repr(host)
 
 
 def test_every_frame_arrives_as_it_was_written(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -43,12 +44,10 @@ def test_every_frame_arrives_as_it_was_written(host: wavefield.Field, renderer: 
         assert shown[2, 4, 3] == index * 0.5
 
 
-def test_rows_may_lie_further_apart_than_they_are_long(renderer: FakeRenderer) -> None:
-    renderer.row_bytes = 8 * 16
+def test_slots_may_be_larger_than_a_frame(renderer: FakeRenderer) -> None:
+    renderer.gap = 48
     with wavefield.connect(renderer.path, memory="host") as field:
         for frame in field.frames(4):
-            assert frame.strides == (128, 16, 4)
-            assert frame.nbytes == 2 * 128 + 5 * 16
             np.asarray(frame)[...] = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
         field.status()
     np.testing.assert_array_equal(renderer.frames[3].ravel(), np.arange(60))
@@ -158,13 +157,13 @@ def then_one_frame(field: wavefield.Field) -> None:
 
 
 def then_show_with_a_copy(field: wavefield.Field) -> None:
-    assert field.show(np.full((3, 5, 4), 7, np.float32)) is wavefield.Shown.COPIED
+    assert field.show(np.full((3, 5, 4), 7, np.float32)) == wavefield.Shown.COPIED
 
 
 def then_show_without_a_copy(field: wavefield.Field) -> None:
     array = np.asarray(field.empty())
     array[...] = 7
-    assert field.show(array) is wavefield.Shown.WITHOUT_COPY
+    assert field.show(array) == wavefield.Shown.WITHOUT_COPY
     field.status()  # until then the renderer reads the array
 
 
@@ -239,17 +238,17 @@ def test_copy_from_takes_what_numpy_takes_and_checks_it(host: wavefield.Field, r
 
 def test_show_says_whether_it_copied(host: wavefield.Field, renderer: FakeRenderer) -> None:
     plain = np.full((3, 5, 4), 2, np.float32)
-    assert host.show(plain) is wavefield.Shown.COPIED
+    assert host.show(plain) == wavefield.Shown.COPIED
     first, second = np.asarray(host.empty()), np.asarray(host.empty())
     for index in range(6):
         array = (first, second)[index % 2]
         array[...] = 10 + index
-        assert host.show(array) is wavefield.Shown.WITHOUT_COPY
+        assert host.show(array) == wavefield.Shown.WITHOUT_COPY
     host.status()
     assert [shown[0, 0, 0] for shown in renderer.frames] == [2, 10, 11, 12, 13, 14, 15]
     with pytest.raises(wavefield.StillShown, match="two arrays in turn"):
         host.show(second)
-    assert host.show(second, copy=True) is wavefield.Shown.COPIED
+    assert host.show(second, copy=True) == wavefield.Shown.COPIED
     with pytest.raises(ValueError, match=r"field\.empty"):
         host.show(plain, copy=False)
     with pytest.raises(wavefield.ArrayMismatch):
@@ -263,7 +262,7 @@ def test_another_dtype_is_named_with_the_cure(host: wavefield.Field, dtype: str,
     for array in (np.ones((3, 5, 4), dtype), *([lent.view(dtype)] if dtype in ("int32", ">f4") else [])):
         with pytest.raises(wavefield.ArrayMismatch, match=rf"{dtype}.*is .*float32.*astype\(.float32.\).*\.float\(\)"):
             host.show(array, copy=copy)
-        assert host.show(array.astype("float32")) is wavefield.Shown.COPIED
+        assert host.show(array.astype("float32")) == wavefield.Shown.COPIED
 
 
 def test_another_shape_of_the_right_dtype_is_not_to_be_converted(host: wavefield.Field) -> None:
@@ -304,30 +303,133 @@ def test_snapshot(host: wavefield.Field) -> None:
 
 
 def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    asked = []
-
-    def late(session: Session, *_: object) -> None:
-        asked.append(1)
-        shown = None if len(asked) < 3 else session.drawn - 1
-        session.send({"type": "state", "frames_drawn": 1, "frame_shown": shown, "producer": "x"})
-
-    renderer.answers["status"] = late
-    for _ in host.frames(1):
+    host.snapshot()
+    for _ in host.frames(3):
         pass
     host.snapshot()
-    assert len(asked) == 3
+    host.snapshot(after=1)
+    asked = [message for message in renderer.received if message["type"] == "snapshot"]
+    assert [message.get("after") for message in asked] == [None, 2, 1]
+    for never in (3, -1):
+        with pytest.raises(ValueError, match="was not handed over yet: 3 were"):
+            host.snapshot(after=never)
+
+
+def test_a_picture_of_an_earlier_frame_is_refused(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def early(session: Session, message: dict[str, object], files: list[int]) -> None:
+        session.drawn -= 1
+        session.on_snapshot({}, files)
+        session.drawn += 1
+
+    for _ in host.frames(3):
+        pass
+    renderer.answers["snapshot"] = early
+    with pytest.raises(wavefield.ProtocolError, match="'frame' as 1"):
+        host.snapshot()
+
+
+def test_a_picture_that_does_not_come(
+    host: wavefield.Field, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield.field.SNAPSHOT_SECONDS", 0.05)
+    renderer.answers["snapshot"] = lambda *_: None
+    for _ in host.frames(1):
+        pass
+    with pytest.raises(wavefield.WavefieldError, match=r"frame 0 was not drawn within 0\.05 s: is the window hidden"):
+        host.snapshot()
+    assert host.status().frame_shown == 0, "the field is good still"
+
+
+def test_the_camera(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    assert host.camera == wavefield.Camera(0.5, 0.5, 3.0, (0.0, -0.2, 0.0))
+    host.camera = wavefield.Camera(np.float32(0.25), 1, 2.5)
+    assert renderer.camera == {"azimuth": 0.25, "elevation": 1.0, "distance": 2.5, "target": [0.0, 0.0, 0.0]}
+    assert host.camera == wavefield.Camera(0.25, 1.0, 2.5)
+    for bad in (wavefield.Camera(math.nan, 0, 1), wavefield.Camera(0, 0, 1, (0, 0))):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="three finite numbers"):
+            host.camera = bad
+
+
+def test_limits_and_size(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    host.parameters.update(limits=np.array([-2, 5.5]), size=4)
+    assert renderer.received[-1] == {"type": "set", "parameters": {"limits": [-2.0, 5.5], "size": 4.0}}
+    assert host.parameters["limits"] == (-2.0, 5.5)
+    for bad in (3, (1,), (1, 2, 3), "ab", ("a", "b")):
+        with pytest.raises(TypeError, match="limits is"):
+            host.parameters["limits"] = bad
+    with pytest.raises(ValueError, match="finite"):
+        host.parameters["limits"] = (0, math.inf)
+
+
+ARRAYS = [
+    ("image", (4, 6), "float32"),
+    ("image", (4, 6), "uint8"),
+    ("image", (4, 6, 3), "uint8"),
+    ("image", (4, 6, 4), "float16"),
+    ("surface", (4, 6), "float16"),
+    ("points", (7, 3), "float32"),
+    ("points", (7, 4), "float32"),
+    ("mesh", (2, 3, 4), "float32"),
+]
+
+
+@pytest.mark.parametrize(("kind", "shape", "dtype"), ARRAYS)
+def test_arrays_of_each_kind_arrive(renderer: FakeRenderer, kind: str, shape: tuple[int, ...], dtype: str) -> None:
+    random = np.random.default_rng(5)
+    with wavefield.connect(renderer.path, memory="host", kind=kind, shape=shape, dtype=dtype) as field:
+        assert (field.kind, field.shape, field.dtype) == (kind, shape, np.dtype(dtype))
+        sent = [(200 * random.random(shape)).astype(dtype) for _ in range(4)]
+        with field.frame() as frame:
+            v = np.asarray(frame)
+            assert (v.shape, v.dtype, frame.nbytes) == (shape, np.dtype(dtype), sent[0].nbytes)
+            v[...] = sent[0]
+            np.testing.assert_array_equal(np.from_dlpack(frame), sent[0])
+        mine = np.asarray(field.empty())
+        mine[...] = sent[1]
+        assert field.show(mine) == field.shown == wavefield.Shown.WITHOUT_COPY
+        assert field.show(sent[2]) == field.shown == wavefield.Shown.COPIED
+        with field.frame() as frame:
+            frame.copy_from(sent[3])
+        field.status()
+    for shown, was in zip(renderer.frames, sent, strict=True):
+        assert shown.dtype == was.dtype
+        np.testing.assert_array_equal(shown, was)
+
+
+def test_why_it_was_copied(host: wavefield.Field) -> None:
+    plain = np.zeros(host.shape, np.float32)
+    for array, words in ((plain, "not in the renderer's memory"), (np.asarray(host.empty()), "copy=True asks for it")):
+        assert words in host.show(array, copy=array is not plain or None).reason
+    assert wavefield.Shown.WITHOUT_COPY.reason == ""
+    with pytest.raises(ValueError, match=r"would be copied: .* np.asarray\(field.empty\(\)\)"):
+        host.show(plain, copy=False)
+
+
+def test_an_image_with_one_channel_is_one_without(renderer: FakeRenderer) -> None:
+    with wavefield.connect(renderer.path, memory="host", shape=(4, 6, 1)) as field:
+        assert (field.kind, field.shape) == ("image", (4, 6))
+        image = np.random.default_rng(1).random((4, 6, 1), np.float32)
+        field.show(image)
+        field.show(image[..., 0])
+        field.status()
+    np.testing.assert_array_equal(renderer.frames[0], image[..., 0])
+    np.testing.assert_array_equal(renderer.frames[1], image[..., 0])
 
 
 def test_status(host: wavefield.Field) -> None:
     status = host.status()
-    assert status.frame_shown is None
+    assert (status.frame_shown, status.shown_at) == (None, None)
     assert (status.producer, status.seconds, status.late_us) == ("client, fake", 1.5, 3)
     assert status.gaps_us["p50"] == 1
+    for _ in host.frames(1):
+        pass
+    assert host.status().shown_at == 2.5
 
 
 def test_parameters_both_ways(host: wavefield.Field, renderer: FakeRenderer) -> None:
     parameters = host.parameters
-    assert dict(parameters) == {"speed": 1.0, "colormap": "viridis", "paused": False}
+    own = {"speed": 1.0, "colormap": "viridis", "paused": False, "limits": (0.0, 1.0), "size": 3.0}
+    assert dict(parameters) == own
     parameters["speed"] = 2.0
     parameters.update(colormap="magma")
     assert (parameters["speed"], parameters["colormap"]) == (2.0, "magma")

@@ -108,8 +108,8 @@ def test_a_kernel_s_parameters_are_set_by_name(host: wavefield.Field, renderer: 
     assert parameters.describe() == {}
     renderer.kernel_parameters = [AMPLITUDE, HEIGHT]
     host.run(WITH_STRUCTURE)
-    assert list(parameters) == ["speed", "colormap", "paused", "amplitude", "height"]
-    assert (len(parameters), parameters["amplitude"], parameters["height"]) == (5, 1.0, 0.25)
+    assert list(parameters) == ["speed", "colormap", "paused", "limits", "size", "amplitude", "height"]
+    assert (len(parameters), parameters["amplitude"], parameters["height"]) == (7, 1.0, 0.25)
     assert parameters.describe() == {
         "amplitude": wavefield.KernelParameter(0.0, 2.0, 1.0, "x"),
         "height": wavefield.KernelParameter(-0.5, 0.5, 0.25),
@@ -146,7 +146,7 @@ def test_the_renderer_s_own_parameter_comes_first(host: wavefield.Field, rendere
     host.run(WITH_STRUCTURE)
     host.parameters["speed"] = 3.0
     assert renderer.received[-1] == {"type": "set", "parameters": {"speed": 3.0}}
-    assert len(host.parameters) == len(list(host.parameters)) == 3
+    assert len(host.parameters) == len(list(host.parameters)) == 5
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from wavefield import ProtocolError, VersionMismatch, _protocol
+from wavefield._layout import Layout
 from wavefield._ring import free_before, ready_after, slot
 
 
 def good() -> dict[str, Any]:
     return {
         "type": "welcome",
-        "protocol": 1,
+        "protocol": 2,
         "server": "wavefield 0.1.0",
         "device": {"name": "NVIDIA H200", "uuid": "00112233445566778899aabbccddeeff"},
         "memory": "cuda",
-        "grid": [1024, 512],
-        "components": 4,
-        "dtype": "<f4",
-        "vertex_bytes": 16,
-        "row_bytes": 16384,
+        "array": {"kind": "mesh", "shape": [512, 1024, 4], "dtype": "<f4"},
+        "frame_bytes": 8388608,
+        "offset_alignment": 16,
+        "largest_allocation": 4000000000,
         "ring": 2,
         "slots": [
             {"fd": 0, "offset": 0, "bytes": 8388608, "allocation_bytes": 8388608},
@@ -39,7 +39,6 @@ def test_a_good_welcome_is_understood() -> None:
     welcome = _protocol.welcome(good(), "cuda", 4)
     assert welcome.layout.shape == (512, 1024, 4)
     assert welcome.layout.strides == (16384, 16, 4)
-    assert welcome.layout.contiguous
     assert welcome.layout.bytes == 512 * 1024 * 16
     assert welcome.ring == 2
     assert (welcome.ready, welcome.free) == (2, 3)
@@ -50,17 +49,19 @@ BAD: list[tuple[str, Any]] = [
     ("protocol", "1"),
     ("protocol", True),
     ("memory", "host"),
-    ("dtype", "<f8"),
-    ("components", 3),
-    ("vertex_bytes", 12),
-    ("grid", [1024]),
-    ("grid", [1024, 0]),
-    ("grid", [1024, 1.5]),
-    ("grid", [2**30, 2]),
-    ("grid", "1024x512"),
-    ("row_bytes", 16383),
-    ("row_bytes", 16),
-    ("row_bytes", 16385),
+    ("array", None),
+    ("array", {}),
+    ("array", {"kind": "mesh", "shape": [512, 1024, 4], "dtype": "<f8"}),
+    ("array", {"kind": "mesh", "shape": [512, 1024, 3], "dtype": "<f4"}),
+    ("array", {"kind": "mesh", "shape": [512, 1024, 4, 1], "dtype": "<f4"}),
+    ("array", {"kind": "mesh", "shape": "512x1024", "dtype": "<f4"}),
+    ("array", {"kind": "mesh", "shape": [512, 1024.0, 4], "dtype": "<f4"}),
+    ("array", {"kind": "cloud", "shape": [512, 1024, 4], "dtype": "<f4"}),
+    ("array", {"kind": "image", "shape": [2**16, 2**16], "dtype": "<f4"}),
+    ("frame_bytes", 8388607),
+    ("frame_bytes", None),
+    ("offset_alignment", 0),
+    ("offset_alignment", None),
     ("ring", 1),
     ("ring", 3),
     ("ring", 2**40),
@@ -90,11 +91,19 @@ def test_a_bad_welcome_is_refused(key: str, value: Any) -> None:
         _protocol.welcome({**good(), key: value}, "cuda", 4)
 
 
+def test_what_was_asked_for_is_what_is_given() -> None:
+    wanted = Layout.of("mesh", (512, 1024, 4), "float32")
+    assert _protocol.hello("cuda", 3, "x", wanted)["array"] == good()["array"]
+    assert _protocol.welcome(good(), "cuda", 4, wanted).layout == wanted
+    with pytest.raises(ProtocolError, match="asked for an image"):
+        _protocol.welcome(good(), "cuda", 4, Layout.of("image", (512, 1024, 4), "float32"))
+
+
 BAD_SLOTS: list[tuple[str, Any]] = [
     ("fd", 4),
     ("fd", -1),
     ("fd", None),
-    ("offset", 8),
+    ("offset", 2),
     ("offset", 8388608),
     ("offset", -16),
     ("bytes", 8388607),
@@ -113,8 +122,8 @@ def test_a_slot_that_cannot_be_is_refused(key: str, value: Any) -> None:
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(VersionMismatch, match="version 2 of the protocol, this package version 1: install"):
-        _protocol.welcome({**good(), "protocol": 2}, "cuda", 4)
+    with pytest.raises(VersionMismatch, match="version 1 of the protocol, this package version 2: install"):
+        _protocol.welcome({**good(), "protocol": 1}, "cuda", 4)
 
 
 @pytest.mark.parametrize(

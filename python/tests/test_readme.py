@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -11,12 +13,13 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer, Session
-from readmes import blocks, first_examples
+from readmes import block, blocks, first_examples
+from wavefield import _show
 
 
 def test_there_is_no_other_block() -> None:
     """A new one needs a test below."""
-    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 4)
+    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 7)
 
 
 @pytest.fixture
@@ -39,8 +42,49 @@ def renderer(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> FakeRen
     return renderer
 
 
+@pytest.mark.usefixtures("started", "without_cuda")
+def test_the_one_line(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    del renderer.answers["ready"]
+    names: dict[str, Any] = {}
+    exec(block("one line"), names)
+    _show._shower.field.status()  # type: ignore[union-attr]
+    y, x = np.mgrid[-3:3:480j, -4:4:640j]
+    np.testing.assert_array_equal(renderer.frames[0], np.sin(x * x + y * y).astype(np.float32))
+    (told,) = [message["parameters"] for message in renderer.received if message["type"] == "set"]
+    np.testing.assert_allclose(told["limits"], (-1, 1), atol=1e-3)
+    assert "there is no display" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("started", "without_cuda")
+def test_called_again(renderer: FakeRenderer) -> None:
+    del renderer.answers["ready"]
+    exec(block("called again"), {})
+    _show._shower.field.status()  # type: ignore[union-attr]
+    assert len(renderer.frames) == 300
+    assert renderer.frames[0].shape == (512, 512)
+    assert (renderer.frames[0] != renderer.frames[299]).any(), "it moves"
+    assert len([message for message in renderer.received if message["type"] == "hello"]) == 1
+
+
+def test_the_allocator(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it gives is `test_imports`'s; here the block is run as it stands."""
+    entered: list[str] = []
+
+    @contextmanager
+    def allocator() -> Iterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    monkeypatch.setattr(wavefield, "allocator", allocator)
+    names: dict[str, Any] = {"cp": np, "wavefield": wavefield, "field": SimpleNamespace(shape=(3, 5, 4))}
+    exec(block("allocator"), names)
+    assert names["a"].shape == names["b"].shape == (3, 5, 4)
+    assert entered == ["in", "out"]
+
+
 def is_a_field(shown: np.ndarray) -> None:
-    """Check that every vertex was written, to what `Vertices` says of it, and that there is something to see."""
+    """Check that every vertex was written, to what `Array` says of it, and that there is something to see."""
     rows, cols, _ = shown.shape
     np.testing.assert_allclose(shown[..., 0], np.broadcast_to(np.linspace(-1, 1, cols), (rows, cols)), atol=1e-6)
     np.testing.assert_allclose(shown[..., 2].T, np.broadcast_to(np.linspace(-1, 1, rows), (cols, rows)), atol=1e-6)
@@ -64,7 +108,7 @@ def test_the_first_example_fills_the_field(renderer: FakeRenderer, where: str) -
 def test_arrays_of_your_own(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
     with wavefield.connect() as field:
         mine = np.random.default_rng(7).random(field.shape, np.float32)
-        exec(blocks("python/README.md")[1], {"cp": np, "field": field, "v": mine})
+        exec(block("arrays of your own"), {"cp": np, "field": field, "v": mine})
         field.status()
     assert capsys.readouterr().out == "Shown.WITHOUT_COPY\nShown.WITHOUT_COPY\nShown.COPIED\n"
     first, second, third = renderer.frames
@@ -89,7 +133,7 @@ def test_numbas_arrays(renderer: FakeRenderer) -> None:
         mine = np.random.default_rng(7).random(field.shape, np.float32)
         names = {"numba": SimpleNamespace(cuda=cuda), "cuda": cuda, "np": np, "field": field, "v": mine}
         names["wavefield"] = SimpleNamespace(NumbaMemoryManager="the manager")
-        exec(blocks("python/README.md")[2], names)
+        exec(block("numba's arrays"), names)
         field.status()
     assert managers == ["the manager"]
     np.testing.assert_array_equal(renderer.frames[0], mine)
@@ -116,7 +160,7 @@ def test_the_kernel_that_is_sent(
     )
     monkeypatch.setitem(sys.modules, "numba", numba)
     with wavefield.connect() as field:
-        exec(blocks("python/README.md")[3], {"field": field})
+        exec(block("kernel"), {"field": field})
         cols, rows = field.grid
     assert capsys.readouterr().out == "cuda, field_kernel\n"
     assert renderer.kernels[0][0] == "field_kernel"

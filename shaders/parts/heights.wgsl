@@ -13,10 +13,23 @@ fn height_at(at: vec2u) -> f32 {
     return number_at(at.y * globals.grid.x + at.x);
 }
 
-// Beside a hole, light and colour go on as if the hole were as low as can be.
+// Beside a hole, light and colour are as if a neighbour's height went on there.
 fn vertex_at(at: vec2u) -> vec4f {
-    let height = height_at(at);
-    return vertex_of(at, select(globals.limits.x, height, is_finite(height)));
+    let last = globals.grid - vec2u(1);
+    var height = height_at(at);
+    if !is_finite(height) {
+        let low = max(at, vec2u(1)) - vec2u(1);
+        let high = min(at + vec2u(1), last);
+        var near = array(vec2u(low.x, at.y), vec2u(high.x, at.y), vec2u(at.x, low.y), vec2u(at.x, high.y));
+        height = globals.limits.x;
+        for (var i = 0; i < 4; i++) {
+            let other = height_at(near[i]);
+            if is_finite(other) {
+                height = other;
+            }
+        }
+    }
+    return vertex_of(at, height);
 }
 
 // Where it is drawn: what is not finite has no place, so that its triangles are not drawn.

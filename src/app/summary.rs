@@ -85,6 +85,8 @@ pub struct Summary {
     pub producer: &'static str,
     /// Where.
     pub device: String,
+    /// What the last frames were made of, if a window showed that.
+    pub parts: Option<String>,
     /// What was recorded, if that was asked for.
     pub recorded: Option<Recorded>,
     /// What the check found, in a checked run.
@@ -135,6 +137,9 @@ impl fmt::Display for Summary {
                 milliseconds(0.5),
                 milliseconds(0.99)
             )?;
+        }
+        if let Some(parts) = &self.parts {
+            writeln!(f, "last frames   {parts}")?;
         }
         writeln!(
             f,

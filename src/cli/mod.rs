@@ -13,6 +13,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
+mod try_import;
+#[cfg(target_os = "linux")]
 mod try_kernel;
 mod verify;
 
@@ -22,7 +24,7 @@ use clap::{Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::Stop;
 
-/// The program in which kernels are tried: this very one, wherever its file is by now.
+/// The program in which kernels and imports are tried: this very one, wherever its file is by now.
 fn try_with() -> Option<PathBuf> {
     cfg!(target_os = "linux").then(|| "/proc/self/exe".into())
 }
@@ -54,6 +56,10 @@ enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryKernel(try_kernel::TryKernelArgs),
+    /// Import memory once: what is started for each import that a client asks for, see `try_import.rs`.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    TryImport(try_import::TryImportArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
     /// Look at every vertex of every frame, or every texel of every level: is any stale, torn or missing?
@@ -61,10 +67,10 @@ enum Command {
 }
 
 impl Cli {
-    /// Whether it looks after signals itself. A kernel's trial does not: a signal is to end it, whatever the kernel does.
+    /// Whether it looks after signals itself. A trial does not: a signal is to end it, whatever happens there.
     pub fn handles_signals(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return !matches!(self.command, Some(Command::TryKernel(_)));
+        return !matches!(self.command, Some(Command::TryKernel(_) | Command::TryImport(_)));
         #[cfg(not(target_os = "linux"))]
         true
     }
@@ -79,6 +85,8 @@ impl Cli {
             Some(Command::Serve(args)) => serve::execute(args, stop),
             #[cfg(target_os = "linux")]
             Some(Command::TryKernel(args)) => try_kernel::execute(args),
+            #[cfg(target_os = "linux")]
+            Some(Command::TryImport(args)) => try_import::execute(args),
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, stop),
         }

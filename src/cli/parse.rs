@@ -7,6 +7,8 @@ use std::time::Duration;
 use ash::vk;
 use clap::Arg;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+#[cfg(target_os = "linux")]
+use vulkan_cuda::DeviceUuid;
 use vulkan_cuda::Ring;
 use wavefield::render::Camera;
 use wavefield::wave::Grid;
@@ -35,6 +37,12 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
             false => Ok(files),
         }
     })
+}
+
+/// A device's UUID.
+#[cfg(target_os = "linux")]
+pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
+    DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is no UUID: 32 hexadecimal digits"))
 }
 
 /// Digits and nothing else. What is beyond 64 bits is the largest that they hold, which is too large for everything here.

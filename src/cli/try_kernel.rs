@@ -20,7 +20,7 @@ use super::parse;
 #[derive(Args)]
 pub struct TryKernelArgs {
     /// The UUID of the CUDA device, as `wavefield devices` has it.
-    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
     /// Vertices across and along.
     #[arg(long, value_name = "COLSxROWS", value_parser = parse::grid)]
@@ -46,8 +46,4 @@ pub fn execute(args: TryKernelArgs) -> Result<()> {
     }
     let ptx = String::from_utf8(ptx).map_err(|_| unusable("it is not text".into()))?;
     wavefield::trial::try_kernel(args.device, ptx, args.entry, args.grid)
-}
-
-fn parse_uuid(text: &str) -> Result<DeviceUuid, String> {
-    DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is no UUID: 32 hexadecimal digits"))
 }

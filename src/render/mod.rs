@@ -27,3 +27,6 @@ pub use pass::{Picture, Samples};
 pub use pick::Trail;
 pub use style::Style;
 pub use view::{Placement, View, has_colour_map};
+
+#[cfg(test)]
+mod tests;

@@ -11,10 +11,15 @@ use rustix::io::Errno;
 
 use super::door::Seated;
 use super::foreign::Shared;
+use super::imports::Import;
 use super::memory::ClientMemory;
-use super::protocol::{ErrorCode, FromClient, FromServer, MemoryKind, Parameters, short};
+use super::protocol::{
+    ErrorCode, FromServer, MemoryKind, Parameters, Request, Tagged, Version, encode, short,
+};
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Received, discard, take_leave};
+use super::version_1;
+use crate::render::{Camera, Drawing};
 use crate::{Result, note};
 
 /// How long the last frames of a client that said goodbye may take.
@@ -22,6 +27,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
+const CLOSED: &str = "its connection closed";
+/// Answers that wait for an import, beyond which the client is not heard.
+const MAX_LATER: usize = 64;
 /// How often `ready` is read while frames come in quick succession, and while they do not.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
@@ -33,21 +41,59 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) connection: Arc<Connection>,
     pub(super) shared: Rc<RefCell<Shared>>,
-    /// When its kernel was put into the engine, in frames drawn, until the client has been told that it runs.
-    pub(super) kernel_since: Option<u64>,
-    pub(super) wants_picture: bool,
+    version: Version,
+    /// Its kernel that is being tried and compiled.
+    pub(super) compiling: Option<Request>,
+    /// Its kernel that was put into the engine, until the client has been told that it runs.
+    pub(super) starting: Option<Starting>,
+    /// The picture that it asked for and has not got yet.
+    pub(super) wants_picture: Option<WantedPicture>,
     /// One heavy request a frame is enough.
     pub(super) busy: bool,
     /// When it said goodbye: what it made ready before is still shown.
     pub(super) leaving: Option<Instant>,
-    /// The parameters that it knows, and those of its kernel.
+    /// What draws its arrays.
+    pub(super) drawing: Drawing,
+    /// Where it wants the camera, until its arrays are drawn.
+    pub(super) camera: Option<Camera>,
+    /// The parameters that it knows, its own included, and those of its kernel.
     pub(super) told: (Parameters, BTreeMap<String, f32>),
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
+    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) shown_at: Option<u64>,
+    /// Memory of it that is being tried.
+    pub(super) import: Option<Import>,
+    /// What it is told once that is done: answers come in the order of the requests.
+    later: Vec<(Vec<u8>, Vec<OwnedFd>)>,
     /// Why it is to be dropped.
     ended: Option<Ended>,
     complaints: u32,
     _seat: Seated,
+}
+
+/// A kernel whose first frame is not drawn yet.
+#[derive(Clone, Copy)]
+pub(super) struct Starting {
+    /// When it was put into the engine, in frames drawn.
+    pub(super) since: u64,
+    pub(super) request: Request,
+}
+
+/// A picture that a client waits for.
+#[derive(Clone, Copy)]
+pub(super) struct WantedPicture {
+    pub(super) request: Request,
+    /// Not before this frame was drawn.
+    pub(super) after: Option<u64>,
+}
+
+/// A message as a client of this version reads it, with the `request_id` of the request that it answers.
+pub(super) fn packet(version: Version, message: &FromServer, request_id: Option<u64>) -> Vec<u8> {
+    match version {
+        Version::One => version_1::write(message),
+        Version::Two => encode(&Tagged { message, request_id }),
+    }
 }
 
 /// How a client's time ends.
@@ -70,6 +116,7 @@ impl Client {
         connection: Connection,
         terms: Terms,
         memory: ClientMemory,
+        drawing: Drawing,
         parameters: Parameters,
     ) -> Self {
         let connection = Arc::new(connection);
@@ -77,22 +124,55 @@ impl Client {
             name,
             shared: Shared::new(Session::new(terms), memory, &connection),
             connection,
-            kernel_since: None,
-            wants_picture: false,
+            version: terms.version,
+            compiling: None,
+            starting: None,
+            wants_picture: None,
             busy: false,
             leaving: None,
+            drawing,
+            camera: None,
             told: (parameters, BTreeMap::new()),
             last_new: Instant::now(),
+            shown_at: None,
+            import: None,
+            later: Vec::new(),
             ended: None,
             complaints: 0,
             _seat: seat,
         }
     }
 
+    /// Sends news, which answer no request.
+    pub(super) fn send(&mut self, message: &FromServer) {
+        self.answer(None, message, Vec::new());
+    }
+
+    /// Sends, once an import that is being tried is answered.
+    pub(super) fn answer(
+        &mut self,
+        request_id: Option<u64>,
+        message: &FromServer,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        let packet = packet(self.version, message, request_id);
+        match self.import {
+            Some(_) => self.later.push((packet, descriptors)),
+            None => self.send_now(&packet, &descriptors),
+        }
+    }
+
+    /// Sends what waited for an import.
+    pub(super) fn catch_up(&mut self) {
+        for (packet, descriptors) in std::mem::take(&mut self.later) {
+            self.send_now(&packet, &descriptors);
+        }
+    }
+
     /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
-    pub(super) fn send(&mut self, message: &FromServer, descriptors: &[OwnedFd]) {
+    fn send_now(&mut self, packet: &[u8], descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let ended = match self.connection.send(message, &descriptors) {
+        let ended = match self.connection.send_bytes(packet, &descriptors) {
             Ok(()) => return,
             Err(Errno::AGAIN) => Ended::Dropped(Fault {
                 code: ErrorCode::Slow,
@@ -109,20 +189,25 @@ impl Client {
     }
 
     /// A request did nothing.
-    pub(super) fn fail(&mut self, request: &str, reason: impl ToString) {
+    pub(super) fn fail(&mut self, Request { name, id }: Request, reason: impl ToString) {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
             // A compiler's log quotes what the client sent, and this goes to a terminal.
-            note!("note: {}: {request} failed: {}", self.name, short(&reason, MAX_NOTE));
+            note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
-        self.send(&FromServer::Failed { request: request.into(), reason }, &[]);
+        self.answer(id, &FromServer::Failed { request: name.into(), reason }, Vec::new());
     }
 
-    /// Tells it the parameters, and those of its kernel.
-    pub(super) fn tell(&mut self, parameters: Parameters, kernel: BTreeMap<String, f32>) {
+    /// Tells it the parameters, and those of its kernel, as an answer perhaps.
+    pub(super) fn tell(
+        &mut self,
+        request_id: Option<u64>,
+        parameters: Parameters,
+        kernel: BTreeMap<String, f32>,
+    ) {
         self.told = (parameters, kernel.clone());
-        self.send(&FromServer::Parameters { parameters, kernel }, &[]);
+        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, Vec::new());
     }
 
     /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived
@@ -141,8 +226,12 @@ impl Client {
     }
 
     /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
-    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Action, Vec<OwnedFd>)> {
-        if self.busy || self.leaving.is_some() || self.ended.is_some() {
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<OwnedFd>)> {
+        if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
+            // What waits for an import may wait long, so it is looked whether the client is still there.
+            if self.import.is_some() && self.connection.is_closed() {
+                self.ended.get_or_insert(Ended::Left(CLOSED));
+            }
             return None;
         }
         let (packet, descriptors) = match self.connection.receive() {
@@ -152,7 +241,7 @@ impl Client {
                 return None;
             }
             Received::Closed => {
-                self.ended = Some(Ended::Left("its connection closed"));
+                self.ended = Some(Ended::Left(CLOSED));
                 return None;
             }
             Received::TooLong(descriptors) => {
@@ -162,13 +251,11 @@ impl Client {
                 return None;
             }
         };
-        let parsed = FromClient::parse(&packet).map_err(Fault::new(ErrorCode::Message));
-        let judged =
-            parsed.and_then(|message| self.shared.borrow_mut().session.receive(message, descriptors.len()));
+        let judged = self.shared.borrow_mut().session.read(&packet, descriptors.len());
         match judged {
-            Ok(action) => {
+            Ok((request, action)) => {
                 self.busy = action.is_heavy();
-                Some((action, descriptors))
+                Some((request, action, descriptors))
             }
             Err(fault) => {
                 discard(descriptors);
@@ -234,10 +321,10 @@ impl Client {
 
     /// A frame was submitted: it may ask for more, and learns what was copied for that.
     pub(super) fn drawn(&mut self) {
-        self.busy = self.wants_picture;
+        self.busy = self.wants_picture.is_some_and(|picture| picture.after.is_none());
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
-            self.send(&FromServer::Free { frame }, &[]);
+            self.send(&FromServer::Free { frame });
         }
     }
 

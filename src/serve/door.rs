@@ -10,8 +10,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::listener::Listener;
-use super::protocol::{FromServer, Hello, RefusedCode};
-use super::session::{display_name, greet};
+use super::protocol::{FromServer, RefusedCode};
+use super::session::{Greeting, display_name, greet};
 use super::socket::{Connection, Peer, Received, discard, take_leave};
 use crate::app::Stop;
 use crate::note;
@@ -28,7 +28,7 @@ pub struct Visitor {
     /// The way to it.
     pub connection: Connection,
     /// What it asks for.
-    pub hello: Hello,
+    pub greeting: Greeting,
     /// Its name for people.
     pub name: String,
     /// Its right to draw.
@@ -187,11 +187,11 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
     };
     let count = descriptors.len();
     discard(descriptors);
-    let hello = match greet(&packet, count) {
-        Ok(hello) => hello,
+    let greeting = match greet(&packet, count) {
+        Ok(greeting) => greeting,
         Err((code, reason)) => return refuse(connection, code, reason),
     };
-    let name = display_name(&hello.client, pid);
+    let name = display_name(&greeting.hello.client, pid);
     // Whoever comes right after a client that leaves should find the seat free: the renderer notices within a frame.
     let until = Instant::now() + SEAT_PATIENCE;
     let mut seat = hall.seat.take(&name);
@@ -200,7 +200,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
         seat = hall.seat.take(&name);
     }
     match seat {
-        Ok(seat) => drop(hall.sender.send(Visitor { connection, hello, name, seat })),
+        Ok(seat) => drop(hall.sender.send(Visitor { connection, greeting, name, seat })),
         Err(holder) => {
             hall.complaints.note(|| format!("told {name} that {holder} draws already"));
             let reason =
@@ -243,7 +243,7 @@ impl Drop for Seated {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::{FromClient, MemoryKind, encode};
+    use super::super::protocol::{FromClient, Hello, MemoryKind, encode};
     use super::*;
 
     fn open(owner: u32) -> (tempfile::TempDir, std::path::PathBuf, Door) {
@@ -259,7 +259,7 @@ mod tests {
 
     fn hello(name: &str) -> Vec<u8> {
         let (client, memory) = (name.to_owned(), MemoryKind::Host);
-        encode(&FromClient::Hello(Hello { protocol: 1, client, memory, ring: None }))
+        encode(&FromClient::Hello(Hello { protocol: 2, client, memory, ring: None, array: None }))
     }
 
     fn answer(connection: &Connection) -> Option<FromServer> {
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn what_is_no_hello_is_refused() {
         let (_folder, path, door) = open(me());
-        let versioned = String::from_utf8(hello("x")).unwrap().replace("\"protocol\":1", "\"protocol\":2");
+        let versioned = String::from_utf8(hello("x")).unwrap().replace("\"protocol\":2", "\"protocol\":3");
         for (packet, want) in [
             (b"rubbish".to_vec(), RefusedCode::Hello),
             (br#"{"type":"bye"}"#.to_vec(), RefusedCode::Hello),

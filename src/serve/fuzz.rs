@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use serde_json::{Value, json};
 
-use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, encode};
+use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, Version, encode};
 use super::session::MAX_ALLOCATED;
 
 /// How many inputs there are in all. One for the parser is one packet; one for a session is one event, most of which
@@ -44,18 +44,42 @@ pub fn number() -> impl Strategy<Value = u64> {
 /// A message that has every field that any message has, so that its `type` alone decides what it is.
 fn message() -> impl Strategy<Value = Value> {
     let kinds = vec![
-        "hello", "ready", "kernel", "allocate", "release", "show", "snapshot", "set", "status", "bye",
-        "Ready", "",
+        "hello", "ready", "kernel", "allocate", "import", "release", "show", "snapshot", "set", "status",
+        "bye", "Ready", "",
     ];
     let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
-    (prop::sample::select(kinds), number(), number(), number(), memory).prop_map(|(kind, a, b, c, memory)| {
-        let parameters = json!({"speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0});
+    let numbers = (number(), number(), number());
+    let fields = (prop::sample::select(kinds), numbers, memory, array(), camera());
+    fields.prop_map(|(kind, (a, b, c), memory, array, camera)| {
+        let parameters = json!({
+            "speed": f64::from_bits(a), "colormap": "magma", "paused": b % 2 == 0,
+            "limits": [f64::from_bits(b), c], "size": a,
+        });
+        let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
         json!({
             "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b, "entry": "wave",
-            "protocol": a % 3, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
-            "kernel": {"amplitude": f64::from_bits(c)},
+            "protocol": a % 4, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
+            "kernel": {"amplitude": f64::from_bits(c)}, "array": array, "after": c, "camera": camera,
+            "request_id": b, "chunks": chunks,
         })
     })
+}
+
+/// Something like an array.
+fn array() -> impl Strategy<Value = Value> {
+    let kind = prop::sample::select(vec!["mesh", "surface", "points", "image", "voxels"]);
+    let dtype = prop::sample::select(vec!["<f4", "<f2", "|u1", "<f8"]);
+    // Sides that there may be, sides whose product is just too large, and the numbers at which arithmetic breaks.
+    let side = prop_oneof![0u64..6, (1u64 << 15)..(1 << 17), number()];
+    (kind, prop::collection::vec(side, 0..5), dtype)
+        .prop_map(|(kind, shape, dtype)| json!({"kind": kind, "shape": shape, "dtype": dtype}))
+}
+
+/// Something like a camera.
+fn camera() -> impl Strategy<Value = Value> {
+    let length = || prop_oneof![-2.0f64..4.0, any::<f64>()];
+    (length(), length(), length(), prop::collection::vec(length(), 2..5))
+        .prop_map(|(a, e, d, target)| json!({"azimuth": a, "elevation": e, "distance": d, "target": target}))
 }
 
 /// Any JSON that is not too deep.
@@ -130,15 +154,15 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// What is read is what was written, and what cannot be read is said in words.
-fn parse(packet: &[u8]) -> Result<u64, TestCaseError> {
+fn parse(packet: &[u8], version: Version) -> Result<u64, TestCaseError> {
     let json = serde_json::from_slice::<Value>(packet);
-    match FromClient::parse(packet) {
+    match FromClient::parse(packet, version) {
         Ok(message) => {
             prop_assert!(packet.len() <= MAX_MESSAGE);
             let object = json.expect("what was read is JSON");
             prop_assert!(object.is_object(), "not an object");
             prop_assert_eq!(&object["type"], message.name());
-            prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
+            prop_assert_eq!(FromClient::parse(&encode(&message), version), Ok(message));
         }
         // They go to a terminal, and into an answer.
         Err(reason) => prop_assert!(
@@ -157,7 +181,9 @@ macro_rules! a_million_packets {
         $(
             #[test]
             fn $name() {
-                feed(inputs().div_ceil(SHARES), &packet(), |packet| parse(&packet));
+                for version in [Version::One, Version::Two] {
+                    feed(inputs().div_ceil(SHARES), &packet(), |packet| parse(&packet, version));
+                }
             }
         )*
     };

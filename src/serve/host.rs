@@ -3,17 +3,18 @@
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use rustix::time::{ClockId, clock_gettime};
 
-use super::client::Client;
+use super::client::{Client, Starting};
 use super::door::{Door, Visitor, refuse};
 use super::exchange::Exchange;
-use super::protocol::{ErrorCode, FromServer, Parameters, RefusedCode};
+use super::imports;
+use super::protocol::{ErrorCode, FromServer, RefusedCode, Request};
 use super::report::Report;
-use super::requests::{Desk, free_released, kernel_parameters, send_picture, takes_picture};
+use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
-use crate::app::{Choice, Companion, Config, Engine};
-use crate::array::Array;
+use crate::app::{Choice, Companion, Config, Engine, Parameters};
 use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
@@ -22,6 +23,8 @@ use crate::{Error, Result, note};
 const MESSAGES_A_FRAME: usize = 64;
 /// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
 const NO_DRAW: Duration = Duration::from_millis(100);
+/// A kernel that failed after its request was answered.
+const KERNEL: Request = Request { name: "kernel", id: None };
 
 /// Serves one client after another.
 pub(crate) struct Host {
@@ -69,15 +72,17 @@ impl Host {
         self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
+            imports::take(engine, client)?;
             free_released(engine, client)?;
-            let kernel = match client.kernel_since {
+            let kernel = match client.starting {
                 None => kernel_parameters(engine, &self.exchange.kernels),
                 // It hears of those with `running`.
                 Some(_) => client.told.1.clone(),
             };
-            if client.told.0 != *parameters || client.told.1 != kernel {
+            let now = client.told.0.with(*parameters);
+            if client.told.0 != now || client.told.1 != kernel {
                 // The user has changed them, or another kernel took over.
-                client.tell(*parameters, kernel);
+                client.tell(None, now, kernel);
             }
             if client.is_over() {
                 self.dismiss(engine)?;
@@ -121,56 +126,68 @@ impl Host {
             client.see_off(counters, since);
             return Ok(());
         }
+        let draws = self.exchange.has_ring();
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, kernels, watch };
+        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((action, descriptors)) = client.hear(counters) else { break };
-            desk.answer(client, action, descriptors)?;
+            let Some((request, action, descriptors)) = client.hear(counters) else { break };
+            desk.answer(client, request, action, descriptors)?;
         }
         Ok(())
     }
 
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
-        let Some(client) = &self.client else { return Ok(()) };
+        let Some(client) = &mut self.client else { return Ok(()) };
         // Not before a frame of the renderer's own: what that takes tells how long one may take here.
         if engine.next_frame() == 0 || self.exchange.has_ring() || !client.shared.borrow().session.has_next()
         {
             return Ok(());
         }
-        let drawing = engine.drawing_of(Array::mesh(self.setup.config.grid))?;
-        self.exchange.put_ring(engine, &client.name, &client.shared, drawing)
+        self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone())?;
+        let view = engine.view_mut();
+        (view.limits, view.size) = (client.told.0.limits, client.told.0.size);
+        if let Some(camera) = client.camera.take() {
+            view.camera = camera;
+        }
+        Ok(())
     }
 
     /// Puts a kernel that was tried and compiled into the engine.
     fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
-        match self.exchange.kernels.compiled() {
-            None => Ok(()),
-            Some(Ok(source)) => self.run_kernel(engine, source),
-            Some(Err(error)) => {
-                if let Some(client) = &mut self.client {
-                    client.fail("kernel", error);
-                }
+        let Some(client) = &mut self.client else { return Ok(()) };
+        // The one before it is answered first.
+        if client.starting.is_some() {
+            return Ok(());
+        }
+        let Some(compiled) = self.exchange.kernels.compiled() else { return Ok(()) };
+        let request = client.compiling.take().unwrap_or(KERNEL);
+        match compiled {
+            Ok(source) => self.run_kernel(engine, request, source),
+            Err(error) => {
+                client.fail(request, error);
                 Ok(())
             }
         }
     }
 
-    fn run_kernel(&mut self, engine: &mut Engine, source: KernelSource) -> Result<()> {
+    fn run_kernel(&mut self, engine: &mut Engine, request: Request, source: KernelSource) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         let producer = match self.exchange.kernels.producer(engine.queue(), &source) {
             Ok(producer) => producer,
             Err(error) => {
-                client.fail("kernel", error);
+                client.fail(request, error);
                 return Ok(());
             }
         };
         if let Err(error) = self.exchange.put_kernel(engine, producer, source) {
-            // The kernel that ran until now has faulted just now.
+            // The kernel that ran until now has faulted just now, and this one was not put in its place.
+            client.compiling = Some(request).filter(|request| request.id.is_some());
             return self.rescue(engine, error);
         }
         client.shared.borrow_mut().session.kernel_runs();
-        client.kernel_since = Some(engine.next_frame());
+        client.starting = Some(Starting { since: engine.next_frame(), request });
+        give_up_picture(client);
         Ok(())
     }
 
@@ -181,21 +198,21 @@ impl Host {
         if !self.exchange.take_down(engine) {
             return Err(error);
         }
-        let given_up = self.exchange.kernels.forget_context();
+        self.exchange.kernels.forget_context();
         self.exchange.rebuild(engine, &self.setup)?;
         if let Some(client) = &mut self.client {
-            client.kernel_since = None;
-            client.fail("kernel", error);
-            if given_up {
+            let request = client.starting.take().map_or(KERNEL, |starting| starting.request);
+            client.fail(request, error);
+            if let Some(request) = client.compiling.take() {
                 let reason = "the kernel that ran before it faulted meanwhile, so it was not tried to the end: send it again";
-                client.fail("kernel", reason);
+                client.fail(request, reason);
             }
         }
         if let Some(source) = last_good {
-            self.run_kernel(engine, source)?;
+            self.run_kernel(engine, KERNEL, source)?;
             if let Some(client) = &mut self.client {
                 // It was told of this one before.
-                client.kernel_since = None;
+                client.starting = None;
             }
         }
         Ok(())
@@ -269,15 +286,19 @@ impl Companion for Host {
         };
         client.drawn();
         let kernel = self.exchange.kernels.running();
-        let new = kernel.is_some() || (self.exchange.has_ring() && client.shared.borrow().drew_new());
+        let new_frame = self.exchange.has_ring() && client.shared.borrow().drew_new();
+        let new = kernel.is_some() || new_frame;
         self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
         }
-        if let Some(since) = client.kernel_since
+        if new_frame {
+            client.shown_at = Some(monotonic());
+        }
+        if let Some(Starting { since, request }) = client.starting
             && engine.frames_finished()? > since
         {
-            client.kernel_since = None;
+            client.starting = None;
             let name = kernel.map_or("", |source| &source.name);
             let producer = format!("{}, {name}", engine.producer().profile().name);
             note!("note: {producer} runs");
@@ -285,7 +306,7 @@ impl Companion for Host {
             // Until it is told otherwise it takes them to be at their defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.send(&FromServer::Running { producer, parameters }, &[]);
+            client.answer(request.id, &FromServer::Running { producer, parameters }, Vec::new());
         }
         Ok(())
     }
@@ -299,8 +320,9 @@ impl Companion for Host {
     }
 
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+        let draws = self.exchange.has_ring();
         if let Some(client) = &mut self.client {
-            send_picture(client, extent, pixels);
+            send_picture(client, draws, extent, pixels);
         }
     }
 
@@ -345,4 +367,10 @@ impl Companion for Host {
         failures.catch(self.exchange.stamps.verdict(engine));
         failures.outcome()
     }
+}
+
+/// Now, on the clock that every process of this system can read.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -154,15 +154,14 @@ impl Kernels {
         self.good.take()
     }
 
-    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new. Whether a kernel was
-    /// being tried or compiled, which is given up.
-    pub(super) fn forget_context(&mut self) -> bool {
+    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new. A kernel that is
+    /// being tried or compiled is given up.
+    pub(super) fn forget_context(&mut self) {
         self.context = None;
-        let Some(job) = self.job.take() else { return false };
+        let Some(job) = self.job.take() else { return };
         // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off. But how long a
         // compiler takes for what a client sent is the client's to say, so it gets no more than a moment.
         job.give_up(MOMENT);
-        true
     }
 
     /// No CUDA any more.

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{self, SocketAddrUnix};
 
 use super::folder::{default_path, make_shared_folder, shared_folder};
-use super::socket::{Connection, seqpacket};
+use super::socket::Connection;
+use crate::descriptors::seqpacket;
 use crate::{Error, Result};
 
 /// What lies in the file system as long as a renderer listens.

@@ -9,15 +9,15 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, ExportedTimeline, Ring};
+use vulkan_cuda::{ExportedBuffer, ExportedTimeline, ImportedBuffer};
 
 use super::ledger::Origin;
-use super::protocol::{MemoryKind, Place};
+use super::protocol::{MemoryKind, Place, VulkanMemory};
 use crate::app::Engine;
-use crate::producer::{SLOT_USAGE, Source, check_grid, own_slots};
+use crate::array::Array;
+use crate::producer::{SLOT_USAGE, Source};
 use crate::stamp;
-use crate::vulkan::{Buffer, Device};
-use crate::wave::Grid;
+use crate::vulkan::{Buffer, BufferDesc, Device};
 use crate::{Error, Result};
 
 /// Where slots begin in the memfd: multiples of any page size in use, so that each can be mapped alone.
@@ -35,11 +35,30 @@ pub(super) struct CudaMemory {
     pub(super) ready: ExportedTimeline,
     pub(super) free: ExportedTimeline,
     slots: Vec<ExportedBuffer>,
-    allocations: BTreeMap<u64, ExportedBuffer>,
+    allocations: BTreeMap<u64, Allocation>,
+}
+
+/// Memory beside the ring's.
+enum Allocation {
+    /// Vulkan's own, exported.
+    Exported(ExportedBuffer),
+    /// The client's, imported.
+    Imported(ImportedBuffer),
+}
+
+impl Allocation {
+    fn raw(&self) -> vk::Buffer {
+        match self {
+            Self::Exported(buffer) => buffer.raw(),
+            Self::Imported(buffer) => buffer.vulkan(),
+        }
+    }
 }
 
 pub(super) struct HostMemory {
     file: OwnedFd,
+    /// A slot's bytes, and from one to the next.
+    size: u64,
     stride: u64,
     allocations: BTreeMap<u64, OwnedFd>,
     buffers: Vec<Buffer>,
@@ -48,13 +67,22 @@ pub(super) struct HostMemory {
 }
 
 impl ClientMemory {
-    /// Makes the ring. Nothing of it waits for the GPU.
+    /// Makes a ring of `depth` slots. Nothing of it waits for the GPU.
     ///
     /// # Errors
     /// Memory `cuda` on a device that exports no timelines; out of memory.
-    pub(super) fn new(device: &Device, kind: MemoryKind, grid: Grid, ring: Ring) -> Result<Self> {
-        check_grid(device, grid)?;
-        let (size, depth) = (grid.bytes(), ring.depth());
+    pub(super) fn new(device: &Device, kind: MemoryKind, array: Array, depth: usize) -> Result<Self> {
+        // Shaders read whole words.
+        let size = 4 * array.words();
+        Self::make(device, kind, size, depth).map_err(|error| match error.is_out_of_memory() {
+            true => Error::Unsupported(format!(
+                "no memory for a ring of {depth} slots of {size} bytes each: send a smaller array, or ask for a shorter ring ({error})"
+            )),
+            false => error,
+        })
+    }
+
+    fn make(device: &Device, kind: MemoryKind, size: u64, depth: usize) -> Result<Self> {
         Ok(match kind {
             MemoryKind::Cuda => Self::Cuda(CudaMemory {
                 ready: ExportedTimeline::new(device.sharing()?)?,
@@ -66,12 +94,14 @@ impl ClientMemory {
             }),
             MemoryKind::Host => {
                 let stride = size.next_multiple_of(SLOT_ALIGNMENT);
-                let upload = MemoryLocation::CpuToGpu;
+                let (label, location) = ("a client's slot", MemoryLocation::CpuToGpu);
+                let desc = BufferDesc { label, size, usage: SLOT_USAGE, location };
                 Self::Host(HostMemory {
                     file: sealed_memory("wavefield slots", stride * depth as u64)?,
+                    size,
                     stride,
                     allocations: BTreeMap::new(),
-                    buffers: own_slots(device, grid, ring, vk::BufferUsageFlags::empty(), upload)?,
+                    buffers: (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<_>>()?,
                     copied: 0,
                 })
             }
@@ -101,14 +131,13 @@ impl ClientMemory {
     }
 
     /// Where the slots lie in the descriptors that follow; with memory `cuda` those of `ready` and `free` come last.
-    pub(super) fn export(&self, grid: Grid) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
-        let bytes = grid.bytes();
+    pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
                 let place = |(fd, slot): (usize, &ExportedBuffer)| Place {
                     fd: fd as u32,
                     offset: 0,
-                    bytes,
+                    bytes: slot.size(),
                     allocation_bytes: slot.allocation_size(),
                 };
                 let places = memory.slots.iter().enumerate().map(place).collect();
@@ -124,10 +153,23 @@ impl ClientMemory {
             Self::Host(memory) => {
                 let slots = memory.buffers.len() as u64;
                 let allocation_bytes = memory.stride * slots;
+                let bytes = memory.size;
                 let place = |slot| Place { fd: 0, offset: slot * memory.stride, bytes, allocation_bytes };
                 Ok(((0..slots).map(place).collect(), vec![copy_of(&memory.file)?]))
             }
         }
+    }
+
+    /// How the slots were made, for a client that imports them with Vulkan.
+    pub(super) fn for_vulkan(&self) -> Option<VulkanMemory> {
+        let Self::Cuda(memory) = self else { return None };
+        Some(VulkanMemory {
+            handle_type: "OPAQUE_FD".into(),
+            dedicated: true,
+            buffer_usage: SLOT_USAGE.as_raw(),
+            buffer_flags: 0,
+            memory_type: memory.slots.first()?.memory_type(),
+        })
     }
 
     /// Makes an allocation, and the descriptor to send.
@@ -135,9 +177,11 @@ impl ClientMemory {
         let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
             Self::Cuda(memory) => {
-                let buffer = ExportedBuffer::new(device.sharing()?, bytes, SLOT_USAGE)?;
+                // Whole words, as in `new`; the client may use them too.
+                let words = bytes.next_multiple_of(4);
+                let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
-                memory.allocations.insert(id, buffer);
+                memory.allocations.insert(id, Allocation::Exported(buffer));
                 Ok(made)
             }
             Self::Host(memory) => {
@@ -146,6 +190,13 @@ impl ClientMemory {
                 memory.allocations.insert(id, file);
                 Ok(made)
             }
+        }
+    }
+
+    /// Keeps what a client has allocated, with memory `cuda`.
+    pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
+        if let Self::Cuda(memory) = self {
+            memory.allocations.insert(id, Allocation::Imported(buffer));
         }
     }
 

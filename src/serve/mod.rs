@@ -4,7 +4,9 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`protocol`] | the messages |
+//! | [`protocol`] | the messages, as version 2 has them |
+//! | `described`, `wishes` | what they say of an array, of parameters and the camera, checked: pure |
+//! | `version_1` | what version 1 has otherwise |
 //! | [`session`] | what a client may say when, and what follows: pure |
 //! | [`ledger`] | which frame is shown, which slot is free, what is a lie: pure |
 //! | `folder` | where the socket lies, and that nobody else can put one there |
@@ -15,6 +17,7 @@
 //! | `welcome` | gives it to a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: hears it, and tells it things |
 //! | `requests` | what it can ask for: kernels, memory, pictures, parameters, the state |
+//! | `imports` | has memory that clients bring tried ([`crate::trial`]) on a thread of its own, and imports it |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
 //! | `kernels` | has the kernels that clients send tried ([`crate::trial`]) and compiled, on a thread of its own |
 //! | `parent` | ends with the program that started this one |
@@ -28,6 +31,7 @@
 
 mod absent;
 mod client;
+mod described;
 mod door;
 mod exchange;
 mod folder;
@@ -36,6 +40,7 @@ mod foreign;
 mod fuzz;
 mod headless;
 mod host;
+mod imports;
 mod kernels;
 pub mod ledger;
 pub mod listener;
@@ -48,8 +53,10 @@ mod requests;
 pub mod session;
 pub mod socket;
 mod stamps;
+mod version_1;
 mod welcome;
 mod windowed;
+mod wishes;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,10 +85,10 @@ pub struct Options {
     pub pace: f64,
     /// Where to write what was measured, as JSON.
     pub json: Option<PathBuf>,
-    /// The program that tries each kernel that a client sends, in a process of its own: a `wavefield` of the same release,
-    /// started as `wavefield try-kernel`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
+    /// The program that tries each kernel and each import of a client, in a process of its own: a `wavefield` of the same release,
+    /// started as `wavefield try-kernel` or `try-import`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
     /// file was replaced or deleted since. Another program that calls this library must not, for it would start *itself* once
-    /// more; it names an installed `wavefield`. Without one kernels are refused. Starting it marks every descriptor of this
+    /// more; it names an installed `wavefield`. Without one kernels and imports are refused. Starting it marks every descriptor of this
     /// process from 3 on as one to be closed in whatever is started (`FD_CLOEXEC`).
     pub try_with: Option<PathBuf>,
 }

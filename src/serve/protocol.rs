@@ -2,17 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
-pub use crate::app::Parameters;
+pub use super::described::{Described, described};
+pub use super::wishes::{CameraPlace, Parameters, Wishes};
 pub use crate::cuda::KernelParameter;
-use crate::render::ColorMap;
 
-/// The version that both sides must speak.
-pub const VERSION: u32 = 1;
+/// Which protocol a client speaks. The renderer speaks both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Nothing but meshes of the renderer's own grid.
+    One,
+    /// Arrays of the client's choice, `request_id`, and more.
+    Two,
+}
+
+impl Version {
+    /// As in `hello`.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    /// The one with this number.
+    pub fn of(number: u64) -> Option<Self> {
+        [Self::One, Self::Two].into_iter().find(|version| u64::from(version.number()) == number)
+    }
+}
+
 /// No message is longer.
 pub const MAX_MESSAGE: usize = 65_536;
 /// A client's name is cut after so many bytes.
@@ -44,6 +65,11 @@ pub enum FromClient {
         /// How much.
         bytes: u64,
     },
+    /// Draw memory that the client has allocated; a descriptor for each chunk.
+    Import {
+        /// The bytes of each. Together they are one allocation, one chunk behind the other.
+        chunks: Vec<u64>,
+    },
     /// Give such memory back.
     Release {
         /// Which.
@@ -59,7 +85,11 @@ pub enum FromClient {
         offset: u64,
     },
     /// Send the last picture.
-    Snapshot,
+    Snapshot {
+        /// Not before this frame of the client, or a later one, was drawn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+    },
     /// Change parameters.
     Set {
         /// Those to change.
@@ -68,6 +98,9 @@ pub enum FromClient {
         /// Those of its kernel, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kernel: BTreeMap<String, f64>,
+        /// Where the camera is to be.
+        #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
+        camera: Option<CameraPlace>,
     },
     /// Say how things are.
     Status,
@@ -78,7 +111,7 @@ pub enum FromClient {
 /// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`VERSION`].
+    /// The [`Version`].
     pub protocol: u32,
     /// A name for people.
     pub client: String,
@@ -87,6 +120,10 @@ pub struct Hello {
     /// The ring's depth that it wants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
+    /// What it wants to draw, as [`Described`] has it; the renderer's own grid if nothing is said. Judged by itself, since a
+    /// client is told what is wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Value>,
 }
 
 /// What the slots are made of.
@@ -106,40 +143,6 @@ impl MemoryKind {
             Self::Cuda => "cuda",
             Self::Host => "host",
         }
-    }
-}
-
-/// Some of the [`Parameters`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Wishes {
-    /// See [`Parameters::speed`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub speed: Option<f64>,
-    /// See [`Parameters::colormap`]; by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub colormap: Option<String>,
-    /// See [`Parameters::paused`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-}
-
-impl Wishes {
-    /// The parameters with these changes.
-    ///
-    /// # Errors
-    /// What is wrong with a value, in words; then nothing is changed.
-    pub fn apply(&self, mut parameters: Parameters) -> Result<Parameters, String> {
-        if let Some(speed) = self.speed {
-            if !speed.is_finite() || speed.abs() > 1000.0 {
-                return Err(format!("speed {speed} is not between -1000 and 1000"));
-            }
-            parameters.speed = speed;
-        }
-        if let Some(name) = &self.colormap {
-            parameters.colormap = color_map(name)?;
-        }
-        parameters.paused = self.paused.unwrap_or(parameters.paused);
-        Ok(parameters)
     }
 }
 
@@ -169,6 +172,13 @@ pub enum FromServer {
         #[serde(flatten)]
         place: Place,
     },
+    /// The answer to `import`.
+    Imported {
+        /// Its name from now on.
+        id: u64,
+        /// All chunks together.
+        bytes: u64,
+    },
     /// The kernel has drawn its first frame.
     Running {
         /// What runs.
@@ -194,6 +204,8 @@ pub enum FromServer {
         format: String,
         /// Width · height · 4.
         bytes: u64,
+        /// The client's frame that is in it, if there is one.
+        frame: Option<u64>,
     },
     /// The parameters as they are now.
     Parameters {
@@ -217,7 +229,7 @@ pub enum FromServer {
 /// What a client needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// [`VERSION`].
+    /// The [`Version`].
     pub protocol: u32,
     /// Name and version.
     pub server: String,
@@ -225,18 +237,14 @@ pub struct Welcome {
     pub device: DeviceName,
     /// What the slots are made of.
     pub memory: MemoryKind,
-    /// Columns and rows.
-    pub grid: [u32; 2],
-    /// Numbers in a vertex: 4.
-    pub components: u32,
-    /// Their type, as NumPy writes it.
-    pub dtype: String,
-    /// From one vertex to the next.
-    pub vertex_bytes: u64,
-    /// From one row to the next.
-    pub row_bytes: u64,
+    /// What a slot holds.
+    pub array: Described,
+    /// The array's size.
+    pub frame_bytes: u64,
     /// Offsets in `show` are multiples of it.
     pub offset_alignment: u64,
+    /// The most that `allocate` gives.
+    pub largest_allocation: u64,
     /// K.
     pub ring: u32,
     /// K of them.
@@ -247,6 +255,9 @@ pub struct Welcome {
     /// Which descriptor is the timeline that the client waits for; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<u32>,
+    /// For clients that import the slots with Vulkan; memory `cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vulkan: Option<VulkanMemory>,
     /// Seconds of the field between two frames.
     pub frame_seconds: f64,
     /// Whether submissions wait for the client's signals without looking first.
@@ -255,13 +266,30 @@ pub struct Welcome {
     pub parameters: Parameters,
 }
 
-/// The GPU, by the identity that CUDA knows too.
+/// The GPU, by the identities that CUDA and other Vulkan programs know too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceName {
     /// For people.
     pub name: String,
-    /// 32 hexadecimal digits.
+    /// 32 hexadecimal digits: `deviceUUID`.
     pub uuid: String,
+    /// 32 hexadecimal digits: `driverUUID`.
+    pub driver_uuid: String,
+}
+
+/// How the slots' memory and buffers were made: an importer makes its own in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VulkanMemory {
+    /// Of `VkExternalMemoryHandleTypeFlagBits`.
+    pub handle_type: String,
+    /// The allocation belongs to one buffer (`VkMemoryDedicatedAllocateInfo`).
+    pub dedicated: bool,
+    /// `VkBufferUsageFlags`.
+    pub buffer_usage: u32,
+    /// `VkBufferCreateFlags`.
+    pub buffer_flags: u32,
+    /// The index of the memory type.
+    pub memory_type: u32,
 }
 
 /// A range of a descriptor's memory.
@@ -296,6 +324,10 @@ pub struct State {
     pub gaps_us: Spread,
     /// How much the longest of them exceeds the frame time.
     pub late_us: u64,
+    /// Where the camera is.
+    pub camera: CameraPlace,
+    /// When the first draw of `frame_shown` was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub shown_at: Option<u64>,
 }
 
 /// Some times, in microseconds.
@@ -323,6 +355,8 @@ pub enum RefusedCode {
     User,
     /// Such memory cannot be had.
     Memory,
+    /// Such an array cannot be drawn.
+    Array,
     /// Too many connections.
     Limit,
     /// That was no hello.
@@ -347,12 +381,53 @@ pub enum ErrorCode {
     Ended,
 }
 
+/// A request, as its answer names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its `type`.
+    pub name: &'static str,
+    /// Its `request_id`, if it has one.
+    pub id: Option<u64>,
+}
+
+/// A message with the `request_id` of the request that it is, or that it answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tagged<'a, T> {
+    /// The message.
+    #[serde(flatten)]
+    pub message: &'a T,
+    /// The number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<u64>,
+}
+
+/// A `request_id` is smaller: up to here JSON's numbers are exact whatever reads them.
+const MAX_ID: u64 = 1 << 53;
+
+/// The `request_id` of a packet that has been read as a message.
+///
+/// # Errors
+/// It is no whole number below [`MAX_ID`].
+pub fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
+    #[derive(Deserialize)]
+    struct Id {
+        #[serde(default)]
+        request_id: Option<u64>,
+    }
+    let wrong = || format!("`request_id` is not a whole number below {MAX_ID}");
+    let Id { request_id } = serde_json::from_slice(packet).map_err(|_| wrong())?;
+    match request_id {
+        Some(id) if id >= MAX_ID => Err(wrong()),
+        id => Ok(id),
+    }
+}
+
 impl FromClient {
-    /// Reads one packet.
+    /// Reads one packet of a client that speaks `version`.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub fn parse(packet: &[u8]) -> Result<Self, String> {
+    pub fn parse(packet: &[u8], version: Version) -> Result<Self, String> {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
@@ -362,8 +437,16 @@ impl FromClient {
         }
         // Its words quote the packet.
         let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
-        serde_json::from_slice(packet)
-            .map_err(|error| format!("not a message of this protocol: {}", words(error)))
+        let read = match old_fields(packet).filter(|_| version == Version::One) {
+            Some(old) => Self::deserialize(old),
+            None => serde_json::from_slice(packet),
+        };
+        match read {
+            Ok(Self::Import { .. }) if version == Version::One => {
+                Err("not a message of version 1 of this protocol: `import`".into())
+            }
+            read => read.map_err(|error| format!("not a message of this protocol: {}", words(error))),
+        }
     }
 
     /// Its `type`.
@@ -373,9 +456,10 @@ impl FromClient {
             Self::Ready { .. } => "ready",
             Self::Kernel { .. } => "kernel",
             Self::Allocate { .. } => "allocate",
+            Self::Import { .. } => "import",
             Self::Release { .. } => "release",
             Self::Show { .. } => "show",
-            Self::Snapshot => "snapshot",
+            Self::Snapshot { .. } => "snapshot",
             Self::Set { .. } => "set",
             Self::Status => "status",
             Self::Bye => "bye",
@@ -384,12 +468,27 @@ impl FromClient {
 }
 
 /// The version that a `hello` names, whatever else is in it.
-pub fn spoken_version(packet: &[u8]) -> Option<Number> {
+pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     match (message.get("type")?, message.get("protocol")?) {
         (Value::String(kind), Value::Number(version)) if kind == "hello" => Some(version.clone()),
         _ => None,
     }
+}
+
+/// A message without the fields that version 1 does not know, and so ignores; `None` if it has none of them.
+fn old_fields(packet: &[u8]) -> Option<Value> {
+    let mut message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
+    let mut left_out = 0;
+    for name in ["after", "camera"] {
+        left_out += usize::from(message.remove(name).is_some());
+    }
+    if let Some(Value::Object(parameters)) = message.get_mut("parameters") {
+        for name in ["limits", "size"] {
+            left_out += usize::from(parameters.remove(name).is_some());
+        }
+    }
+    (left_out > 0).then_some(Value::Object(message))
 }
 
 /// A structure from a JSON object alone: serde would also take a list of its values.
@@ -398,19 +497,16 @@ fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, 
     T::deserialize(Value::Object(object)).map_err(D::Error::custom)
 }
 
+/// The same, or nothing.
+fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let object = Option::<Map<_, _>>::deserialize(from)?;
+    object.map(|object| T::deserialize(Value::Object(object)).map_err(D::Error::custom)).transpose()
+}
+
 /// A message as a packet.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     // Strings, numbers and structures of them: there is nothing in a message that JSON cannot hold.
     serde_json::to_vec(message).unwrap_or_default()
-}
-
-/// A colour map by the name that the command line has for it.
-fn color_map(name: &str) -> Result<ColorMap, String> {
-    ColorMap::from_str(name, false).map_err(|_| {
-        let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
-        let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
-        format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
-    })
 }
 
 /// Whether a character does anything but show itself: controls, and what begins a line, turns the direction of writing or
@@ -441,13 +537,22 @@ mod tests {
 
     #[test]
     fn messages_read_as_the_page_writes_them() {
-        let read = |text: &str| FromClient::parse(text.as_bytes());
+        for version in [Version::One, Version::Two] {
+            messages_read(version);
+        }
+    }
+
+    fn messages_read(version: Version) {
+        let read = |text: &str| FromClient::parse(text.as_bytes(), version);
         let hello =
             r#"{"type": "hello", "protocol": 1, "client": "my program 1.0", "memory": "cuda", "ring": 3}"#;
-        let want =
-            Hello { protocol: 1, client: "my program 1.0".into(), memory: MemoryKind::Cuda, ring: Some(3) };
+        let (client, memory) = ("my program 1.0".to_owned(), MemoryKind::Cuda);
+        let want = Hello { protocol: 1, client, memory, ring: Some(3), array: None };
         assert_eq!(read(hello), Ok(FromClient::Hello(want)));
-        assert_eq!(read(r#"{"type": "snapshot", "unknown": [1, {}]}"#), Ok(FromClient::Snapshot));
+        assert_eq!(
+            read(r#"{"type": "snapshot", "unknown": [1, {}]}"#),
+            Ok(FromClient::Snapshot { after: None })
+        );
         assert_eq!(read(r#"{"frame": 7, "type": "ready"}"#), Ok(FromClient::Ready { frame: 7 }));
         for rubbish in [
             "",
@@ -472,33 +577,37 @@ mod tests {
         ] {
             assert!(read(rubbish).is_err(), "{rubbish}");
         }
-        assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1]).unwrap_err().contains("limit"));
-        assert!(FromClient::parse("[".repeat(60_000).as_bytes()).is_err(), "no overflow of the stack");
+        assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1], version).unwrap_err().contains("limit"));
+        assert!(
+            FromClient::parse("[".repeat(60_000).as_bytes(), version).is_err(),
+            "no overflow of the stack"
+        );
     }
 
     #[test]
-    fn parameters_are_checked_whole() {
-        let now = Parameters { speed: 1.0, colormap: ColorMap::Viridis, paused: false };
-        let wish = |text: &str| serde_json::from_str::<Wishes>(text).unwrap().apply(now);
-        assert_eq!(wish("{}"), Ok(now));
-        assert_eq!(wish(r#"{"speed": -2.5, "paused": true}"#).map(|p| (p.speed, p.paused)), Ok((-2.5, true)));
-        assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.colormap), Ok(ColorMap::Magma));
-        assert!(wish(r#"{"speed": 1e9}"#).unwrap_err().contains("1000"));
-        assert!(wish(r#"{"colormap": "jet"}"#).unwrap_err().contains("viridis"));
-        let text = |message: &FromServer| String::from_utf8(encode(message)).unwrap();
-        let told = |kernel| text(&FromServer::Parameters { parameters: now, kernel });
-        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false}"#;
+    fn answers_are_written_as_the_page_writes_them() {
+        let now = Parameters::default();
+        let text = |message: &FromServer, request_id| {
+            String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
+        };
+        let told = |kernel| text(&FromServer::Parameters { parameters: now, kernel }, None);
+        let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0}"#;
         assert_eq!(told(BTreeMap::new()), format!("{start}}}"));
         let kernel = BTreeMap::from([("height".to_owned(), 0.1)]);
         assert_eq!(told(kernel), format!(r#"{start},"kernel":{{"height":0.1}}}}"#));
-        let running = |parameters| text(&FromServer::Running { producer: "x".into(), parameters });
-        assert_eq!(running(Vec::new()), r#"{"type":"running","producer":"x"}"#);
+        let running = |parameters, id| text(&FromServer::Running { producer: "x".into(), parameters }, id);
+        assert_eq!(running(Vec::new(), Some(9)), r#"{"type":"running","producer":"x","request_id":9}"#);
         let (name, unit) = ("height".to_owned(), "m".to_owned());
         let parameter = KernelParameter { name, min: -0.5, max: 0.5, default: 0.25, unit };
         let list = r#"[{"name":"height","min":-0.5,"max":0.5,"default":0.25,"unit":"m"}]"#;
         assert_eq!(
-            running(vec![parameter]),
+            running(vec![parameter], None),
             format!(r#"{{"type":"running","producer":"x","parameters":{list}}}"#)
+        );
+        let failed = FromServer::Failed { request: "set".into(), reason: "x".into() };
+        assert_eq!(
+            text(&failed, Some(0)),
+            r#"{"type":"failed","request":"set","reason":"x","request_id":0}"#
         );
     }
 
@@ -513,9 +622,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_can_be_read(frame: u64, allocation: u64, offset: u64, client: String, ring: Option<u32>) {
-            let hello = Hello { protocol: 1, client, memory: MemoryKind::Host, ring };
-            for message in [FromClient::Hello(hello), FromClient::Show { frame, allocation, offset }] {
-                prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
+            let hello = Hello { protocol: 2, client, memory: MemoryKind::Host, ring, array: None };
+            let after = FromClient::Snapshot { after: Some(frame) };
+            for message in [FromClient::Hello(hello), FromClient::Show { frame, allocation, offset }, after] {
+                prop_assert_eq!(FromClient::parse(&encode(&message), Version::Two), Ok(message));
             }
         }
     }

@@ -6,17 +6,20 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::client::Client;
+use super::Setup;
+use super::client::{Client, WantedPicture};
 use super::foreign::Shared;
+use super::imports::Import;
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
-use super::protocol::{FromServer, Parameters, State};
-use super::session::Action;
+use super::protocol::{FromServer, Request, State, Wishes};
+use super::session::{Action, NOT_WITH_A_KERNEL};
 use super::socket::discard;
 use crate::Result;
-use crate::app::Engine;
+use crate::app::{Engine, Parameters};
 use crate::cuda::KernelValues;
+use crate::render::Camera;
 
 /// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
 const MAX_UNREAD: u64 = 32 << 10;
@@ -25,8 +28,11 @@ const MAX_UNREAD: u64 = 32 << 10;
 pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
+    pub(super) setup: &'a Setup,
     pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
+    /// The client's ring is in the engine.
+    pub(super) draws: bool,
 }
 
 impl Desk<'_> {
@@ -34,6 +40,7 @@ impl Desk<'_> {
     pub(super) fn answer(
         &mut self,
         client: &mut Client,
+        request: Request,
         action: Action,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<()> {
@@ -41,39 +48,73 @@ impl Desk<'_> {
             // What was released is freed before the next frame.
             Action::None | Action::Release { .. } => {}
             Action::Leave => client.leaving = Some(Instant::now()),
-            Action::Fail { request, reason } => {
+            Action::Fail { reason } => {
                 discard(descriptors);
                 client.fail(request, reason);
             }
             Action::Kernel { entry, bytes } => {
                 let Some(file) = descriptors.pop() else { return Ok(()) };
-                if let Err(error) = self.kernels.compile(&client.name, entry, file, bytes) {
-                    client.fail("kernel", error);
+                match self.kernels.compile(&client.name, entry, file, bytes) {
+                    Ok(()) => client.compiling = Some(request),
+                    Err(error) => client.fail(request, error),
                 }
             }
-            Action::Allocate { bytes } => self.allocate(client, bytes),
-            Action::Snapshot if client.wants_picture => client.fail("snapshot", "one is on its way already"),
-            Action::Snapshot => client.wants_picture = true,
-            Action::Set(wishes, kernel) => {
-                let wanted = wishes.apply(*self.parameters);
-                match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(&kernel)?))) {
-                    Ok((wanted, values)) => {
-                        if wanted.colormap != self.parameters.colormap {
-                            self.engine.set_color_map(wanted.colormap)?;
-                        }
-                        *self.parameters = wanted;
-                        if !kernel.is_empty() {
-                            self.engine.set_parameters(&values);
-                        }
-                        client.tell(wanted, kernel_parameters(self.engine, self.kernels));
+            Action::Allocate { bytes } => self.allocate(client, request, bytes),
+            Action::Import { id, chunks } => {
+                let chunks = descriptors.into_iter().zip(chunks).collect();
+                match Import::begin(self.setup, self.engine, request, id, chunks) {
+                    Ok(import) => client.import = Some(import),
+                    Err(error) => {
+                        client.shared.borrow_mut().session.imported(false);
+                        client.fail(request, error);
                     }
-                    Err(reason) => client.fail("set", reason),
                 }
             }
+            Action::Snapshot { .. } if client.wants_picture.is_some() => {
+                client.fail(request, "one is on its way already");
+            }
+            Action::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
+            Action::Set(wishes, kernel, camera) => self.set(client, request, &wishes, &kernel, camera)?,
             Action::Status => {
                 let state = self.state(client);
-                client.send(&FromServer::State(state), &[]);
+                client.answer(request.id, &FromServer::State(state), Vec::new());
             }
+        }
+        Ok(())
+    }
+
+    /// Changes all of it or nothing.
+    fn set(
+        &mut self,
+        client: &mut Client,
+        request: Request,
+        wishes: &Wishes,
+        kernel: &BTreeMap<String, f64>,
+        camera: Option<Camera>,
+    ) -> Result<()> {
+        let wanted = wishes.apply(client.told.0.with(*self.parameters));
+        match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(kernel)?))) {
+            Ok((wanted, values)) => {
+                if wanted.colormap != self.parameters.colormap {
+                    self.engine.set_color_map(wanted.colormap)?;
+                }
+                *self.parameters = wanted.of_field();
+                if !kernel.is_empty() {
+                    self.engine.set_parameters(&values);
+                }
+                let view = self.engine.view_mut();
+                if self.draws {
+                    (view.limits, view.size) = (wanted.limits, wanted.size);
+                }
+                // Until its arrays are drawn, it is not the client's picture that the camera would move in.
+                match camera {
+                    Some(camera) if self.draws || self.kernels.running().is_some() => view.camera = camera,
+                    Some(camera) => client.camera = Some(camera),
+                    None => {}
+                }
+                client.tell(request.id, wanted, kernel_parameters(self.engine, self.kernels));
+            }
+            Err(reason) => client.fail(request, reason),
         }
         Ok(())
     }
@@ -89,7 +130,7 @@ impl Desk<'_> {
         parameters.choose(&kernel.name, self.engine.parameters(), given)
     }
 
-    fn allocate(&self, client: &mut Client, bytes: u64) {
+    fn allocate(&self, client: &mut Client, request: Request, bytes: u64) {
         let mut shared = client.shared.borrow_mut();
         let id = shared.session.next_id();
         let made = shared.memory.allocate(self.engine.device(), id, bytes);
@@ -98,8 +139,10 @@ impl Desk<'_> {
         }
         drop(shared);
         match made {
-            Ok((place, file)) => client.send(&FromServer::Allocated { id, place }, &[file]),
-            Err(error) => client.fail("allocate", error),
+            Ok((place, file)) => {
+                client.answer(request.id, &FromServer::Allocated { id, place }, vec![file]);
+            }
+            Err(error) => client.fail(request, error),
         }
     }
 
@@ -118,6 +161,8 @@ impl Desk<'_> {
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
+            camera: client.camera.unwrap_or(self.engine.view().camera).into(),
+            shown_at: client.shown_at,
         }
     }
 }
@@ -146,21 +191,39 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
 
 /// Whether the client is to be sent the picture that was drawn last. `draws`: its ring is in the engine.
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
-    // Its first frame, if that is ready, is drawn next, and belongs in it.
-    let drawn = || draws || !client.shared.borrow().session.has_next();
-    // Each unread one would be a picture's worth of memory.
-    client.wants_picture && drawn() && client.connection.unread() <= MAX_UNREAD
+    let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
+    let session = &client.shared.borrow().session;
+    let drawn = match after {
+        // Its first frame, if that is ready, is drawn next, and belongs in it.
+        None => draws || !session.has_next(),
+        Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
+    };
+    // Each unread one would be a picture's worth of memory, and so would one that waits for an import.
+    drawn && client.import.is_none() && client.connection.unread() <= MAX_UNREAD
 }
 
-/// Sends it: four bytes a pixel, sRGB.
-pub(super) fn send_picture(client: &mut Client, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
-    (client.wants_picture, client.busy) = (false, false);
+/// A kernel of the client draws: the frame that it wants a picture of, if it does, will not.
+pub(super) fn give_up_picture(client: &mut Client) {
+    if let Some(WantedPicture { request, .. }) =
+        client.wants_picture.take_if(|picture| picture.after.is_some())
+    {
+        client.fail(request, NOT_WITH_A_KERNEL);
+    }
+}
+
+/// Sends it: four bytes a pixel, sRGB. `draws`: as above.
+pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+    let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
+    client.busy = false;
     match pixels.and_then(|pixels| Ok((pixels.len() as u64, sealed_copy("wavefield picture", &pixels)?))) {
         Ok((bytes, file)) => {
             let vk::Extent2D { width, height } = extent;
             let format = "rgba8-srgb".into();
-            client.send(&FromServer::Picture { width, height, format, bytes }, &[file]);
+            let shown = client.shared.borrow().session.ledger().shown();
+            let frame = shown.filter(|_| draws).map(|shown| shown.frame);
+            let picture = FromServer::Picture { width, height, format, bytes, frame };
+            client.answer(request.id, &picture, vec![file]);
         }
-        Err(error) => client.fail("snapshot", error),
+        Err(error) => client.fail(request, error),
     }
 }

@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 
 use super::ledger::{Ledger, Shown};
 use super::protocol::{
-    ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, VERSION, Wishes, short, spoken_version,
+    CameraPlace, ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, Request, Version, Wishes,
+    described, request_id, short, spoken_version,
 };
+use crate::array::Array;
+use crate::render::Camera;
 
 /// Allocations that a client may have at a time.
 pub const MAX_ALLOCATIONS: usize = 64;
-/// Bytes that they may have together.
+/// Bytes that they may have together, but for those that the client has allocated itself.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
+/// Chunks that one import may have.
+pub const MAX_CHUNKS: usize = 64;
 
 /// Why the conversation ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,21 +51,29 @@ pub enum Action {
         /// How much.
         bytes: u64,
     },
+    /// Try and import the chunks, whose memory is in the message's descriptors, then call [`Session::imported`].
+    Import {
+        /// The id that they have then.
+        id: u64,
+        /// Their sizes in bytes.
+        chunks: Vec<u64>,
+    },
     /// Let go of an allocation as soon as [`Session::take_released`] names it.
     Release {
         /// Which.
         id: u64,
     },
-    /// Send the picture.
-    Snapshot,
-    /// Change parameters, and those of its kernel by name, and answer with all of them.
-    Set(Wishes, BTreeMap<String, f64>),
+    /// Send the picture, once this frame of the client was drawn, or a later one.
+    Snapshot {
+        /// Which.
+        after: Option<u64>,
+    },
+    /// Change parameters, those of its kernel by name, and the camera, and answer with all parameters. All of it or nothing.
+    Set(Wishes, BTreeMap<String, f64>, Option<Camera>),
     /// Answer with the state.
     Status,
     /// Answer that the request did nothing.
     Fail {
-        /// Its type.
-        request: &'static str,
         /// Why.
         reason: String,
     },
@@ -72,8 +85,10 @@ impl Action {
     /// Whether it takes so long that one a frame is enough.
     pub fn is_heavy(&self) -> bool {
         match self {
-            Self::Kernel { .. } | Self::Allocate { .. } | Self::Release { .. } | Self::Snapshot => true,
-            Self::Set(wishes, _) => wishes.colormap.is_some(),
+            Self::Kernel { .. } | Self::Allocate { .. } | Self::Import { .. } | Self::Release { .. } => true,
+            // One for a later frame must not keep that frame from being heard of.
+            Self::Snapshot { after } => after.is_none(),
+            Self::Set(wishes, ..) => wishes.colormap.is_some(),
             Self::None | Self::Status | Self::Fail { .. } | Self::Leave => false,
         }
     }
@@ -82,12 +97,14 @@ impl Action {
 /// What a session rests on.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
+    /// What the client speaks.
+    pub version: Version,
+    /// What it draws.
+    pub array: Array,
     /// The memory's kind.
     pub memory: MemoryKind,
     /// Slots in its ring.
     pub depth: usize,
-    /// Bytes of a frame.
-    pub frame_bytes: u64,
     /// Bytes that one allocation may have on the device.
     pub largest_allocation: u64,
     /// Offsets are multiples of it.
@@ -96,20 +113,35 @@ pub struct Terms {
     pub trust: bool,
 }
 
+/// Who may come in, as far as its `hello` tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Greeting {
+    /// What it speaks.
+    pub version: Version,
+    /// What it said.
+    pub hello: Hello,
+    /// What it wants to draw; nothing: the renderer's own grid.
+    pub array: Option<Array>,
+}
+
 /// The first packet, judged.
 ///
 /// # Errors
 /// Why the client is not let in.
-pub fn greet(packet: &[u8], descriptors: usize) -> Result<Hello, (RefusedCode, String)> {
+pub fn greet(packet: &[u8], descriptors: usize) -> Result<Greeting, (RefusedCode, String)> {
     // Before anything else in it: another version may have other fields.
-    if let Some(version) = spoken_version(packet).filter(|version| version.as_u64() != Some(VERSION.into())) {
-        let reason = format!(
-            "this renderer speaks version {VERSION} of the protocol and the client version {version}: use a client and a \
-             renderer of the same release",
-        );
-        return Err((RefusedCode::Version, reason));
-    }
-    let message = FromClient::parse(packet).map_err(|reason| (RefusedCode::Hello, reason))?;
+    let version = match spoken_version(packet) {
+        // This is no hello; what it is instead does not depend on the version.
+        None => Version::Two,
+        Some(number) => number.as_u64().and_then(Version::of).ok_or_else(|| {
+            let reason = format!(
+                "this renderer speaks versions 1 and 2 of the protocol and the client version {number}: use a client and a \
+                 renderer of the same release",
+            );
+            (RefusedCode::Version, reason)
+        })?,
+    };
+    let message = FromClient::parse(packet, version).map_err(|reason| (RefusedCode::Hello, reason))?;
     let FromClient::Hello(hello) = message else {
         let reason = format!("the first message must be `hello`, not `{}`", message.name());
         return Err((RefusedCode::Hello, reason));
@@ -117,17 +149,37 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<Hello, (RefusedCode, S
     if descriptors > 0 {
         return Err((RefusedCode::Hello, "`hello` carries no descriptors".into()));
     }
-    Ok(hello)
+    let array = match &hello.array {
+        Some(wanted) if version == Version::Two => {
+            Some(described(wanted).map_err(|reason| (RefusedCode::Array, reason))?)
+        }
+        _ => None,
+    };
+    Ok(Greeting { version, hello, array })
 }
+
+/// Memory beside the ring's.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u64,
+    /// Those of it that the renderer has allocated: all or none.
+    ours: u64,
+}
+
+/// Why there is no picture after a frame.
+pub const NOT_WITH_A_KERNEL: &str =
+    "a kernel of this client draws now, so frames of its own are not drawn: leave `after` out";
 
 /// The conversation after `welcome`.
 #[derive(Clone, Debug)]
 pub struct Session {
     terms: Terms,
     ledger: Ledger,
-    allocations: BTreeMap<u64, u64>,
-    /// Given back, but still on show or announced: ids and bytes.
-    released: Vec<(u64, u64)>,
+    allocations: BTreeMap<u64, Held>,
+    /// Given back, but still on show or announced.
+    released: Vec<(u64, Held)>,
+    /// What is being imported.
+    importing: Option<(u64, Held)>,
     last_id: u64,
     /// A kernel of it draws, and no frames of its own any more.
     runs_kernel: bool,
@@ -142,6 +194,7 @@ impl Session {
             terms,
             allocations: BTreeMap::new(),
             released: Vec::new(),
+            importing: None,
             last_id: 0,
             runs_kernel: false,
         }
@@ -157,17 +210,37 @@ impl Session {
         &self.ledger
     }
 
+    /// Judges a packet: what it asks for, and what to do.
+    ///
+    /// # Errors
+    /// The client is to be dropped.
+    pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Action), Fault> {
+        let version = self.terms.version;
+        let id = match version {
+            Version::One => Ok(None),
+            Version::Two => request_id(packet),
+        };
+        let read = FromClient::parse(packet, version).and_then(|message| Ok((message, id?)));
+        let (message, id) = read.map_err(Fault::new(ErrorCode::Message))?;
+        let name = message.name();
+        Ok((Request { name, id }, self.receive(message, descriptors)?))
+    }
+
     /// Judges a message and says what to do.
     ///
     /// # Errors
     /// The client is to be dropped.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Action, Fault> {
-        let wanted = usize::from(matches!(message, FromClient::Kernel { .. }));
+        let wanted = match &message {
+            FromClient::Kernel { .. } => 1,
+            FromClient::Import { chunks } => chunks.len(),
+            _ => 0,
+        };
         if descriptors != wanted {
             let reason = format!("`{}` with {descriptors} descriptors instead of {wanted}", message.name());
             return Err(Fault { code: ErrorCode::Message, reason });
         }
-        let fail = |request, reason| Ok(Action::Fail { request, reason });
+        let fail = |reason| Ok(Action::Fail { reason });
         match message {
             FromClient::Hello(_) => Err(Fault { code: ErrorCode::Order, reason: "`hello` twice".into() }),
             FromClient::Ready { frame } => self.host_ready(frame).map(|()| Action::None),
@@ -175,19 +248,26 @@ impl Session {
                 self.show(frame, allocation, offset).map(|()| Action::None)
             }
             FromClient::Kernel { entry, .. } if entry.is_empty() || entry.contains('\0') => {
-                fail("kernel", "a kernel needs the name of its entry".into())
+                fail("a kernel needs the name of its entry".into())
             }
             FromClient::Kernel { bytes, .. } if bytes == 0 || bytes > MAX_PTX => {
-                fail("kernel", format!("a kernel of {bytes} bytes: from 1 to {MAX_PTX} are allowed"))
+                fail(format!("a kernel of {bytes} bytes: from 1 to {MAX_PTX} are allowed"))
             }
             FromClient::Kernel { entry, bytes } => Ok(Action::Kernel { entry, bytes }),
             FromClient::Allocate { bytes } => match self.may_allocate(bytes) {
                 Ok(()) => Ok(Action::Allocate { bytes }),
-                Err(reason) => fail("allocate", reason),
+                Err(reason) => fail(reason),
             },
+            FromClient::Import { chunks } => {
+                self.can_import()?;
+                match self.may_import(&chunks) {
+                    Ok(bytes) => Ok(self.import(chunks, bytes)),
+                    Err(reason) => fail(reason),
+                }
+            }
             FromClient::Release { id } => match self.allocations.remove(&id) {
-                Some(bytes) => {
-                    self.released.push((id, bytes));
+                Some(held) => {
+                    self.released.push((id, held));
                     Ok(Action::Release { id })
                 }
                 None => Err(Fault {
@@ -195,8 +275,14 @@ impl Session {
                     reason: format!("there is no allocation {id} to release"),
                 }),
             },
-            FromClient::Snapshot => Ok(Action::Snapshot),
-            FromClient::Set { parameters, kernel } => Ok(Action::Set(parameters, kernel)),
+            FromClient::Snapshot { after: Some(_) } if self.runs_kernel => fail(NOT_WITH_A_KERNEL.into()),
+            FromClient::Snapshot { after } => Ok(Action::Snapshot { after }),
+            FromClient::Set { parameters, kernel, camera } => {
+                match camera.as_ref().map(CameraPlace::camera).transpose() {
+                    Ok(camera) => Ok(Action::Set(parameters, kernel, camera)),
+                    Err(reason) => fail(reason),
+                }
+            }
             FromClient::Status => Ok(Action::Status),
             FromClient::Bye => Ok(Action::Leave),
         }
@@ -226,8 +312,13 @@ impl Session {
     /// Memory was made.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, bytes);
+        self.allocations.insert(self.last_id, Held { bytes, ours: bytes });
         self.last_id
+    }
+
+    /// The import that was begun has succeeded, or not; then its id is never used.
+    pub fn imported(&mut self, succeeded: bool) {
+        self.allocations.extend(self.importing.take().filter(|_| succeeded));
     }
 
     /// Whether something was given back that is not needed any more.
@@ -287,10 +378,10 @@ impl Session {
             let reason = "`show` cannot be had with --trust: the frame may be submitted already";
             return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
         }
-        let Some(&bytes) = self.allocations.get(&id) else {
+        let Some(&Held { bytes, .. }) = self.allocations.get(&id) else {
             return Err(wrong(format!("`show` of allocation {id}, which does not exist")));
         };
-        let (frame_bytes, alignment) = (self.terms.frame_bytes, self.terms.offset_alignment);
+        let (frame_bytes, alignment) = (self.terms.array.bytes(), self.terms.offset_alignment);
         if !offset.is_multiple_of(alignment) {
             return Err(wrong(format!("offset {offset} is no multiple of {alignment}")));
         }
@@ -310,16 +401,65 @@ impl Session {
         if bytes > largest {
             return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
         }
-        if self.allocations.len() + self.released.len() >= MAX_ALLOCATIONS {
-            return Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some"));
-        }
+        self.has_room()?;
         // What is released and still needed takes its place, too.
-        let released = self.released.iter().map(|(_, bytes)| bytes);
-        let held: u64 = self.allocations.values().chain(released).sum();
+        let released = self.released.iter().map(|(_, held)| held);
+        let held: u64 = self.allocations.values().chain(released).map(|held| held.ours).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
         }
+    }
+
+    /// Whether there may be one more.
+    fn has_room(&self) -> Result<(), String> {
+        let there = self.allocations.len() + self.released.len() + usize::from(self.importing.is_some());
+        match there < MAX_ALLOCATIONS {
+            true => Ok(()),
+            false => Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some")),
+        }
+    }
+
+    /// Whether `import` may be said at all.
+    fn can_import(&self) -> Result<(), Fault> {
+        let reason = match self.terms.memory {
+            MemoryKind::Cuda if !self.terms.trust => return Ok(()),
+            MemoryKind::Cuda => {
+                "`import` cannot be had with --trust, where nothing is shown from an allocation"
+            }
+            MemoryKind::Host => {
+                "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`"
+            }
+        };
+        Err(Fault { code: ErrorCode::Order, reason: reason.into() })
+    }
+
+    /// The bytes of these chunks together, if they may be imported now.
+    fn may_import(&self, chunks: &[u64]) -> Result<u64, String> {
+        if chunks.is_empty() || chunks.len() > MAX_CHUNKS {
+            let count = chunks.len();
+            return Err(format!("an import of {count} chunks: from 1 to {MAX_CHUNKS} are allowed"));
+        }
+        if chunks.contains(&0) {
+            return Err("a chunk of 0 bytes".into());
+        }
+        if self.importing.is_some() {
+            return Err("the import before this one is still being tried: wait for its answer".into());
+        }
+        let (sum, largest) = (
+            chunks.iter().try_fold(0, |sum: u64, &size| sum.checked_add(size)),
+            self.terms.largest_allocation,
+        );
+        let bytes = sum.filter(|&bytes| bytes <= largest).ok_or_else(|| {
+            format!("the chunks are together more than the {largest} bytes that the device allows: leave out those that no frame lies in")
+        })?;
+        self.has_room().map(|()| bytes)
+    }
+
+    fn import(&mut self, chunks: Vec<u64>, bytes: u64) -> Action {
+        self.last_id += 1;
+        self.importing = Some((self.last_id, Held { bytes, ours: 0 }));
+        Action::Import { id: self.last_id, chunks }
     }
 }
 
@@ -331,17 +471,22 @@ pub fn display_name(name: &str, pid: i32) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::super::fuzz::{self, number, packet};
     use super::super::ledger::Origin;
     use super::super::protocol::{Parameters, encode};
     use super::*;
+    use crate::array::{Kind, Number};
+    use crate::wave::Grid;
 
     fn session(memory: MemoryKind) -> Session {
         let terms = Terms {
+            version: Version::Two,
             memory,
+            // 1024 bytes.
+            array: Array::mesh(Grid { cols: 8, rows: 8 }),
             depth: 3,
-            frame_bytes: 1024,
             largest_allocation: 4 << 30,
             offset_alignment: 16,
             trust: false,
@@ -350,20 +495,37 @@ mod tests {
     }
 
     fn say(session: &mut Session, message: FromClient) -> Result<Action, Fault> {
-        let descriptors = usize::from(matches!(message, FromClient::Kernel { .. }));
+        let descriptors = match &message {
+            FromClient::Kernel { .. } => 1,
+            FromClient::Import { chunks } => chunks.len(),
+            _ => 0,
+        };
         session.receive(message, descriptors)
     }
 
     #[test]
-    fn the_first_message_is_hello_in_this_version() {
-        let hello = |protocol| {
-            let client = "x".into();
-            encode(&FromClient::Hello(Hello { protocol, client, memory: MemoryKind::Cuda, ring: None }))
+    fn the_first_message_is_hello_in_a_known_version() {
+        let hello = |protocol, array| {
+            let (client, memory) = ("x".into(), MemoryKind::Cuda);
+            encode(&FromClient::Hello(Hello { protocol, client, memory, ring: None, array }))
         };
-        assert!(greet(&hello(1), 0).is_ok());
         let code = |packet: &[u8], count| greet(packet, count).map_err(|(code, _)| code).err();
-        assert_eq!(code(&hello(2), 0), Some(RefusedCode::Version));
-        assert_eq!(code(&hello(1), 1), Some(RefusedCode::Hello));
+        for (number, version) in [(1, Version::One), (2, Version::Two)] {
+            let greeting = greet(&hello(number, None), 0).unwrap();
+            assert_eq!((greeting.version, greeting.array), (version, None));
+            assert_eq!(code(&hello(number, None), 1), Some(RefusedCode::Hello));
+        }
+        let array = json!({"kind": "image", "shape": [2, 3], "dtype": "|u1"});
+        let greeting = greet(&hello(2, Some(array.clone())), 0).unwrap();
+        assert_eq!(greeting.array, Some(Array::new(Kind::Image, &[2, 3], Number::U8).unwrap()));
+        // Version 1 knows no arrays, and ignores whatever that is.
+        for array in [array, json!(7)] {
+            assert_eq!(greet(&hello(1, Some(array)), 0).unwrap().array, None);
+        }
+        assert_eq!(code(&hello(2, Some(json!(7))), 0), Some(RefusedCode::Array));
+        let (code_of_3, reason) = greet(&hello(3, None), 0).unwrap_err();
+        assert_eq!(code_of_3, RefusedCode::Version);
+        assert!(reason.contains("versions 1 and 2") && reason.contains("version 3"), "{reason}");
         assert_eq!(code(&encode(&FromClient::Bye), 0), Some(RefusedCode::Hello));
         // Whatever else is in it, or is not.
         for other in [
@@ -471,6 +633,71 @@ mod tests {
     }
 
     #[test]
+    fn imports_are_bounded_and_shown_within_their_bounds() {
+        let mut session = session(MemoryKind::Cuda);
+        let import = |chunks: &[u64]| FromClient::Import { chunks: chunks.into() };
+        let show = |frame, allocation, offset| FromClient::Show { frame, allocation, offset };
+        for (chunks, words) in [
+            (&[][..], "of 0 chunks"),
+            (&[1; 65], "of 65 chunks: from 1 to 64"),
+            (&[2048, 0], "0 bytes"),
+            (&[u64::MAX, 2], "more than the 4294967296 bytes"),
+            (&[4 << 30, 1], "more than the 4294967296 bytes"),
+        ] {
+            let Ok(Action::Fail { reason }) = say(&mut session, import(chunks)) else { panic!("{chunks:?}") };
+            assert!(reason.contains(words), "{reason}");
+        }
+        // As many descriptors as chunks.
+        assert_eq!(session.receive(import(&[1, 1]), 1).map_err(|fault| fault.code), Err(ErrorCode::Message));
+        let chunks = vec![1024, 1040];
+        assert_eq!(say(&mut session, import(&chunks)), Ok(Action::Import { id: 1, chunks }));
+        assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })), "one at a time");
+        // Meanwhile other memory gets an id of its own, and nothing can be shown from what is not there yet.
+        assert_eq!(session.allocated(8), 2);
+        let fault = session.clone().receive(show(0, 1, 0), 0).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Value);
+        session.imported(true);
+        assert!(say(&mut session, show(0, 1, 1040)).is_ok(), "across both chunks");
+        assert!(session.clone().receive(show(1, 1, 1056), 0).is_err());
+        assert_eq!(say(&mut session, FromClient::Release { id: 1 }), Ok(Action::Release { id: 1 }));
+        // One that failed was never there.
+        assert!(matches!(say(&mut session, import(&[4096])), Ok(Action::Import { id: 3, .. })));
+        session.imported(false);
+        assert!(say(&mut session, FromClient::Release { id: 3 }).is_err());
+        // They do not count among the bytes, but among the allocations: with what is released and still needed 64.
+        for id in 4..66 {
+            assert!(
+                matches!(say(&mut session, import(&[4 << 30])), Ok(Action::Import { id: got, .. }) if got == id)
+            );
+            session.imported(true);
+        }
+        assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })));
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
+    fn imports_are_for_memory_cuda_without_trust() {
+        let trusted = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
+        for mut session in [session(MemoryKind::Host), Session::new(trusted)] {
+            let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
+            assert_eq!(fault.code, ErrorCode::Order);
+        }
+    }
+
+    #[test]
+    fn an_import_on_its_way_takes_its_place() {
+        let mut session = session(MemoryKind::Cuda);
+        for _ in 1..MAX_ALLOCATIONS {
+            session.allocated(1);
+        }
+        assert!(matches!(
+            say(&mut session, FromClient::Import { chunks: vec![1] }),
+            Ok(Action::Import { .. })
+        ));
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
     fn descriptors_belong_to_kernels_alone() {
         let mut session = session(MemoryKind::Cuda);
         let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
@@ -486,6 +713,73 @@ mod tests {
         assert!(matches!(session.receive(huge, 1), Ok(Action::Fail { .. })));
     }
 
+    #[test]
+    fn a_request_is_told_by_its_id_in_version_2() {
+        let mut session = session(MemoryKind::Host);
+        let mut read = |text: &str| session.read(text.as_bytes(), 0);
+        let request = |name, id| Request { name, id };
+        let status = read(r#"{"type": "status", "request_id": 9007199254740991}"#);
+        assert_eq!(status, Ok((request("status", Some((1 << 53) - 1)), Action::Status)));
+        assert_eq!(read(r#"{"type": "status"}"#), Ok((request("status", None), Action::Status)));
+        let failed = read(r#"{"type": "allocate", "bytes": 0, "request_id": 7}"#);
+        let Ok((found, Action::Fail { .. })) = failed else { panic!("{failed:?}") };
+        assert_eq!(found, request("allocate", Some(7)));
+        for id in ["-1", "1.0", "\"1\"", "9007199254740992", "[1]"] {
+            let fault = read(&format!(r#"{{"type": "status", "request_id": {id}}}"#)).unwrap_err();
+            assert_eq!(fault.code, ErrorCode::Message, "{id}");
+            assert!(fault.reason.contains("request_id"), "{}", fault.reason);
+        }
+        // In version 1 it is a field like any other that nobody knows.
+        let mut old = Session::new(Terms { version: Version::One, ..session.terms() });
+        assert_eq!(
+            old.read(br#"{"type": "status", "request_id": "x"}"#, 0),
+            Ok((request("status", None), Action::Status))
+        );
+    }
+
+    #[test]
+    fn a_picture_after_a_frame_keeps_nothing_waiting_and_is_none_of_a_kernels() {
+        let mut session = session(MemoryKind::Host);
+        let after = FromClient::Snapshot { after: Some(3) };
+        let action = say(&mut session, after.clone()).unwrap();
+        assert_eq!((action.is_heavy(), &action), (false, &Action::Snapshot { after: Some(3) }));
+        assert!(say(&mut session, FromClient::Snapshot { after: None }).unwrap().is_heavy());
+        session.kernel_runs();
+        assert!(matches!(say(&mut session, after), Ok(Action::Fail { .. })));
+        assert!(say(&mut session, FromClient::Snapshot { after: None }).unwrap().is_heavy());
+    }
+
+    #[test]
+    fn a_camera_out_of_reach_changes_nothing() {
+        let mut session = session(MemoryKind::Host);
+        let mut set = |text: &str| session.read(text.as_bytes(), 0).map(|(_, action)| action);
+        let at = |distance: &str| {
+            format!(
+                r#"{{"type": "set", "parameters": {{"paused": true}}, "camera": {{"azimuth": 0.5, "elevation": 0.25,
+                "distance": {distance}, "target": [0, 0.5, 0]}}}}"#
+            )
+        };
+        let Ok(Action::Set(_, _, Some(camera))) = set(&at("2")) else { panic!("not set") };
+        assert_eq!(camera, Camera::new(0.5, 0.25, 2.0, [0.0, 0.5, 0.0]).unwrap());
+        let Ok(Action::Fail { reason }) = set(&at("99")) else { panic!("not refused") };
+        assert!(reason.contains("distance of 99"), "{reason}");
+        for camera in ["[0.5, 0.25, 2, [0, 0, 0]]", r#"{"azimuth": 0.5}"#, "7"] {
+            let text = format!(r#"{{"type": "set", "parameters": {{}}, "camera": {camera}}}"#);
+            assert_eq!(set(&text).map_err(|fault| fault.code), Err(ErrorCode::Message), "{camera}");
+        }
+    }
+
+    #[test]
+    fn an_array_that_fills_its_last_word_in_part_is_shown_to_the_end() {
+        // 45 bytes.
+        let array = Array::new(Kind::Image, &[3, 5, 3], Number::U8).unwrap();
+        let mut session = Session::new(Terms { array, ..session(MemoryKind::Cuda).terms() });
+        let id = session.allocated(61);
+        let show = |frame, offset| FromClient::Show { frame, allocation: id, offset };
+        assert!(say(&mut session, show(0, 16)).is_ok());
+        assert!(say(&mut session, show(1, 32)).is_err());
+    }
+
     /// One thing that can happen to a session.
     #[derive(Clone, Debug)]
     enum Event {
@@ -493,6 +787,8 @@ mod tests {
         Counter(u64),
         Draw,
         Kernel,
+        /// What is being imported is there, or is not.
+        Imported(bool),
     }
 
     fn event() -> impl Strategy<Value = Event> {
@@ -502,23 +798,31 @@ mod tests {
             1 => number().prop_map(Event::Counter),
             3 => Just(Event::Draw),
             1 => Just(Event::Kernel),
+            2 => any::<bool>().prop_map(Event::Imported),
         ]
     }
 
     /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds are ever
     /// drawn. Returns the number of events.
-    fn converse(events: Vec<Event>, host: bool, depth: usize) -> Result<u64, TestCaseError> {
+    fn converse(events: Vec<Event>, new: bool, host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;
         let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
-        let terms = Terms { memory, depth, ..session(memory).terms() };
+        let version = if new { Version::Two } else { Version::One };
+        let terms = Terms { version, memory, depth, ..session(memory).terms() };
         let mut session = Session::new(terms);
-        let mut held = BTreeMap::new();
+        let (mut held, mut importing) = (BTreeMap::new(), None);
         for event in events {
+            let mut asked = None;
             let outcome = match event {
                 Event::Counter(value) if !host => session.see_ready(value).map(|()| Action::None),
                 Event::Counter(_) => Ok(Action::None),
                 Event::Kernel => {
                     session.kernel_runs();
+                    Ok(Action::None)
+                }
+                Event::Imported(succeeded) => {
+                    session.imported(succeeded);
+                    held.extend(importing.take().filter(|_| succeeded));
                     Ok(Action::None)
                 }
                 Event::Draw => {
@@ -527,7 +831,7 @@ mod tests {
                             Origin::Slot(slot) => prop_assert!(slot < depth),
                             Origin::Allocation { id, offset } => {
                                 let bytes: u64 = held[&id];
-                                prop_assert!(offset + terms.frame_bytes <= bytes);
+                                prop_assert!(offset + terms.array.bytes() <= bytes);
                             }
                         }
                     }
@@ -536,40 +840,67 @@ mod tests {
                     Ok(Action::None)
                 }
                 Event::Packet(packet, descriptors) => {
-                    let _ = greet(&packet, descriptors);
-                    match FromClient::parse(&packet) {
-                        Ok(message) => session.receive(message, descriptors),
-                        Err(reason) => Err(Fault { code: ErrorCode::Message, reason }),
+                    match greet(&packet, descriptors) {
+                        Ok(Greeting { version, array, .. }) => {
+                            prop_assert!(new_enough(version, array));
+                        }
+                        Err((_, reason)) => {
+                            prop_assert!(!reason.is_empty() && reason.len() < 1000, "{reason}")
+                        }
                     }
+                    session.read(&packet, descriptors).map(|(request, action)| {
+                        asked = Some(request);
+                        action
+                    })
                 }
             };
             match outcome {
                 Ok(Action::Allocate { bytes }) => {
                     held.insert(session.allocated(bytes), bytes);
                 }
-                Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
-                Ok(Action::Set(wishes, _)) => {
-                    let now = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
-                    prop_assert!(
-                        wishes.apply(now).is_ok_and(|p| p.speed.abs() <= 1000.0)
-                            || wishes.apply(now).is_err()
-                    );
+                Ok(Action::Import { id, chunks }) => {
+                    prop_assert!(!host && (1..=MAX_CHUNKS).contains(&chunks.len()));
+                    importing = Some((id, chunks.iter().sum()));
                 }
+                Ok(Action::Kernel { bytes, .. }) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
+                Ok(Action::Set(wishes, _, camera)) => {
+                    prop_assert!(
+                        new || (wishes.limits.is_none() && wishes.size.is_none() && camera.is_none())
+                    );
+                    if let Ok(parameters) = wishes.apply(Parameters::default()) {
+                        let [low, high] = parameters.limits;
+                        prop_assert!(low.is_finite() && high.is_finite() && low != high);
+                        prop_assert!((1.0..=64.0).contains(&parameters.size));
+                        prop_assert!(parameters.speed.abs() <= 1000.0);
+                    }
+                    prop_assert!(camera.is_none_or(|camera| camera.eye().is_finite()));
+                }
+                Ok(Action::Snapshot { after }) => prop_assert!(new || after.is_none()),
                 Ok(_) => {}
                 // The renderer drops the client here; the fuzzer goes on, which asks even more.
                 Err(fault) => prop_assert!(!fault.reason.is_empty()),
             }
+            prop_assert!(asked.is_none_or(|request| new || request.id.is_none()));
             prop_assert!(held.len() <= MAX_ALLOCATIONS);
-            prop_assert!(session.allocations.values().sum::<u64>() <= MAX_ALLOCATED);
+            prop_assert!(session.allocations.values().map(|held| held.ours).sum::<u64>() <= MAX_ALLOCATED);
             let ledger = session.ledger();
             prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
         }
         Ok(count)
     }
 
+    /// Of what a `hello` may have asked for.
+    fn new_enough(version: Version, array: Option<Array>) -> bool {
+        array.is_none_or(|array| version == Version::Two && array.words() < 1 << 31 && array.bytes() > 0)
+    }
+
+    /// In each version.
     fn half_of_a_million_events() {
         let conversation = (prop::collection::vec(event(), 1..24), any::<bool>(), 2usize..6);
-        fuzz::feed(fuzz::inputs() / 2, &conversation, |(events, host, depth)| converse(events, host, depth));
+        for new in [false, true] {
+            let converse = |(events, host, depth)| converse(events, new, host, depth);
+            fuzz::feed(fuzz::inputs() / 2, &conversation, converse);
+        }
     }
 
     #[test]

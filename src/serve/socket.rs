@@ -1,7 +1,5 @@
 //! Connections: who is at the other end, and packets with descriptors. Nothing here ever waits for a peer.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,23 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{Getter, Opcode, ioctl};
-use rustix::net::{
-    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-};
+use rustix::net::{self, SocketAddrUnix, SocketFlags};
 use serde::Serialize;
 
 use super::folder::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
-
-/// Descriptors that one packet can carry (`SCM_MAX_FD` in `unix(7)`).
-const MAX_DESCRIPTORS: usize = 253;
-
-/// A new socket that carries whole packets.
-pub(super) fn seqpacket() -> Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-}
+use crate::descriptors::{self, seqpacket};
 
 /// One end of a connection.
 pub struct Connection {
@@ -127,46 +114,24 @@ impl Connection {
     /// # Errors
     /// As [`Connection::send`].
     pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-            return Err(Errno::TOOMANYREFS);
-        }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        net::sendmsg(&self.fd, &[IoSlice::new(bytes)], &mut control, flags).map(|_| ())
+        descriptors::send(self.as_fd(), bytes, descriptors)
     }
 
     /// Looks for a message; does not wait.
     pub fn receive(&self) -> Received {
         let mut buffer = vec![0; MAX_MESSAGE];
-        // Room for as many descriptors as there can be: what did not fit would be closed by the kernel, in this thread.
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let mut look =
-            |control: &mut _| net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut buffer)], control, flags);
-        let got = match look(&mut control) {
-            // The other end closed without having read everything; what it said before is still to be read.
-            Err(Errno::CONNRESET) => look(&mut control),
-            got => got,
-        };
-        let mut descriptors = Vec::new();
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(more) = message {
-                descriptors.extend(more);
-            }
-        }
+        let (got, descriptors) = descriptors::receive(self.as_fd(), &mut buffer);
         match got {
             Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
             Err(_) => Received::Closed,
-            Ok(got) if got.flags.contains(ReturnFlags::TRUNC) => Received::TooLong(descriptors),
+            Ok((_, true)) => Received::TooLong(descriptors),
             // An empty packet looks like the end, and is taken for it.
-            Ok(got) if got.bytes == 0 => {
+            Ok((0, _)) => {
                 discard(descriptors);
                 Received::Closed
             }
-            Ok(got) => {
-                buffer.truncate(got.bytes);
+            Ok((bytes, _)) => {
+                buffer.truncate(bytes);
                 Received::Packet(buffer, descriptors)
             }
         }

@@ -4,13 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use vulkan_cuda::Ring;
 
-use super::client::Client;
+use super::client::{Client, packet};
 use super::door::{Visitor, refuse};
 use super::memory::ClientMemory;
-use super::protocol::{DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, VERSION, Welcome};
-use super::session::Terms;
+use super::protocol::{Described, DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, Welcome};
+use super::session::{Greeting, Terms};
 use super::{FRAME_SECONDS, Setup};
-use crate::app::{Config, Engine};
+use crate::app::{self, Config, Engine};
+use crate::array::Array;
+use crate::render::{Drawing, View};
 use crate::wave::Vertex;
 use crate::{Error, Result, note};
 
@@ -22,54 +24,74 @@ pub(super) fn welcome(
     visitor: Visitor,
     engine: &mut Engine,
     setup: &Setup,
-    parameters: Parameters,
+    parameters: app::Parameters,
 ) -> Option<Client> {
-    let Visitor { connection, hello, name, seat } = visitor;
-    let ring = ring_for(&setup.config, hello.ring);
+    let Visitor { connection, greeting: Greeting { version, hello, array }, name, seat } = visitor;
+    let array = array.unwrap_or(Array::mesh(setup.config.grid));
+    let info = engine.device().info();
     let terms = Terms {
+        version,
         memory: hello.memory,
-        depth: ring.depth(),
-        frame_bytes: setup.config.grid.bytes(),
-        largest_allocation: engine.device().info().largest_buffer.0,
+        array,
+        depth: ring_for(&setup.config, array, hello.ring).depth(),
+        largest_allocation: info.largest_buffer.0,
         offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
         trust: setup.options.trust && hello.memory == MemoryKind::Cuda,
     };
-    let made = prepare(engine, setup, ring, terms, parameters);
-    let sent = made.map_err(|error| error.to_string()).and_then(|(welcome, memory, descriptors)| {
+    let View { limits, size, .. } = View::of(&array);
+    let parameters = Parameters::new(parameters, limits, size);
+    let made = match too_large(array, info.largest_buffer, &info.name) {
+        Some(reason) => Err((RefusedCode::Array, reason)),
+        None => prepare(engine, setup, terms, parameters)
+            .map_err(|error| (RefusedCode::Memory, error.to_string())),
+    };
+    let sent = made.and_then(|(welcome, memory, drawing, descriptors)| {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let welcome = FromServer::Welcome(Box::new(welcome));
-        connection.send(&welcome, &descriptors).map_err(|error| error.to_string())?;
-        Ok(memory)
+        let welcome = packet(version, &FromServer::Welcome(Box::new(welcome)), None);
+        let sent = connection.send_bytes(&welcome, &descriptors);
+        sent.map_err(|error| (RefusedCode::Memory, error.to_string()))?;
+        Ok((memory, drawing))
     });
     match sent {
-        Ok(memory) => {
+        Ok((memory, drawing)) => {
             note!("note: {name} draws, with memory {} in a ring of {}", terms.memory.name(), terms.depth);
-            Some(Client::new(name, seat, connection, terms, memory, parameters))
+            Some(Client::new(name, seat, connection, terms, memory, drawing, parameters))
         }
-        Err(reason) => {
+        Err((code, reason)) => {
             note!("note: refused {name}: {reason}");
-            refuse(connection, RefusedCode::Memory, reason);
+            refuse(connection, code, reason);
             None
         }
     }
 }
 
-fn ring_for(config: &Config, wanted: Option<u32>) -> Ring {
+fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
     let own = config.ring.unwrap_or_default().depth() as u32;
-    let most = (MAX_RING_BYTES / config.grid.bytes().max(1)).clamp(2, 32) as u32;
+    let most = (MAX_RING_BYTES / array.bytes().max(1)).clamp(2, 32) as u32;
     let depth = wanted.unwrap_or(own).clamp(2, most.max(own).max(2));
     Ring::new(depth).unwrap_or_default()
 }
 
-/// The memory, what is said of it, and the descriptors that go with that.
+/// Why no slot can hold this array, if that is so. `limit`: see [`crate::vulkan::AdapterInfo::largest_buffer`].
+fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
+    let bytes = 4 * array.words();
+    (bytes > limit).then(|| {
+        format!(
+            "an array of the shape {:?} needs {bytes} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
+             send a smaller one, or one of smaller numbers",
+            array.shape()
+        )
+    })
+}
+
+/// The memory and what draws from it, what is said of it, and the descriptors that go with that.
 fn prepare(
     engine: &mut Engine,
     setup: &Setup,
-    ring: Ring,
     terms: Terms,
     parameters: Parameters,
-) -> Result<(Welcome, ClientMemory, Vec<OwnedFd>)> {
-    let (device, grid) = (engine.device().clone(), setup.config.grid);
+) -> Result<(Welcome, ClientMemory, Drawing, Vec<OwnedFd>)> {
+    let device = engine.device().clone();
     let info = device.info();
     if terms.memory == MemoryKind::Cuda && !setup.choice.can_export() {
         return Err(Error::Unsupported(format!(
@@ -77,30 +99,67 @@ fn prepare(
             info.name
         )));
     }
-    let memory = ClientMemory::new(&device, terms.memory, grid, ring)?;
+    let drawing = engine.drawing_of(terms.array)?;
+    let memory = ClientMemory::new(&device, terms.memory, terms.array, terms.depth)?;
     if setup.config.verify {
         memory.blank(engine)?;
     }
-    let (slots, descriptors) = memory.export(grid)?;
+    let (slots, descriptors) = memory.export()?;
     let semaphore = |place: u32| (terms.memory == MemoryKind::Cuda).then_some(terms.depth as u32 + place);
     let welcome = Welcome {
-        protocol: VERSION,
+        protocol: terms.version.number(),
         server: concat!("wavefield ", env!("CARGO_PKG_VERSION")).into(),
-        device: DeviceName { name: info.name.clone(), uuid: info.sharing.uuid.to_string().replace('-', "") },
+        device: DeviceName {
+            name: info.name.clone(),
+            uuid: info.sharing.uuid.to_string().replace('-', ""),
+            driver_uuid: info.sharing.driver_uuid.map(|byte| format!("{byte:02x}")).concat(),
+        },
         memory: terms.memory,
-        grid: [grid.cols, grid.rows],
-        components: 4,
-        dtype: "<f4".into(),
-        vertex_bytes: size_of::<Vertex>() as u64,
-        row_bytes: u64::from(grid.cols) * size_of::<Vertex>() as u64,
+        array: Described::from(terms.array),
+        frame_bytes: terms.array.bytes(),
         offset_alignment: terms.offset_alignment,
+        largest_allocation: terms.largest_allocation,
         ring: terms.depth as u32,
         slots,
         ready: semaphore(0),
         free: semaphore(1),
+        vulkan: memory.for_vulkan(),
         frame_seconds: FRAME_SECONDS,
         trust: terms.trust,
         parameters,
     };
-    Ok((welcome, memory, descriptors))
+    Ok((welcome, memory, drawing, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{Kind, Number};
+
+    #[test]
+    fn an_array_that_does_not_fit_says_what_would() {
+        let array = Array::new(Kind::Image, &[1 << 14, 1 << 14, 3], Number::U8).unwrap();
+        let limit = |bytes| too_large(array, (bytes, "maxStorageBufferRange"), "Toy GPU");
+        assert_eq!(limit(array.bytes()), None);
+        let reason = limit(array.bytes() - 1).unwrap();
+        for part in
+            ["[16384, 16384, 3]", "805306368", "805306367", "maxStorageBufferRange", "Toy GPU", "smaller"]
+        {
+            assert!(reason.contains(part), "{part} is missing in: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_large_array_gets_a_short_ring() {
+        let config = Config::default();
+        let depth = |shape: &[u64], wanted| {
+            ring_for(&config, Array::new(Kind::Image, shape, Number::F32).unwrap(), wanted).depth()
+        };
+        assert_eq!(
+            (depth(&[2, 2], Some(32)), depth(&[2, 2], Some(99)), depth(&[2, 2], Some(0))),
+            (32, 32, 2)
+        );
+        assert_eq!(depth(&[2, 2], None), config.ring.unwrap_or_default().depth());
+        assert_eq!(depth(&[1 << 14, 1 << 14], Some(32)), 8, "of 1 GiB each");
+    }
 }

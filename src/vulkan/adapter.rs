@@ -52,6 +52,8 @@ pub struct AdapterInfo {
     pub device_fault: bool,
     /// Whether it says how much memory is left (`VK_EXT_memory_budget`).
     pub memory_budget: bool,
+    /// Whether a buffer may lie in several allocations (`sparseBinding`).
+    pub sparse_binding: bool,
     /// The most pixels that a picture may have each way.
     pub largest_picture: u32,
 }
@@ -182,6 +184,8 @@ impl AdapterInfo {
             api_version: base.api_version,
             device_fault: has(ext::device_fault::NAME) && reports_faults(vk, raw),
             memory_budget: has(ext::memory_budget::NAME),
+            // SAFETY: as above.
+            sparse_binding: unsafe { vk.get_physical_device_features(raw) }.sparse_binding == vk::TRUE,
             inline,
             inline_images: inline.is_some()
                 && has(InlineSupport::BinaryImport.extension())
@@ -215,6 +219,7 @@ impl AdapterInfo {
             sharing: VkInfo {
                 name: format!("Vulkan {uuid}"),
                 uuid: vulkan_cuda::DeviceUuid([uuid; 16]),
+                driver_uuid: [0; 16],
                 luid: None,
                 group_size: 1,
                 exports: vulkan_cuda::Exports::default(),
@@ -234,6 +239,7 @@ impl AdapterInfo {
             calibrated_timestamps: false,
             device_fault: false,
             memory_budget: false,
+            sparse_binding: false,
             timestamp_period: Some(1.0),
         }
     }

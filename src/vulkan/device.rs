@@ -18,7 +18,8 @@ use crate::{Error, Result};
 pub struct DeviceDesc {
     /// Draws to a window: enables `VK_KHR_swapchain`.
     pub present: bool,
-    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions.
+    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` where the
+    /// device has it.
     pub interop: bool,
     /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`]
     /// and [`crate::handoff::TextureInlineHandoff`].

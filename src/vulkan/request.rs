@@ -79,10 +79,12 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
     let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
     let mut launches =
         vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
+    let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
     let mut create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
+        .enabled_features(&features)
         .push_next(&mut timeline)
         .push_next(&mut sync2)
         .push_next(&mut rendering);

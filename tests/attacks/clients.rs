@@ -20,11 +20,13 @@ use example::client::{Arguments, Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
+use wavefield::array::Array;
 use wavefield::serve::listener::Listener;
 use wavefield::serve::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
 };
 use wavefield::serve::socket::{Connection, Received};
+use wavefield::wave::Grid;
 
 use crate::{common, stand_in};
 
@@ -168,11 +170,11 @@ fn answered(renderer: &Renderer, hello: &str) -> FromServer {
 #[test]
 fn a_newcomer_of_another_version_is_told_that_and_nothing_else() {
     let renderer = Renderer::start(&[]);
-    for hello in [r#"{"type": "hello", "protocol": 999}"#, r#"{"type": "hello", "protocol": 2, "memory": 7}"#]
+    for hello in [r#"{"type": "hello", "protocol": 999}"#, r#"{"type": "hello", "protocol": 3, "memory": 7}"#]
     {
         match answered(&renderer, hello) {
             FromServer::Refused { code: RefusedCode::Version, reason } => {
-                assert!(reason.contains("same release"), "{reason}");
+                assert!(reason.contains("same release") && reason.contains("versions 1 and 2"), "{reason}");
             }
             other => panic!("{hello}: {other:?}"),
         }
@@ -272,23 +274,22 @@ fn unsealed(listener: &Listener) {
     let slot =
         |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
     let welcome = FromServer::Welcome(Box::new(Welcome {
-        protocol: 1,
+        protocol: 2,
         server: "no wavefield".into(),
-        device: DeviceName { name: "no GPU".into(), uuid: "0".repeat(32) },
+        device: DeviceName { name: "no GPU".into(), uuid: "0".repeat(32), driver_uuid: "0".repeat(32) },
         memory: MemoryKind::Host,
-        grid: [16, 16],
-        components: 4,
-        dtype: "<f4".into(),
-        vertex_bytes: 16,
-        row_bytes: 256,
+        array: Array::mesh(Grid { cols: 16, rows: 16 }).into(),
+        frame_bytes: 16 * 16 * 16,
         offset_alignment: 16,
+        largest_allocation: 1 << 30,
         ring: 3,
         slots: (0..3).map(slot).collect(),
         ready: None,
         free: None,
+        vulkan: None,
         frame_seconds: 1.0 / 60.0,
         trust: false,
-        parameters: Parameters { speed: 1.0, colormap: Default::default(), paused: false },
+        parameters: Parameters::default(),
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.wait(PATIENCE);
@@ -372,7 +373,7 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
             client.frame(frame, &bytes);
         }
         if stays {
-            client.say(&FromClient::Snapshot);
+            client.say(&FromClient::Snapshot { after: None });
             match client.answer().0 {
                 FromServer::Error { code: ErrorCode::Stuck, reason } => {
                     assert!(reason.contains("too long") && reason.contains("--timeout"), "{reason}");

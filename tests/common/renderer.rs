@@ -8,17 +8,38 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use wavefield::app::write_png;
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, State, Welcome};
+use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode, State, Tagged, Welcome};
 use wavefield::serve::socket::{Connection, Received};
 use wavefield::stamp;
 use wavefield::wave::{self, Grid, Shape, Vertex};
 
-use super::common::wavefield;
+use super::common::{self, wavefield};
 use super::example::client::{Arguments, Memory, connect};
 use super::stand_in::StandIn;
 
 /// Long enough for whatever a busy machine does between; nothing is expected to take it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
+pub fn validated() -> &'static [&'static str] {
+    match common::has_validation() {
+        true => &["--validation"],
+        false => {
+            common::skip_without_tools("no validation layer");
+            &[]
+        }
+    }
+}
+
+/// Frame 1 of a run without a client.
+pub fn own_picture(folder: &Path, grid: &str) -> PathBuf {
+    let path = folder.join(format!("own-{grid}.png"));
+    let grid = format!("--grid={grid}");
+    let arguments = ["--headless", "--frames=1", "--size=96x64", "--producer=compute", &grid, "--output"];
+    let output = wavefield().args(arguments).arg(&path).output().unwrap();
+    common::assert_exit(&output, 0);
+    path
+}
 
 /// A renderer in a process of its own; killed at the end unless it was ended.
 pub struct Renderer {
@@ -102,6 +123,28 @@ impl Renderer {
         }
     }
 
+    /// A client with memory `host` that says this of its array; or why it is refused.
+    pub fn client_of(&self, array: &serde_json::Value) -> Result<Client, (RefusedCode, String)> {
+        let until = Instant::now() + PATIENCE;
+        let hello = serde_json::json!({
+            "type": "hello", "protocol": 2, "client": "x", "memory": "host", "ring": 2, "array": array,
+        });
+        loop {
+            assert!(Instant::now() < until, "{}", self.notes());
+            let connection = Connection::connect(&self.socket()).unwrap();
+            connection.send_bytes(hello.to_string().as_bytes(), &[]).unwrap();
+            match receive(&connection) {
+                (FromServer::Welcome(welcome), descriptors) => {
+                    return Ok(Client { connection, welcome: *welcome, descriptors, freed: 0 });
+                }
+                // The one before is only just leaving.
+                (FromServer::Refused { code: RefusedCode::Busy, .. }, _) => {}
+                (FromServer::Refused { code, reason }, _) => return Err((code, reason)),
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+    }
+
     /// Open descriptors, and resident memory in KiB.
     pub fn resources(&self) -> (usize, u64) {
         let process = PathBuf::from(format!("/proc/{}", self.child.id()));
@@ -127,6 +170,24 @@ impl Drop for Renderer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A picture.
+pub struct Seen {
+    pub extent: ash::vk::Extent2D,
+    pub pixels: Vec<u8>,
+    /// The client's frame in it.
+    pub frame: Option<u64>,
+}
+
+impl Seen {
+    /// Red, green and blue at a place, from 0 to 1 across and down.
+    pub fn at(&self, x: f64, y: f64) -> [u8; 3] {
+        let place = |at: f64, size: u32| ((at * f64::from(size)) as u32).min(size - 1);
+        let (col, row) = (place(x, self.extent.width), place(y, self.extent.height));
+        let at = (row * self.extent.width + col) as usize * 4;
+        [self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]]
     }
 }
 
@@ -157,9 +218,23 @@ pub struct Client {
     pub freed: u64,
 }
 
+/// The next message.
+pub fn receive(connection: &Connection) -> (FromServer, Vec<OwnedFd>) {
+    match connection.receive_within(PATIENCE) {
+        Received::Packet(packet, descriptors) => (serde_json::from_slice(&packet).unwrap(), descriptors),
+        other => panic!("no message, but {other:?}"),
+    }
+}
+
 impl Client {
+    /// Of a mesh.
     pub fn grid(&self) -> Grid {
-        Grid { cols: self.welcome.grid[0], rows: self.welcome.grid[1] }
+        Grid { cols: self.welcome.array.shape[1] as u32, rows: self.welcome.array.shape[0] as u32 }
+    }
+
+    /// A request with an id.
+    pub fn ask(&self, message: &FromClient, id: u64) {
+        self.connection.send(&Tagged { message, request_id: Some(id) }, &[]).unwrap();
     }
 
     pub fn say(&self, message: &FromClient) {
@@ -168,10 +243,7 @@ impl Client {
 
     /// The next message.
     pub fn hear(&self) -> (FromServer, Vec<OwnedFd>) {
-        match self.connection.receive_within(PATIENCE) {
-            Received::Packet(packet, descriptors) => (serde_json::from_slice(&packet).unwrap(), descriptors),
-            other => panic!("no message, but {other:?}"),
-        }
+        receive(&self.connection)
     }
 
     /// The next message that is none of `free`.
@@ -226,14 +298,20 @@ impl Client {
 
     /// The picture, as a file.
     pub fn picture(&mut self, path: &Path) {
-        self.say(&FromClient::Snapshot);
-        let (FromServer::Picture { width, height, format, bytes }, descriptors) = self.answer() else {
+        self.say(&FromClient::Snapshot { after: None });
+        let seen = self.seen();
+        write_png(path, seen.extent, &seen.pixels, &[]).unwrap();
+    }
+
+    /// The picture that was asked for.
+    pub fn seen(&mut self) -> Seen {
+        let (FromServer::Picture { width, height, format, bytes, frame }, descriptors) = self.answer() else {
             panic!("no picture")
         };
         assert_eq!((format.as_str(), bytes), ("rgba8-srgb", u64::from(width * height * 4)));
         let mut pixels = vec![0; bytes as usize];
         assert_eq!(rustix::io::pread(&descriptors[0], &mut pixels, 0).unwrap(), pixels.len());
-        write_png(path, ash::vk::Extent2D { width, height }, &pixels, &[]).unwrap();
+        Seen { extent: ash::vk::Extent2D { width, height }, pixels, frame }
     }
 
     /// Waits until `frame` is shown.

@@ -1,6 +1,6 @@
 //! CUDA's half of [`crate::cuda_memory`].
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -9,7 +9,7 @@ use crate::cuda::{Cuda, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
-/// Device memory that CUDA allocated, mapped at one address, and can export.
+/// Device memory that CUDA allocated, here or in another process, mapped at one address. It can be exported.
 pub struct CudaAllocation {
     // The order in which they go: mappings, then CUDA's references to the memory, then the address.
     mappings: Vec<Mapping>,
@@ -37,14 +37,44 @@ impl CudaAllocation {
         }
         let props = exportable(cuda)?;
         let sizes = round_up(sizes, granularity(cuda, &props)?)?;
-        let reserved = Reserved::new(cuda, sizes.iter().sum())?;
+        let chunks = sizes.into_iter().map(|size| Chunk::new(cuda, size, &props));
+        Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
+    }
+
+    /// Maps memory that another process allocated and exported: for each chunk a descriptor and its size in bytes. The descriptors
+    /// stay yours.
+    ///
+    /// # Errors
+    /// No chunks; a descriptor that stands for no memory of CUDA's, or for memory of another GPU; memory that is compressed, which
+    /// Vulkan would not know; a size that is not the chunk's.
+    pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
+        let props = exportable(cuda)?;
+        let granularity = granularity(cuda, &props)?;
+        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
+        if sizes.is_empty() || round_up(&sizes, granularity)? != sizes || sizes.contains(&0) {
+            return Err(Error::Rule(format!(
+                "chunks of {sizes:?} bytes are not CUDA's: each is a multiple of {granularity} bytes"
+            )));
+        }
+        let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
+            let of_chunk = |error: Error| Error::Rule(format!("chunk {index} of {}: {error}", chunks.len()));
+            let chunk = Chunk::import(cuda, fd, *size, &props).map_err(of_chunk)?;
+            chunk.check_size(granularity).map_err(of_chunk)?;
+            Ok(chunk)
+        };
+        let imported = chunks.iter().enumerate().map(import).collect::<Result<_>>()?;
+        Self::map(cuda, imported, &props)
+    }
+
+    /// Maps chunks one behind the other, for reading and writing.
+    fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
+        let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
         // From here on what was made is undone by its `Drop`, in the order of the fields.
-        let mut made = Self { mappings: Vec::new(), chunks: Vec::new(), reserved };
+        let mut made = Self { mappings: Vec::new(), chunks, reserved };
         let mut pointer = made.pointer();
-        for size in sizes {
-            made.chunks.push(Chunk::new(cuda, size, &props)?);
-            made.mappings.push(Mapping::new(pointer, &made.chunks[made.chunks.len() - 1])?);
-            pointer += size;
+        for chunk in &made.chunks {
+            made.mappings.push(Mapping::new(pointer, chunk, chunk.size)?);
+            pointer += chunk.size;
         }
         let access = sys::CUmemAccessDesc {
             location: props.location,
@@ -209,6 +239,44 @@ impl Chunk {
         cuda.check("cuMemCreate", code)?;
         Ok(Self { handle, size, cuda: cuda.clone() })
     }
+
+    /// What a descriptor stands for, which another process has exported; said to have `size` bytes.
+    fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
+        let (mut handle, mut props) = (0, *like);
+        cuda.bind()?;
+        // SAFETY: writes one handle. The descriptor is passed by value, as a pointer, and only read.
+        let code = unsafe {
+            api::cuMemImportFromShareableHandle(&mut handle, fd.number() as usize as *mut c_void, POSIX)
+        };
+        cuda.check("cuMemImportFromShareableHandle", code)?;
+        // From here on Drop releases it.
+        let chunk = Self { handle, size, cuda: cuda.clone() };
+        // SAFETY: a live handle; writes one description.
+        let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(&mut props, handle) };
+        cuda.check("cuMemGetAllocationPropertiesFromHandle", code)?;
+        if (props.location.type_, props.location.id) != (like.location.type_, like.location.id) {
+            return Err(Error::Rule(format!("its memory is not on {}", cuda.info().name)));
+        }
+        match props.allocFlags.compressionType {
+            0 => Ok(chunk),
+            _ => Err(Error::Rule(
+                "its memory is compressed, which Vulkan does not know: allocate it without".into(),
+            )),
+        }
+    }
+
+    /// Whether it has exactly as many bytes as was said: CUDA has no call that tells, but maps no more than there are.
+    fn check_size(&self, granularity: u64) -> Result<()> {
+        let (size, more) = (self.size, self.size.saturating_add(granularity));
+        let room = Reserved::new(&self.cuda, more)?;
+        if let Err(error) = Mapping::new(room.pointer, self, size) {
+            return Err(Error::Rule(format!("it does not have {size} bytes: {error}")));
+        }
+        match Mapping::new(room.pointer, self, more) {
+            Err(_) => Ok(()),
+            Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: name all of them"))),
+        }
+    }
 }
 
 impl Drop for Chunk {
@@ -226,12 +294,12 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `pointer` is in a reserved range with room for the chunk.
-    fn new(pointer: sys::CUdeviceptr, chunk: &Chunk) -> Result<Self> {
-        // SAFETY: a live handle, all of it, and addresses that nothing is mapped to yet.
-        let code = unsafe { api::cuMemMap(pointer, chunk.size as usize, 0, chunk.handle, 0) };
+    /// `pointer` is in a reserved range with room for `size` bytes.
+    fn new(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
+        // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
+        let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };
         chunk.cuda.check("cuMemMap", code)?;
-        Ok(Self { pointer, size: chunk.size, cuda: chunk.cuda.clone() })
+        Ok(Self { pointer, size, cuda: chunk.cuda.clone() })
     }
 }
 

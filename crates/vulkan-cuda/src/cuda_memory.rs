@@ -35,7 +35,8 @@
 //! standard library may abort the process.
 //!
 //! So import only what your own process has exported, or try the descriptor in a child process first: whatever happens to the
-//! driver there ends with that process. `examples/cuda_memory/stranger.rs` does so.
+//! driver there ends with that process. `examples/cuda_memory/stranger.rs` does so. There [`CudaAllocation::import`] also proves what
+//! Vulkan cannot: that it is CUDA's memory, on this GPU, and of this very size.
 
 pub use crate::cuda_allocation::CudaAllocation;
 pub use crate::imported_buffer::ImportedBuffer;

@@ -115,6 +115,43 @@ impl ImportedBuffer {
         Ok(made)
     }
 
+    /// The same for memory of several chunks, one behind the other: for each a descriptor and its size in bytes. One chunk is bound as
+    /// [`ImportedBuffer::from_descriptor`] does, several as [`ImportedBuffer::spanning`] does. After an error the descriptors are closed.
+    ///
+    /// # Errors
+    /// As those two.
+    ///
+    /// # Safety
+    /// As [`ImportedBuffer::from_descriptor`], for each chunk; for several as [`ImportedBuffer::spanning`], too.
+    pub unsafe fn from_descriptors(
+        vk: &Vk,
+        mut chunks: Vec<(Fd, u64)>,
+        range: Range,
+        usage: vk::BufferUsageFlags,
+        (queue, family): (vk::Queue, u32),
+    ) -> Result<Self> {
+        if chunks.len() == 1
+            && let Some((fd, size)) = chunks.pop()
+        {
+            // SAFETY: the caller's promise.
+            return unsafe { Self::from_descriptor(vk, fd, size, range, usage) };
+        }
+        sparse::offered(vk, family)?;
+        let mut made = Self::create(vk, range.size, usage, vk::BufferCreateFlags::SPARSE_BINDING)?;
+        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
+        let found = made.lies_in(&sizes, range)?;
+        sparse::check(&found, made.required.alignment)?;
+        for (chunk, (fd, size)) in chunks.into_iter().enumerate() {
+            if found.iter().any(|piece| piece.chunk == chunk) {
+                // SAFETY: the caller's promise.
+                unsafe { made.import(fd, size) }?;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { sparse::bind(vk, queue, made.buffer, found.iter().zip(&made.memories)) }?;
+        Ok(made)
+    }
+
     /// Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.buffer

@@ -22,7 +22,7 @@ use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory};
+use crate::export::{MemoryExport, export_memory, memory_type};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -33,6 +33,7 @@ pub struct ExportedBuffer {
     memory: vk::DeviceMemory,
     size: u64,
     allocation_size: u64,
+    memory_type: u32,
     kind: ExportType,
     vk: Vk,
 }
@@ -49,11 +50,18 @@ impl ExportedBuffer {
         let kind = export.kind();
         let buffer = export.create_buffer(vk, size, usage)?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
-        let mut exported =
-            Self { buffer, memory: vk::DeviceMemory::null(), size, allocation_size: 0, kind, vk: vk.clone() };
+        let mut exported = Self {
+            buffer,
+            memory: vk::DeviceMemory::null(),
+            size,
+            allocation_size: 0,
+            memory_type: 0,
+            kind,
+            vk: vk.clone(),
+        };
         // SAFETY: made above.
         let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
-        exported.allocation_size = required.size;
+        (exported.allocation_size, exported.memory_type) = (required.size, memory_type(vk, &required));
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         // SAFETY: the buffer's own requirements; it was made above.
         exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
@@ -77,6 +85,11 @@ impl ExportedBuffer {
     /// The size of the allocation behind it: what an importer must name.
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
+    }
+
+    /// The index of the allocation's memory type: what another Vulkan device object that imports it must name.
+    pub fn memory_type(&self) -> u32 {
+        self.memory_type
     }
 
     /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.

@@ -102,6 +102,7 @@ pub(crate) mod tests {
         VkInfo {
             name: format!("Vulkan {uuid}"),
             uuid: DeviceUuid([uuid; 16]),
+            driver_uuid: [0; 16],
             luid: None,
             group_size: 1,
             exports: Exports {

@@ -50,6 +50,8 @@ pub struct VkInfo {
     pub name: String,
     /// The identity that CUDA reports for the same device (`VkPhysicalDeviceIDProperties::deviceUUID`).
     pub uuid: DeviceUuid,
+    /// The identity of the driver (`driverUUID`): Vulkan imports only what the same driver exported.
+    pub driver_uuid: [u8; 16],
     /// The identity that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`); `None` elsewhere.
     pub luid: Option<Luid>,
     /// Physical devices in its device group; 1 is the usual case, and the only one that shares with CUDA.
@@ -136,6 +138,7 @@ impl VkInfo {
         };
         Ok(Self {
             uuid: DeviceUuid(id.device_uuid),
+            driver_uuid: id.driver_uuid,
             luid: (id.device_luid_valid == vk::TRUE)
                 .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
             group_size,

@@ -1,4 +1,6 @@
-"""Write the vertices that a Vulkan renderer draws, from another process, without a copy.
+"""Show arrays in a window or a notebook, those on the GPU from where they are: `wavefield.show(x)`.
+
+Frame after frame can be written straight into the renderer's memory, too:
 
     import cupy as cp, wavefield
 
@@ -18,19 +20,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._allocator import allocator
+from ._array import Array
+from ._connect import connect
 from ._launch import launch
 from ._parameters import KernelParameter
+from ._show import show
+from ._status import Camera, Status
 from ._streams import Stream
-from ._vertices import Vertices
 from .errors import (
     ArrayMismatch,
     Busy,
+    CopyWarning,
     CudaError,
     CudaMissing,
     DeviceMismatch,
     FieldClosed,
     FrameHandedOver,
     KernelError,
+    LibraryMissing,
     NoRenderer,
     ProtocolError,
     Refused,
@@ -40,7 +48,7 @@ from .errors import (
     WavefieldError,
     WrongUser,
 )
-from .field import Field, Shown, Status, connect
+from .field import Field, Shown
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -49,8 +57,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Array",
     "ArrayMismatch",
     "Busy",
+    "Camera",
+    "CopyWarning",
     "CudaError",
     "CudaMissing",
     "DeviceMismatch",
@@ -60,6 +71,7 @@ __all__ = [
     "FrameHandedOver",
     "KernelError",
     "KernelParameter",
+    "LibraryMissing",
     "NoRenderer",
     "NumbaMemoryManager",
     "ProtocolError",
@@ -70,11 +82,12 @@ __all__ = [
     "StillShown",
     "Stream",
     "VersionMismatch",
-    "Vertices",
     "WavefieldError",
     "WrongUser",
+    "allocator",
     "connect",
     "launch",
+    "show",
 ]
 
 

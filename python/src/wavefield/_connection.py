@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import _protocol
@@ -51,18 +52,19 @@ def close_all(descriptors: Iterable[int]) -> None:
         os.close(descriptor)
 
 
+@dataclass(frozen=True)
 class _Request:
-    """A request, and the type of its answer."""
+    """A request, by the number that its answer repeats, and the type of that."""
 
-    def __init__(self, request: str, answer: str) -> None:
-        self.request = request
-        self.answer = answer
+    number: int
+    request: str
+    answer: str
 
     def is_answered_by(self, message: Message) -> bool:
-        """Return whether the message is its answer: there is one request of a type at a time."""
-        if message["type"] == "failed":
-            return bool(message.get("request", self.request) == self.request)
-        return bool(message["type"] == self.answer)
+        """Return whether the message is its answer."""
+        # A welcome comes before anything else can.
+        answers = message["type"] == "welcome" or message.get("request_id") == self.number
+        return answers and message["type"] in (self.answer, "failed")
 
 
 class Connection:
@@ -80,6 +82,7 @@ class Connection:
         self._gone: str | None = None
         # The requests without an answer yet, the oldest first; those before the last were cut short.
         self._owed: list[_Request] = []
+        self._asked = 0
         if path.parent == shared_folder():
             _check_shared_folder()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -188,9 +191,10 @@ class Connection:
         `failed` for this request is raised, as what `error` makes of the reason. A `timeout` of `math.inf` has no end.
         """
         with self._lock:
-            request = _Request(str(message["type"]), answer)
-            self.catch_up(request.request, timeout)
-            self.send(message, descriptors)
+            self._asked += 1
+            request = _Request(self._asked, str(message["type"]), answer)
+            # The hello's answer is known by its type.
+            self.send(message if answer == "welcome" else {**message, "request_id": request.number}, descriptors)
             # If the waiting is cut short, by Ctrl-C for example, it stays there: its answer is not the next one's.
             self._owed.append(request)
             return self._wait_for(request, timeout, error)
@@ -198,7 +202,7 @@ class Connection:
     def catch_up(self, request: str, timeout: float = ANSWER_SECONDS) -> None:
         """Wait for the answer to a request of this type whose wait was cut short, if there is one.
 
-        A kernel is refused while another is tried, and nothing in a `failed` tells the two apart.
+        A kernel is refused while another is tried.
         """
         with self._lock:
             end = time.monotonic() + timeout

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from .errors import CudaError, CudaMissing, DeviceMismatch
@@ -69,8 +70,8 @@ class Context:
         name = self.call("cuDeviceGetName", 128, self.device)
         self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
         self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
-        # Memory that nobody holds any more and that is still mapped: (pointer, import).
-        self._retired: list[tuple[int, Any]] = []
+        # What unmaps memory that nobody holds any more.
+        self._retired: list[Callable[[], None]] = []
         self._reaping = threading.Lock()
 
     @classmethod
@@ -81,14 +82,9 @@ class Context:
         seen = []
         for ordinal in range(count):
             device = _call(module, "cuDeviceGet", ordinal)
-            # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
-            version2 = getattr(module, "cuDeviceGetUuid_v2", None)
-            found = _call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device)
-            seen.append(bytes(found.bytes).hex())
+            seen.append(_uuid(module, device))
             if seen[-1] == uuid:
-                if ordinal not in _contexts:
-                    _contexts[ordinal] = cls(module, ordinal)
-                return _contexts[ordinal]
+                return cls.at(ordinal)
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         hint = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else ""
         shown = ", ".join(seen) or "none"
@@ -96,6 +92,13 @@ class Context:
             f"the renderer draws on the GPU with UUID {uuid}, and CUDA shows this process {shown}{hint}: let both see "
             "the same GPU; `wavefield devices` lists them"
         )
+
+    @classmethod
+    def at(cls, ordinal: int) -> Context:
+        """Return the context of the device with that number here."""
+        if ordinal not in _contexts:
+            _contexts[ordinal] = cls(driver(), ordinal)
+        return _contexts[ordinal]
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Call the driver. What it returns beside the answer is returned: None, a value, or a tuple of them."""
@@ -120,9 +123,9 @@ class Context:
         """Return how many pieces of memory nobody holds any more and are still mapped."""
         return len(self._retired)
 
-    def retire(self, pointer: int, memory: Any) -> None:
+    def retire(self, unmap: Callable[[], None]) -> None:
         """Unmap memory that nobody holds any more: at once if the GPU has nothing to do, else by a later `reap`."""
-        self._retired.append((pointer, memory))
+        self._retired.append(unmap)
         self.reap()
 
     def reap(self) -> None:
@@ -144,8 +147,7 @@ class Context:
                 everything.record_all()
                 if everything.done:
                     for _ in range(count):
-                        pointer, memory = self._retired.pop(0)
-                        _unmap(self, pointer, memory)
+                        self._retired.pop(0)()
         except CudaError:
             pass  # the context has failed, or cannot say: nothing is certain, so nothing is unmapped
         finally:
@@ -187,6 +189,22 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
+
+
+def uuid_among_several(pointer: int) -> str | None:
+    """Return the UUID of the device that a pointer belongs to, 32 hexadecimal digits; None if there is one only."""
+    module = driver()
+    if int(_call(module, "cuDeviceGetCount")) < 2:
+        return None
+    attribute = module.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ordinal = int(_call(module, "cuPointerGetAttribute", attribute, pointer))
+    return _uuid(module, _call(module, "cuDeviceGet", ordinal))
+
+
+def _uuid(module: Any, device: Any) -> str:
+    # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
+    version2 = getattr(module, "cuDeviceGetUuid_v2", None)
+    return bytes(_call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device).bytes).hex()
 
 
 class Event:
@@ -323,7 +341,7 @@ class DeviceMemory:
         except BaseException:
             _destroy(context, "cuDestroyExternalMemory", memory)
             raise
-        _finally(self, context.retire, self.pointer, memory)
+        _finally(self, context.retire, partial(_unmap, context, self.pointer, memory))
 
 
 def _unmap(context: Context, pointer: int, memory: Any) -> None:

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ._layout import compact
+
 CPU = 1
 CUDA = 2
 CUDA_MANAGED = 13
 _FLOAT = 2
 _BOOL = 6
 _KINDS = {0: "int", 1: "uint", _FLOAT: "float", 4: "bfloat", 5: "complex"}
+_TYPES = {"float32": (_FLOAT, 32), "float16": (_FLOAT, 16), "uint8": (1, 8)}
 _VERSION = (1, 0)
 
 
@@ -104,20 +107,22 @@ def make(
     device: tuple[int, int],
     shape: tuple[int, ...],
     strides: tuple[int, ...],
+    dtype: str,
     owner: object,
     versioned: bool,
 ) -> Any:
-    """Return a capsule of float32 memory. `strides` counts items; `owner` is held until the consumer is done."""
+    """Return a capsule of memory. `strides` counts items; `owner` is held until the consumer is done."""
     dimensions = len(shape)
     sizes = (ctypes.c_int64 * dimensions)(*shape)
     steps = (ctypes.c_int64 * dimensions)(*strides)
+    code, bits = _TYPES[dtype]
     tensor = _Tensor(
         data=pointer,
         device_type=device[0],
         device_id=device[1],
         ndim=dimensions,
-        code=_FLOAT,
-        bits=32,
+        code=code,
+        bits=bits,
         lanes=1,
         shape=sizes,
         strides=steps,
@@ -154,6 +159,7 @@ class Borrowed:
     """In items."""
     dtype: str
     """As NumPy names it."""
+    item_bytes: int
     release: Callable[[], None]
 
 
@@ -189,6 +195,7 @@ def take(capsule: Any) -> Borrowed:
         shape=shape,
         strides=strides,
         dtype=_dtype(tensor),
+        item_bytes=tensor.bits * tensor.lanes // 8,
         release=release,
     )
 
@@ -198,11 +205,3 @@ def _dtype(tensor: _Tensor) -> str:
         return "bool"
     name = f"{_KINDS.get(tensor.code, f'DLPack type {tensor.code}, bits ')}{tensor.bits}"
     return name if tensor.lanes == 1 else f"{name} in vectors of {tensor.lanes}"
-
-
-def compact(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in items, of an array without gaps."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)

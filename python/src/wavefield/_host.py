@@ -5,12 +5,11 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import ProtocolError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Self
 
@@ -32,7 +31,7 @@ class HostMemory(mmap.mmap):
     """
 
     start: int
-    """Where in the file the vertices begin."""
+    """Where in the file the array begins."""
 
     def __new__(cls, descriptor: int, size: int, start: int = 0, writable: bool = True) -> Self:
         """Map `size` bytes of the file, which begins with `start` bytes that are not meant."""
@@ -54,12 +53,12 @@ class HostMemory(mmap.mmap):
         mapped.start = start
         return mapped
 
-    def vertices(self, layout: Layout, offset: int) -> NDArray[np.float32]:
-        """Return the vertices at `offset`, shape (rows, cols, 4)."""
+    def array(self, layout: Layout, offset: int) -> NDArray[Any]:
+        """Return the array at `offset`."""
         import numpy as np
 
-        vertices: NDArray[np.float32] = np.ndarray(layout.shape, np.float32, self, self.start + offset, layout.strides)
-        return vertices
+        array: NDArray[Any] = np.ndarray(layout.shape, layout.dtype, self, self.start + offset)
+        return array
 
     @property
     def address(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.metadata
 import operator
 import os
 import shutil
@@ -14,12 +15,14 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import NoRenderer, RendererGone
-from .field import Field, _program
+from ._connect import layout_of, program
+from .errors import Busy, NoRenderer, RendererGone
+from .field import Field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._layout import Layout
     from ._protocol import Memory
 
 START_SECONDS = 60.0
@@ -29,25 +32,39 @@ END_SECONDS = 10.0
 
 
 def find_renderer() -> str:
-    """Return the program `wavefield`: WAVEFIELD_BIN, or the one on PATH."""
+    """Return the program `wavefield`: WAVEFIELD_BIN, or the one of this package's wheel, or the one on PATH."""
     named = os.environ.get("WAVEFIELD_BIN")
     if named:
         if not os.access(named, os.X_OK):
             raise NoRenderer(f"WAVEFIELD_BIN names {named}, which is no program that can be run")
         return named
-    found = shutil.which("wavefield")
+    found = _installed() or shutil.which("wavefield")
     if found is None:
         raise NoRenderer(
-            "there is no program wavefield on PATH: `cargo install --path .` in its repository puts it there, or "
-            "WAVEFIELD_BIN names it"
+            "there is no program wavefield: `pip install` of the wheel brings it, `cargo install --path .` in its "
+            "repository puts it on PATH, or WAVEFIELD_BIN names it"
         )
     return found
+
+
+def _installed() -> str | None:
+    """Return the program that came with this package: pip keeps a list of the files, wherever it put them."""
+    try:
+        files = importlib.metadata.files("wavefield") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        path = os.path.normpath(file.locate())
+        if file.name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
 
 
 class Renderer:
     """A renderer that runs as a process of its own, and that ends with this one."""
 
-    def __init__(self, program: str, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
+        program = find_renderer()
         self._owner = os.getpid()
         # Without a name: the renderer of a program that was killed removes its folder, if only the socket is in it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -92,6 +109,22 @@ class Renderer:
             raise NoRenderer(f"the renderer ended at once (exit code {code}). It says:\n{self.words()}")
         if time.monotonic() - since > START_SECONDS:
             raise NoRenderer(f"the renderer did not listen within {START_SECONDS:g} s. It says:\n{self.words()}")
+
+    def connect(
+        self, memory: Memory, ring: int | None, stream: Any, client: str | None, layout: Layout | None
+    ) -> Field:
+        """Connect as soon as it listens, and return the field, which ends the renderer when it is closed."""
+        since = time.monotonic()
+        while True:
+            self.still_starting(since)
+            try:
+                return Field(
+                    self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
+                )
+            except (NoRenderer, RendererGone, Busy):
+                # Not yet, or it listened and then found no device: its own words say so. Or it still lets go of the
+                # connection before; nobody else knows its socket.
+                time.sleep(0.01)
 
     def close(self) -> None:
         """End the process, politely at first. A forked child leaves it to its parent."""
@@ -140,37 +173,30 @@ def launch(
     stream: Any = None,
     arguments: Sequence[str] = (),
     client: str | None = None,
+    kind: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    dtype: str | None = None,
 ) -> Field:
     """Start a renderer of one's own, connect to it, and return its field.
 
     The renderer ends when the field is closed, or this program ends in whatever way.
 
     `headless`: without a window; `field.snapshot()` has the picture.
-    `grid`: (cols, rows) of vertices.
+    `grid`: (cols, rows) of vertices, where `shape` does not say what is drawn.
     `arguments`: more of them for `wavefield serve`, such as `["--size", "1920x1080"]`.
-    `memory`, `ring`, `stream`, `client`: as for `connect`.
+    `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`: as for `connect`.
 
-    The program is WAVEFIELD_BIN, or `wavefield` on PATH. Raises `NoRenderer` with its words if it does not start, and
-    whatever `connect` raises.
+    The program is WAVEFIELD_BIN, else the one that came with the wheel, else `wavefield` on PATH. Raises `NoRenderer`
+    with its words if it does not start, and whatever `connect` raises.
     """
     try:
         cols, rows = map(operator.index, grid)
     except (TypeError, ValueError):
         raise ValueError(f"grid is (cols, rows), two whole numbers, not {grid!r}") from None
-    program = find_renderer()
-    renderer = Renderer(program, ["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *arguments])
-    since = time.monotonic()
+    layout = layout_of(kind, shape, dtype)
+    renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *arguments])
     with contextlib.ExitStack() as undo:
         undo.callback(renderer.close)
-        while True:
-            renderer.still_starting(since)
-            try:
-                field = Field(
-                    renderer.socket, memory, ring, stream, client or _program(), START_SECONDS, on_close=renderer.close
-                )
-                break
-            except (NoRenderer, RendererGone):
-                # Not yet, or it listened and then found no device: its own words say so.
-                time.sleep(0.01)
+        field = renderer.connect(memory, ring, stream, client, layout)
         undo.pop_all()
     return field

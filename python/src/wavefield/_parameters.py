@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -20,7 +20,9 @@ class KernelParameter:
 
 
 class Parameters(Mapping[str, Any]):
-    """The renderer's parameters, as it last said them: `speed`, `colormap`, `paused`, whatever it has.
+    """The renderer's parameters, as it last said them: `speed`, `colormap`, `paused`, `limits`, `size`.
+
+    `limits`: the two numbers between which the colour map spans. `size`: of points, in pixels.
 
     Behind them come those of the kernel that was sent, if it has any.
 
@@ -29,7 +31,7 @@ class Parameters(Mapping[str, Any]):
     """
 
     def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any], dict[str, float]], None]) -> None:
-        self._values = dict(values)
+        self._values = _shown(values)
         self._kernel: dict[str, float] = {}
         self._described: dict[str, KernelParameter] = {}
         self._ask = ask
@@ -68,13 +70,18 @@ class Parameters(Mapping[str, Any]):
         self._ask(own, {name: value for name, value in wanted.items() if name not in own})
 
     def _set(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
-        self._values, self._kernel = dict(values), dict(kernel)
+        self._values, self._kernel = _shown(values), dict(kernel)
 
     def _describe(self, described: dict[str, KernelParameter]) -> None:
         """Take the parameters of a kernel that has begun to run, each with its default."""
         # Those of the kernel before stay known: it comes back if this one faults.
         self._described |= described
         self._kernel = {name: parameter.default for name, parameter in described.items()}
+
+
+def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy whose lists cannot be written, since that would not reach the renderer."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _like(now: Any, name: str, value: Any) -> Any:
@@ -93,9 +100,21 @@ def _like(now: Any, name: str, value: Any) -> Any:
         if not math.isfinite(value):
             raise ValueError(f"{name} is a finite number, not {value!r}")
         return float(value)
+    if isinstance(now, list | tuple):
+        return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
     if isinstance(now, str) and not isinstance(value, str):
         raise TypeError(f"{name} is text, not {value!r}")
     return value
+
+
+def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
+    try:
+        items = list(value)
+    except TypeError:
+        items = []
+    if len(items) != len(now) or isinstance(value, str):
+        raise TypeError(f"{name} is {len(now)} numbers, not {value!r}")
+    return items
 
 
 class Clock:

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from . import _layout
-from ._layout import Layout
+from ._layout import DTYPES, Layout
 from ._parameters import KernelParameter
-from .errors import ProtocolError, VersionMismatch
+from .errors import ArrayMismatch, ProtocolError, VersionMismatch
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 64 * 1024
 MAX_RING = 32
 # Of one message: a descriptor for each slot and two for the timelines.
@@ -120,6 +119,7 @@ class Welcome:
     """32 hexadecimal digits."""
     memory: Memory
     layout: Layout
+    offset_alignment: int
     slots: tuple[Slot, ...]
     ready: int | None
     """Index of the `ready` timeline's descriptor; None in host memory, as for `free`."""
@@ -133,16 +133,18 @@ class Welcome:
         return len(self.slots)
 
 
-def hello(memory: Memory, ring: int | None, client: str) -> Message:
-    """Return the first message of a client."""
+def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None = None) -> Message:
+    """Return the first message of a client; without a layout it takes the renderer's own grid."""
     message: Message = {"type": "hello", "protocol": VERSION, "client": client, "memory": memory}
     if ring is not None:
         message["ring"] = ring
+    if layout is not None:
+        message["array"] = {"kind": layout.kind, "shape": list(layout.shape), "dtype": layout.typestr}
     return message
 
 
-def welcome(message: Message, memory: Memory, descriptors: int) -> Welcome:
-    """Check a `welcome` that came with that many descriptors."""
+def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout | None = None) -> Welcome:
+    """Check a `welcome` that came with that many descriptors, as an answer to a hello with that layout."""
     version = integer(message, "protocol", 0)
     if version != VERSION:
         raise VersionMismatch(
@@ -152,18 +154,11 @@ def welcome(message: Message, memory: Memory, descriptors: int) -> Welcome:
         )
     if message.get("memory") != memory:
         raise ProtocolError(f"{memory!r} memory was asked for and the renderer gave {message.get('memory')!r}")
-    if message.get("dtype", _layout.TYPESTR) != _layout.TYPESTR or message.get("components", 4) != _layout.COMPONENTS:
-        raise ProtocolError("the renderer's vertices are not four float32 each")
-    if message.get("vertex_bytes", _layout.VERTEX_BYTES) != _layout.VERTEX_BYTES:
-        raise ProtocolError("the renderer's vertices are not 16 bytes each")
-    grid = message.get("grid")
-    if not isinstance(grid, list) or len(grid) != 2:
-        raise ProtocolError(f"the renderer sent 'grid' as {grid!r}; [cols, rows] was expected")
-    cols, rows = (integer({"grid": side}, "grid", 2, 2**28) for side in grid)
-    row_bytes = integer(message, "row_bytes", cols * _layout.VERTEX_BYTES, 2**40)
-    if row_bytes % _layout.VERTEX_BYTES:
-        raise ProtocolError(f"the renderer's rows are {row_bytes} bytes apart, which is no multiple of 16")
-    layout = Layout(rows, cols, row_bytes)
+    layout = _array(mapping(message, "array"))
+    if wanted is not None and layout != wanted:
+        raise ProtocolError(f"the renderer was asked for {wanted}, and gave {layout}")
+    if integer(message, "frame_bytes", 1) != layout.bytes:
+        raise ProtocolError(f"the renderer sent 'frame_bytes' as {message['frame_bytes']}; {layout} has {layout.bytes}")
 
     slots = message.get("slots")
     ring = integer(message, "ring", 2, MAX_RING)
@@ -183,12 +178,25 @@ def welcome(message: Message, memory: Memory, descriptors: int) -> Welcome:
         device_uuid=uuid,
         memory=memory,
         layout=layout,
+        offset_alignment=integer(message, "offset_alignment", 1),
         slots=tuple(_slot(slot, layout, most) for slot in slots),
         ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
         free=integer(message, "free", 0, most) if memory == "cuda" else None,
         frame_seconds=float(seconds),
         parameters=mapping(message, "parameters") if "parameters" in message else {},
     )
+
+
+def _array(message: Message) -> Layout:
+    shape = message.get("shape")
+    if not isinstance(shape, list) or not 2 <= len(shape) <= 3:
+        raise ProtocolError(f"the renderer sent 'shape' as {shape!r}; two or three numbers were expected")
+    sides = tuple(integer({"shape": side}, "shape", 1) for side in shape)
+    dtype = text(message, "dtype")
+    try:
+        return Layout.of(text(message, "kind"), sides, DTYPES.get(dtype, dtype))
+    except ArrayMismatch as error:
+        raise ProtocolError(f"the renderer sent an array that cannot be: {error}") from None
 
 
 def _slot(message: Any, layout: Layout, most: int) -> Slot:
@@ -201,7 +209,7 @@ def _slot(message: Any, layout: Layout, most: int) -> Slot:
         bytes=integer(message, "bytes", layout.bytes),
         allocation_bytes=allocation,
     )
-    if slot.offset % 16 or slot.offset + slot.bytes > allocation:
+    if slot.offset % layout.item_bytes or slot.offset + slot.bytes > allocation:
         raise ProtocolError(
             f"the renderer sent a slot of {slot.bytes} bytes at {slot.offset} in an allocation of {allocation}"
         )

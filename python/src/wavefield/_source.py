@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _dlpack
-from ._layout import ITEM_BYTES
-from ._vertices import Vertices, require_shape
+from ._array import Array, require_shape
+from ._layout import compact
 from .errors import ArrayMismatch, DeviceMismatch
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Source:
-    """Checked vertices of another library. `held` keeps them alive until the GPU has read them."""
+    """A checked array of another library. `held` keeps them alive until the GPU has read them."""
 
     pointer: int
     pitch: int
@@ -44,7 +44,9 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
         if _is_ours(array):
             array._order_after(context, stream)
             _same_device(array.__dlpack_device__()[1], context)
-            return Source(array.pointer, require_shape(layout, array.shape, array.strides, "float32"), True, array)
+            return Source(
+                array.pointer, require_shape(layout, array.shape, array.strides, str(array.dtype)), True, array
+            )
         if _is_cuda_dlpack(array):
             return _by_dlpack(array, layout, context, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
@@ -60,22 +62,30 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
 def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | None:
     """Return address, shape, strides in bytes and dtype of an array in CUDA memory; None for any other."""
     if _is_ours(array):
-        return array.pointer, array.shape, array.strides, "float32"
+        return array.pointer, array.shape, array.strides, str(array.dtype)
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         shape = tuple(interface["shape"])
         strides = interface.get("strides")
         if strides is None:
-            strides = tuple(step * ITEM_BYTES for step in _dlpack.compact(shape))
+            strides = compact(shape, _item_bytes(interface))
         return int(interface["data"][0]), shape, tuple(strides), _dtype(interface)
     if not _is_cuda_dlpack(array):
         return None
     # -1: nobody is going to read it, so nothing has to be ordered.
     taken = _dlpack.take(array.__dlpack__(stream=-1))
     try:
-        return taken.pointer, taken.shape, tuple(step * ITEM_BYTES for step in taken.strides), taken.dtype
+        return taken.pointer, taken.shape, tuple(step * taken.item_bytes for step in taken.strides), taken.dtype
     finally:
         taken.release()
+
+
+def describe_host(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str]:
+    """Return the same of an array in host memory."""
+    import numpy as np
+
+    host = np.asarray(array)
+    return host.ctypes.data, host.shape, host.strides, str(host.dtype)
 
 
 def _dtype(interface: dict[str, Any]) -> str:
@@ -84,9 +94,15 @@ def _dtype(interface: dict[str, Any]) -> str:
     return str(np.dtype(interface["typestr"]))
 
 
+def _item_bytes(interface: dict[str, Any]) -> int:
+    import numpy as np
+
+    return int(np.dtype(interface["typestr"]).itemsize)
+
+
 def _is_ours(array: Any) -> bool:
     """Return whether it is a frame or another field's array: one that knows who writes it."""
-    return isinstance(array, Vertices) and _is_cuda_dlpack(array)
+    return isinstance(array, Array) and _is_cuda_dlpack(array)
 
 
 def _is_cuda_dlpack(array: Any) -> bool:
@@ -105,7 +121,7 @@ def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Strea
     taken = _dlpack.take(capsule)
     held = _Held(taken.release)
     _same_device(taken.device[1], context)
-    strides = tuple(step * ITEM_BYTES for step in taken.strides)
+    strides = tuple(step * taken.item_bytes for step in taken.strides)
     pitch = require_shape(layout, taken.shape, strides, taken.dtype)
     return Source(taken.pointer, pitch, True, (held, array))
 
@@ -121,7 +137,7 @@ def _by_interface(
         _same_device(context.device_of(pointer), context)
     strides = interface.get("strides")
     if strides is None:
-        strides = (layout.cols * layout.strides[1], *layout.strides[1:])
+        strides = compact(shape, _item_bytes(interface))
     pitch = require_shape(layout, shape, tuple(strides), _dtype(interface))
     producer = interface.get("stream")
     if producer is not None and producer != stream.handle:
@@ -152,7 +168,7 @@ def copy(source: Source, layout: Layout, destination: int, context: _cuda.Contex
     copy.dstMemoryType = kinds.CU_MEMORYTYPE_DEVICE
     copy.dstDevice = destination
     copy.dstPitch = layout.row_bytes
-    copy.WidthInBytes = layout.cols * layout.strides[1]
-    copy.Height = layout.rows
+    copy.WidthInBytes = layout.row_bytes
+    copy.Height = layout.shape[0]
     with context.current():
         context.call("cuMemcpy2DAsync", copy, stream.handle)

@@ -68,7 +68,15 @@ class StillShown(WavefieldError):
 
 
 class ArrayMismatch(WavefieldError, ValueError):
-    """An array has another shape, dtype or memory layout than the field's vertices."""
+    """An array has a shape, dtype or memory layout that cannot be drawn, or another one than the field's."""
+
+
+class LibraryMissing(WavefieldError, ImportError):
+    """A library that a call needs is not installed."""
+
+
+class CopyWarning(UserWarning):
+    """An array on the GPU was copied to be shown; says why, and what avoids it."""
 
 
 class KernelError(WavefieldError):

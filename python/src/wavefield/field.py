@@ -2,96 +2,82 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import enum
 import math
 import os
 import time
+import warnings
 import weakref
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import _cuda, _kernel, _protocol, _source, _streams
-from ._connection import Connection, close_all, default_socket
-from ._host import HostMemory
+from . import _cuda, _kernel, _open, _picture, _protocol, _source, _status, _streams
+from ._allocations import Allocation, Allocations
+from ._array import Array, require_shape
+from ._connection import Connection, close_all
+from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
-from ._vertices import Vertices, require_shape
 from .errors import (
+    CopyWarning,
     FieldClosed,
     KernelError,
     ProtocolError,
     Refused,
+    RendererGone,
     StillShown,
     WavefieldError,
 )
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Self
 
+    from ._host import HostMemory
+    from ._layout import Kind, Layout
     from ._protocol import Memory, Message
+    from ._status import Camera, Status
     from ._streams import Stream
 
-MOST_RETIRED = 16
-"""How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
-
-RETIRED_SECONDS = 1.0
-"""How long making one waits for that."""
-
-SNAPSHOT_SECONDS = 5.0
+SNAPSHOT_SECONDS = 30.0
 """How long a snapshot waits for the last frame to be drawn."""
 
 
-class Shown(enum.Enum):
-    """How `Field.show` showed an array."""
-
-    WITHOUT_COPY = "the renderer draws from the array's own memory"
-    COPIED = "the array was copied into the renderer's memory"
-
-
 @dataclass(frozen=True)
-class Status:
-    """What the renderer says of itself."""
+class Shown:
+    """How `Field.show` showed an array: equal to `Shown.WITHOUT_COPY` or to `Shown.COPIED`."""
 
-    frames_drawn: int
-    frame_shown: int | None
-    """The client's frame that is in view; None before the first."""
-    ready: int
-    free: int
-    producer: str
-    """Who writes the vertices now."""
-    seconds: float
-    """Since this client connected."""
-    late_us: float
-    """By how many microseconds the longest time between two frames exceeded what it should be."""
-    gaps_us: Mapping[str, float] = field(default_factory=dict)
-    """Microseconds between frames since this client connected: `frames`, `p50`, `p99`, `max`."""
+    copied: bool
+    reason: str = field(default="", compare=False)
+    """Why it was copied, and what avoids that."""
+
+    WITHOUT_COPY: ClassVar[Shown]
+    COPIED: ClassVar[Shown]
+
+    def __str__(self) -> str:
+        return "Shown.COPIED" if self.copied else "Shown.WITHOUT_COPY"
+
+    __repr__ = __str__
 
 
-@dataclass
-class _Allocation:
-    """What is known of memory beside the ring that the renderer can draw, for as long as it is held."""
+Shown.WITHOUT_COPY = Shown(False)
+Shown.COPIED = Shown(True)
 
-    number: int
-    address: int
-    bytes: int
-    shown: int | None = None
-    """The last frame that was drawn from it."""
+# The reasons that were said in a warning.
+_said: set[str] = set()
 
 
 class Field:
-    """A field of vertices that a renderer draws; made by `connect` or `launch`, and used with `with`.
+    """A field that a renderer draws; made by `show`, `connect` or `launch`, and used with `with`.
 
-    Going through it gives frame after frame, each the renderer's own memory of shape (rows, cols, 4), float32. One
-    thread uses a field.
+    Going through it gives frame after frame, each the renderer's own memory of the field's shape and dtype. One thread
+    uses a field.
     """
 
     # Until all of it is made there is nothing to close.
@@ -105,6 +91,7 @@ class Field:
         stream: Any,
         client: str,
         timeout: float,
+        layout: Layout | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._on_close = on_close
@@ -117,11 +104,10 @@ class Field:
         self._kernel: str | None = None
         self._kernel_before: str | None = None
         self._kernel_failure: str | None = None
-        self._allocations: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, _Allocation]
-        self._allocations = weakref.WeakKeyDictionary()
-        self._vertices: weakref.WeakSet[Vertices] = weakref.WeakSet()
+        self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
         # Whether the last frame lay in one of them.
         self._shown_before = False
+        self._shown: Shown | None = None
         if memory == "cuda":
             _cuda.driver()  # without it there is no need to disturb the renderer
         elif memory != "host":
@@ -131,11 +117,11 @@ class Field:
         chosen = None if stream is None else _streams.stream_of(stream)
         self._connection = Connection(path)
         try:
-            message, files = self._connection.request(_protocol.hello(memory, ring, client), "welcome", timeout=timeout)
+            message, files = self._connection.request(
+                _protocol.hello(memory, ring, client, layout), "welcome", timeout=timeout
+            )
             try:
-                self._welcome = _protocol.welcome(message, memory, len(files))
-                alignment = message.get("offset_alignment", 16)
-                self._alignment = _protocol.integer({"offset_alignment": alignment}, "offset_alignment", 1)
+                self._welcome = _protocol.welcome(message, memory, len(files), layout)
                 self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
                 """What the user can change in the window: read it, or set it from here."""
                 self._clock = Clock(self._welcome.frame_seconds, self.parameters)
@@ -151,26 +137,40 @@ class Field:
         except BaseException:
             self._connection.close()
             raise
+        self._allocations = Allocations(self._connection, self._context)
+        self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
         self._connection.late = self._late
         self._closed = False
-        _opened(self)
+        _open.opened(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else self._welcome.server
-        return f"<wavefield.Field {self.grid[0]}x{self.grid[1]} on {self.device_name}, {state}>"
+        return f"<wavefield.Field of {self._welcome.layout} on {self.device_name}, {state}>"
 
     # What it is.
 
     @property
     def grid(self) -> tuple[int, int]:
         """Return (cols, rows), as the renderer's `--grid`."""
-        return (self._welcome.layout.cols, self._welcome.layout.rows)
+        return self._welcome.layout.grid
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Return the shape of a frame: (rows, cols, 4)."""
+    def kind(self) -> Kind:
+        """Return what it is drawn as: "mesh", "surface", "points" or "image"."""
+        return self._welcome.layout.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of a frame."""
         return self._welcome.layout.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return NumPy's type of a frame: float32, float16 or uint8."""
+        import numpy as np
+
+        return np.dtype(self._welcome.layout.dtype)
 
     @property
     def ring(self) -> int:
@@ -290,8 +290,8 @@ class Field:
         )
         return self._pending
 
-    def _finish(self, frame: Frame, shown: _Allocation | None = None, offset: int = 0) -> None:
-        """Hand a frame over, whose vertices lie in its slot or, at an offset, in what is `shown`."""
+    def _finish(self, frame: Frame, shown: Allocation | None = None, offset: int = 0) -> None:
+        """Hand a frame over, whose array lies in its slot or, at an offset, in what is `shown`."""
         if self._closed:
             raise FieldClosed("the field is closed, and the frame is gone with it")
         self._check_whole()
@@ -299,7 +299,7 @@ class Field:
         if shown is not None:
             show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
             self._connection.send(show)
-            shown.shown = frame.index
+            shown.shown = (frame.index, offset)
         self._ring.finish(frame)
         frame._end("handed over")
         self._pending = None
@@ -311,8 +311,8 @@ class Field:
         # one; until then nothing that the user enqueues from now on may run, because it may write that array.
         if waits:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
-            for vertices in self._vertices:
-                vertices._move_to(frame._stream)
+            for array in self._arrays:
+                array._move_to(frame._stream)
             self._shown_before = shown is not None
 
     def _give_up(self, frame: Frame) -> None:
@@ -327,40 +327,47 @@ class Field:
 
     # Arrays.
 
-    def empty(self) -> Vertices:
-        """Return vertices beside the ring that the renderer can draw, shape (rows, cols, 4), float32, not initialised.
+    def empty(self) -> Array:
+        """Return memory beside the ring that the renderer can draw, of the field's shape and dtype, not initialised.
 
-        `show` shows an array that was made of it without a copy. They are the renderer's memory: at most 64 at a time.
+        `show` shows an array that was made of it without a copy. It is the renderer's memory: at most 64 at a time.
         """
         memory = self._allocate(self._welcome.layout.bytes)
-        vertices = Vertices(self._welcome.layout, memory, 0, self._ring.stream())
-        self._vertices.add(vertices)
-        return vertices
+        array = Array(self._welcome.layout, memory, 0, self._ring.stream())
+        self._arrays.add(array)
+        return array
+
+    @property
+    def shown(self) -> Shown | None:
+        """Return how the last array was shown, as `show` did; None before the first."""
+        return self._shown
 
     def show(self, array: Any, *, copy: bool | None = None) -> Shown:
-        """Show an array of shape (rows, cols, 4), float32, as the next frame, and say whether it was copied.
+        """Show an array of the field's shape and dtype as the next frame, and say whether it was copied, and why.
 
-        An array that lies in memory of `empty` or of `NumbaMemoryManager` is drawn from where it is, and must not be
-        written until something else is shown: use two of them in turn. All that is needed then is done here: what is
-        enqueued on `stream` after showing the second waits until the renderer has let go of the first. Showing the
-        same array twice running raises `StillShown`. Any other array, or with `copy=True` any at all, is copied once.
-        `copy=False` raises `ValueError` where a copy would be needed.
+        An array that lies in memory of `empty`, of `NumbaMemoryManager`, or in CUDA memory that can be shared
+        (PyTorch's expandable segments, `allocator`) is drawn from where it is, and must not be written until something
+        else is shown: use two of them in turn. All that is needed then is done here: what is enqueued on `stream` after
+        showing the second waits until the renderer has let go of the first. Showing the same array twice running raises
+        `StillShown`. Any other array, or with `copy=True` any at all, is copied once. `copy=False` raises `ValueError`
+        where a copy would be needed.
         """
         self._leave_frame()
-        allocation, offset = (None, 0) if copy else self._find(array)
-        if allocation is None:
+        place = "copy=True asks for it" if copy else self._place(array)
+        if isinstance(place, str):
             if copy is False:
-                raise ValueError(
-                    "the array is not in memory that the renderer can draw: take field.empty() or NumbaMemoryManager"
-                )
+                raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
                 frame.copy_from(array)
-            return Shown.COPIED
-        if allocation.shown is not None and allocation.shown == self._next - 1:
-            raise StillShown(
-                "the renderer still draws this array, so writing it since has torn the picture: show two arrays in "
-                "turn, or show(array, copy=True)"
-            )
+            return self._say_copied(place, not copy and _source.describe(array) is not None)
+        allocation, offset = place
+        if allocation.shown is not None:
+            last, there = allocation.shown
+            if last == self._next - 1 and abs(offset - there) < self._welcome.layout.bytes:
+                raise StillShown(
+                    "the renderer still draws this array, so writing it since has torn the picture: show two arrays in "
+                    "turn, or show(array, copy=True)"
+                )
         frame = self._begin()
         try:
             frame._held.append(array)
@@ -371,68 +378,39 @@ class Field:
         except BaseException:
             self._give_up(frame)
             raise
-        return Shown.WITHOUT_COPY
+        self._shown = Shown.WITHOUT_COPY
+        return self._shown
+
+    def _say_copied(self, reason: str, warn: bool) -> Shown:
+        """Take note of a copy, and warn of what is on the GPU and need not be copied, once for each reason."""
+        self._shown = Shown(True, reason)
+        if warn and self._context is not None and reason not in _said:
+            _said.add(reason)
+            warnings.warn(f"the array is copied, once, on the GPU: {reason}", CopyWarning, stacklevel=3)
+        return self._shown
 
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
-        """Ask for memory that the renderer can draw; `Refused` if it cannot be had."""
+        """Ask for memory that the renderer can draw; `Refused` if it has none left."""
         self._check_open()
-        self._make_room()
-        message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
-        try:
-            number = _protocol.integer(message, "id")
-            offset = _protocol.integer(message, "offset") if "offset" in message else 0
-            whole = _protocol.integer(message, "allocation_bytes", size)
-            if len(files) != 1 or offset + size > whole:
-                raise ProtocolError(f"the renderer's allocation is not one descriptor with {size} bytes at {offset}")
-        except BaseException:
-            close_all(files)
-            raise
-        memory: _cuda.DeviceMemory | HostMemory
-        release: Message = {"type": "release", "id": number}
-        try:
-            if self._context is not None:
-                memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
-                address = memory.pointer
-            else:
-                memory = HostMemory(files[0], size, offset)
-                address = memory.address
-        except BaseException:
-            self._connection.send_later(release)
-            raise
-        # Held by whatever is made of it; the renderer is told when the last is gone.
-        _cuda._finally(memory, self._connection.send_later, release)
-        self._allocations[memory] = _Allocation(number, address, size)
-        return memory
+        return self._allocations.make(size)
 
-    def _make_room(self) -> None:
-        """Let the GPU run dry when much waits to be unmapped: frame after frame without a pause it never does."""
-        end = time.monotonic() + RETIRED_SECONDS
-        while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
-            self._connection.pump()
-            time.sleep(1e-3)
-            self._context.reap()
-
-    def _find(self, array: Any) -> tuple[_Allocation | None, int]:
-        """Return the allocation that an array can be drawn from, and the offset in it."""
-        layout = self._welcome.layout
-        if self._context is None:
-            import numpy as np
-
-            host = np.asarray(array)
-            pointer, shape, strides, dtype = host.ctypes.data, host.shape, host.strides, str(host.dtype)
-        else:
-            described = _source.describe(array)
-            if described is None:
-                return None, 0
-            pointer, shape, strides, dtype = described
-        require_shape(layout, shape, strides, dtype)
-        if tuple(strides) != layout.strides:
-            return None, 0
-        for allocation in list(self._allocations.values()):
-            offset = pointer - allocation.address
-            if 0 <= offset <= allocation.bytes - layout.bytes and offset % self._alignment == 0:
-                return allocation, offset
-        return None, 0
+    def _place(self, array: Any) -> tuple[Allocation, int] | str:
+        """Return the allocation that an array can be drawn from and the offset in it, or why it cannot be."""
+        layout, alignment = self._welcome.layout, self._welcome.offset_alignment
+        described = _source.describe(array) if self._context is not None else _source.describe_host(array)
+        if described is None:
+            return (
+                'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, need no copy to the GPU first'
+            )
+        pointer, shape, strides, dtype = described
+        if require_shape(layout, shape, strides, dtype) != layout.row_bytes:
+            return "there are gaps between its rows; make it contiguous, or write into an array of field.empty()"
+        found = self._allocations.find(pointer, layout.bytes, alignment)
+        if found is not None:
+            return found
+        if self._imports is None:
+            return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
+        return self._imports.find(array, pointer, layout.bytes, alignment)
 
     # Kernels, pictures, parameters.
 
@@ -497,64 +475,60 @@ class Field:
             self._connection.pump(timeout=min(left, 1.0))
         self._check_open()
 
-    def snapshot(self) -> NDArray[np.uint8]:
+    def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
         """Return the picture of the field, shape (height, width, 4), sRGB with alpha, the first row at the top.
 
-        Waits until the last frame that was handed over has been drawn.
+        Waits until frame `after` has been drawn; by default the last one that was handed over.
         """
-        import numpy as np
-
         self._check_open()
-        self._wait_until_drawn()
-        message, files = self._connection.request({"type": "snapshot"}, "picture")
+        if after is None and self._next > 0 and self._kernel is None:
+            after = self._next - 1
+        if after is not None and not 0 <= after < self._next:
+            raise ValueError(f"frame {after} was not handed over yet: {self._next} were, counted from 0")
+        wish: Message = {"type": "snapshot"}
+        if after is not None:
+            wish["after"] = after
+            if isinstance(self._ring, CudaRing):
+                self._ring.synchronize()
         try:
-            width = _protocol.integer(message, "width", 1, 2**16)
-            height = _protocol.integer(message, "height", 1, 2**16)
-            if message.get("format") != "rgba8-srgb" or len(files) != 1:
-                raise ProtocolError(f"a picture as {message.get('format')!r} in {len(files)} files")
-        except BaseException:
-            close_all(files)
-            raise
-        size = height * width * 4
-        mapped = HostMemory(files[0], size, writable=False)
-        picture: NDArray[np.uint8] = np.frombuffer(mapped, np.uint8).reshape(height, width, 4).copy()
-        return picture
+            message, files = self._connection.request(wish, "picture", timeout=SNAPSHOT_SECONDS)
+        except RendererGone:
+            if after is None or self._connection.gone:
+                raise
+            raise WavefieldError(
+                f"frame {after} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden?"
+            ) from None
+        return _picture.read(message, files, after)
 
-    def _wait_until_drawn(self) -> None:
-        if self._next == 0 or self._kernel is not None:
-            return
-        if isinstance(self._ring, CudaRing):
-            self._ring.synchronize()
-        end = time.monotonic() + SNAPSHOT_SECONDS
-        while (shown := self.status().frame_shown) is None or shown < self._next - 1:
-            if time.monotonic() >= end:
-                raise WavefieldError(
-                    f"frame {self._next - 1} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden, or the "
-                    f"field paused? The renderer says: {self.status()}"
-                )
-            time.sleep(0.002)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture of the field, as `snapshot` has it, to a PNG file: all of it or nothing."""
+        checked = _picture.check_name(path)
+        _picture.write_whole(checked, _picture.png(self.snapshot()))
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture for a notebook to show."""
+        return None if self._closed else _picture.png(self.snapshot())
 
     def status(self) -> Status:
         """Return what the renderer says of itself now."""
         self._check_open()
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
-        numbers = {
-            key: float(value)
-            for key, value in state.items()
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
-        gaps = state.get("gaps_us")
-        return Status(
-            frames_drawn=int(numbers.get("frames_drawn", 0)),
-            frame_shown=int(numbers["frame_shown"]) if "frame_shown" in numbers else None,
-            ready=int(numbers.get("ready", 0)),
-            free=int(numbers.get("free", 0)),
-            producer=_protocol.text(state, "producer", ""),
-            seconds=numbers.get("seconds", 0.0),
-            late_us=numbers.get("late_us", 0.0),
-            gaps_us=gaps if isinstance(gaps, dict) else {},
+        return _status.status(state)
+
+    @property
+    def camera(self) -> Camera:
+        """Return where the camera is now. Set it to move it; the user moves it with the mouse."""
+        return self.status().camera
+
+    @camera.setter
+    def camera(self, camera: Camera) -> None:
+        self._check_open()
+        message, files = self._connection.request(
+            {"type": "set", "parameters": {}, "camera": camera._message()}, "parameters"
         )
+        close_all(files)
+        self._told(message)
 
     def _set_parameters(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
         self._check_open()
@@ -590,7 +564,7 @@ class Field:
         """Take the answer to a request whose wait was cut short."""
         if message["type"] in ("parameters", "running"):
             self._unasked(message)
-        elif message["type"] == "allocated":
+        elif message["type"] in ("allocated", "imported"):
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
         elif message["type"] == "failed" and message.get("request") == "kernel":
             self._kernel = self._kernel_before
@@ -642,9 +616,11 @@ class Field:
                 self._give_up(self._pending)
             self._ring.close()
         finally:
-            for vertices in self._vertices:
-                vertices._field_closed()
+            for array in self._arrays:
+                array._field_closed()
             self._connection.close()
+            if self._imports is not None:
+                self._imports.close()
             # They lead back here: without them the memory goes with the last reference, and not with the garbage.
             self._connection.unasked = self._connection.late = lambda _message: None
             self.parameters._ask = _closed
@@ -660,47 +636,6 @@ def _closed(_values: dict[str, Any], _kernel: dict[str, float]) -> None:
     raise FieldClosed("the field is closed: connect anew")
 
 
-# The fields that were opened, the newest last: what NumbaMemoryManager allocates from.
-_current: list[weakref.ref[Field]] = []
-
-
-def _opened(field: Field) -> None:
-    _current[:] = [*(ref for ref in _current if ref() is not None), weakref.ref(field)]
-    # The last one registered is the first one called. Closing needs the renderer, which `launch` ends by a hook of its
-    # own that was registered before its field was made.
-    atexit.unregister(_close_all)
-    atexit.register(_close_all)
-
-
-def _close_all() -> None:
-    """Close what a program has forgotten to close, while everything that this needs is still there."""
-    with contextlib.ExitStack() as fields:
-        for ref in _current:
-            if (field := ref()) is not None:
-                fields.callback(field.close)
-
-
-def _forget_all() -> None:
-    """Leave the fields to the parent process: the child would say goodbye in its name, and hide its end."""
-    for ref in _current:
-        if (field := ref()) is not None:
-            field._closed = True
-            field._connection.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
-
-
-def current_cuda_field() -> Field | None:
-    """Return the newest open field in CUDA memory."""
-    _current[:] = [ref for ref in _current if (field := ref()) is not None and not field.closed]
-    for ref in reversed(_current):
-        field = ref()
-        if field is not None and field.memory == "cuda":
-            return field
-    return None
-
-
 def _newer(reason: str) -> str:
     if "UNSUPPORTED_PTX_VERSION" not in reason:
         return ""
@@ -708,34 +643,3 @@ def _newer(reason: str) -> str:
         ". The compiler here is newer than the renderer's driver: install one of the driver's CUDA version "
         "(`nvidia-smi` names it) or older, such as pip install 'nvidia-nvvm==13.0.*', or update the driver"
     )
-
-
-def connect(
-    socket: str | os.PathLike[str] | None = None,
-    *,
-    memory: Memory = "cuda",
-    ring: int | None = None,
-    stream: Any = None,
-    client: str | None = None,
-    timeout: float = 30.0,
-) -> Field:
-    """Connect to a renderer that `wavefield serve` started, and return its field.
-
-    `socket`: its path; by default the one that `wavefield serve` has by default.
-    `memory`: "cuda", or "host" for NumPy and for machines without CUDA, where the renderer copies each frame.
-    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has. `Field.ring` is what
-    it gave.
-    `stream`: the CUDA stream to write frames on; see `Field.stream`.
-    `client`: a name for the renderer to show; by default the running program's.
-    `timeout`: how many seconds the renderer may take to answer.
-
-    Raises `NoRenderer`, `Busy`, `WrongUser`, `VersionMismatch`, `CudaMissing`, `DeviceMismatch`, or another `Refused`.
-    """
-    path = Path(socket) if socket is not None else default_socket()
-    return Field(path, memory, ring, stream, client or _program(), timeout)
-
-
-def _program() -> str:
-    import sys
-
-    return f"{Path(sys.argv[0]).name or 'python'} (Python)"[:100]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _source
+from ._array import Array
 from ._cuda import DeviceMemory
-from ._vertices import Vertices
 from .errors import FrameHandedOver
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ._streams import Stream
 
 
-class Frame(Vertices):
-    """The vertices of one frame, to be written by the one who has it: every one of them, on `stream`.
+class Frame(Array):
+    """The array of one frame, to be written by the one who has it: all of it, on `stream`.
 
     The frame is handed over when the loop asks for the next one, or by `hand_over()`. From then on the renderer may be
     drawing it, and using the frame raises `FrameHandedOver`. An array that was made of it before stays readable and
@@ -75,8 +75,8 @@ class Frame(Vertices):
     def copy_from(self, array: Any) -> None:
         """Copy an array in, by one copy on the device, enqueued on `stream`.
 
-        For libraries whose arrays cannot be written, such as JAX's, and for any other of shape (rows, cols, 4),
-        float32: by DLPack, `__cuda_array_interface__`, or from NumPy's memory. It is ordered after what produces the
+        For libraries whose arrays cannot be written, such as JAX's, and for any other of the field's shape and dtype:
+        by DLPack, `__cuda_array_interface__`, or from NumPy's memory. It is ordered after what produces the
         array.
         """
         self._check()
@@ -89,7 +89,7 @@ class Frame(Vertices):
             import numpy as np
 
             source = _source.of(array, self._layout, None, None)
-            np.copyto(np.asarray(self), source.held)  # type: ignore[arg-type]
+            np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
 
     def _end(self, how: str) -> None:
         self._over = how

@@ -12,9 +12,8 @@ from typing import Any
 
 from numba import cuda
 
-from . import _cuda
+from . import _cuda, _open
 from .errors import Refused
-from .field import current_cuda_field
 
 
 class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
@@ -49,7 +48,7 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
         )
 
     def _of_the_renderer(self, size: int) -> Any:
-        field = current_cuda_field()
+        field = _open.newest_in_cuda()
         if field is None or size < field._welcome.layout.bytes or self.context.device.id != field.device:
             return None
         try:

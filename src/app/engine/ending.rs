@@ -103,6 +103,7 @@ impl Engine {
         Summary {
             checked,
             recorded: None,
+            parts: None,
             frames: drawn,
             skipped,
             times,

@@ -124,3 +124,151 @@ impl Engine {
         self.pacer.finished()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::app::engine::Moment;
+    use crate::app::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
+    use crate::array::Number;
+    use crate::producer::{Frame, Produced, Profile};
+    use crate::render::{Camera, Style};
+    use crate::report::Failures;
+    use crate::vulkan::{Buffer, Validation};
+    use crate::wave::Grid;
+
+    /// Shows bytes that never change, as frame 0.
+    struct Given {
+        profile: Profile,
+        _slot: Buffer,
+    }
+
+    impl Given {
+        fn new(engine: &Engine, array: &Array, bytes: &[u8]) -> Box<Self> {
+            let mut words = bytes.to_vec();
+            words.resize(4 * array.words() as usize, 0);
+            let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
+            let buffer = Buffer::filled(engine.device(), "given", &words, usage).unwrap();
+            let profile = Profile::of_queue("given", vec![buffer.raw().into()]);
+            Box::new(Self { profile, _slot: buffer })
+        }
+    }
+
+    impl Producer for Given {
+        fn profile(&self) -> &Profile {
+            &self.profile
+        }
+
+        fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+            Ok(Produced { number: 0, ..self.profile.produced(frame) })
+        }
+    }
+
+    const SIZE: vk::Extent2D = vk::Extent2D { width: 60, height: 30 };
+
+    /// A run of the wave at a moment that does not pass, with a check.
+    fn run() -> Headless {
+        let config = Config {
+            grid: Grid { cols: 16, rows: 12 },
+            producer: ProducerKind::Compute,
+            size: SIZE,
+            validation: Validation::IfInstalled,
+            verify: true,
+            ..Config::default()
+        };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap()
+    }
+
+    fn draw(run: &mut Headless, frames: u64) -> Vec<u8> {
+        for _ in 0..frames {
+            run.frame_at(Moment { time: 0.5, step: 0.0 }).unwrap();
+        }
+        run.engine().finish().unwrap();
+        run.pixels().unwrap()
+    }
+
+    fn put(run: &mut Headless, array: Array, bytes: &[u8]) -> Option<Installed> {
+        let engine = run.engine();
+        let drawing = engine.drawing_of(array).unwrap();
+        let given = Given::new(engine, &array, bytes);
+        Some(engine.swap(&mut Some(Installed::new(given, &[], drawing))).unwrap())
+    }
+
+    fn end(mut run: Headless) {
+        let log = run.engine().device().instance().validation_log().clone();
+        drop(run);
+        assert_eq!(log.warnings(), 0, "validation warnings");
+    }
+
+    /// An image whose bytes carry the stamp of frame 0, which is 1.
+    const STAMPED: [u8; 8] = [1, 0xf0, 200, 9, 1, 0x30, 100, 9];
+
+    #[test]
+    fn another_array_is_drawn_and_checked_and_the_own_comes_back() {
+        let mut run = run();
+        let before = draw(&mut run, 3);
+        let seen_from = run.engine().view().camera;
+        let checked = |run: &mut Headless| {
+            let total = run.engine().found().unwrap();
+            (total.before_draw, total.wrong_frames, total.unchecked_frames)
+        };
+        let own = 3 * 16 * 12;
+        let array = Array::new(Kind::Image, &[1, 2, 4], Number::U8).unwrap();
+        let mut own_producer = put(&mut run, array, &STAMPED);
+        assert_eq!(run.engine().view().camera, Camera::UPRIGHT);
+        let image = draw(&mut run, 2);
+        assert_eq!(run.engine().array(), &array);
+        // An alpha of 9 lets little of red through; the rest is the background.
+        assert_ne!(image, before);
+
+        // One wrong word, in frames of another producer.
+        let mut wrong = STAMPED;
+        wrong[4] = 2;
+        drop(put(&mut run, array, &wrong));
+        draw(&mut run, 2);
+        // Too small for a stamp.
+        let pixel = Array::new(Kind::Image, &[1, 1], Number::U8).unwrap();
+        drop(put(&mut run, pixel, &[7]));
+        draw(&mut run, 2);
+        // What is changed of its view goes with it.
+        run.engine().view_mut().limits = [3.0, 4.0];
+
+        drop(run.engine().swap(&mut own_producer).unwrap());
+        let found = checked(&mut run);
+        assert_eq!((found.0.checked, found.0.overwritten, found.1, found.2), (own + 4 + 4, 2, 2, 0));
+        let (camera, limits) = (run.engine().view().camera, run.engine().view().limits);
+        assert_eq!((camera, limits), (seen_from, [0.0, 1.0]));
+        assert!(draw(&mut run, 1) == before, "the wave is drawn as before");
+        end(run);
+    }
+
+    /// The camera stays where the user has put it, where both are seen from anywhere; a style chosen meanwhile holds for both.
+    #[test]
+    fn a_surface_takes_over_camera_and_style() {
+        let mut run = run();
+        run.engine().set_style(Style::Wireframe).unwrap();
+        let lines = draw(&mut run, 1);
+        run.engine().set_style(Style::Surface).unwrap();
+        run.engine().view_mut().camera.rotate(1.0);
+        let turned = run.engine().view().camera;
+        let array = Array::new(Kind::Surface, &[2, 3], Number::F32).unwrap();
+        let stamped = f32::from_bits(0x3f00_0001).to_le_bytes().repeat(6);
+        let mut own = put(&mut run, array, &stamped);
+        assert_eq!(run.engine().view().camera, turned);
+        run.engine().view_mut().camera = Camera::default();
+        let surface = draw(&mut run, 1);
+        run.engine().set_style(Style::Wireframe).unwrap();
+        assert_ne!(draw(&mut run, 1), surface);
+        drop(run.engine().swap(&mut own).unwrap());
+        assert!(draw(&mut run, 1) == lines, "the wave is drawn as lines, too");
+        let mut failures = Failures::default();
+        let summary = run.engine().summary(FrameTimes::default(), 0, &mut failures);
+        assert!(failures.first().is_none());
+        let tally = summary.checked.unwrap().tally;
+        assert_eq!((tally.total().checked, tally.wrong_frames), (2 * (2 * 16 * 12 + 2 * 6), 0));
+        end(run);
+    }
+}

@@ -4,6 +4,7 @@ mod batching;
 mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
+mod hold;
 mod observers;
 mod probe;
 mod recording;
@@ -25,7 +26,7 @@ use super::{Choice, Config, EarlyContext, Scene, Stop};
 use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
-use crate::producer::{Frame, Producer, reads};
+use crate::producer::{Frame, Produced, Producer, Source, reads};
 use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_colour_map};
 use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
@@ -69,6 +70,8 @@ pub struct Engine {
     traced: Option<Track>,
     /// Frames that are filled, or being filled, counted from `first`.
     filled: u64,
+    /// The slot that is drawn again and again: see [`Engine::hold`].
+    held: Option<Source>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
     /// Of the producer's parameters: see [`crate::producer::Profile::parameters`].
@@ -140,6 +143,7 @@ impl Engine {
             auto: None,
             traced: None,
             filled: 0,
+            held: None,
             handoff_waits: 0,
             parameters,
             view: View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) },
@@ -155,6 +159,7 @@ impl Engine {
 
     /// Lets a new producer begin.
     fn begin_producer(&mut self) {
+        self.held = None;
         self.pacer.set_limit(self.producer.profile().max_in_flight);
         self.begin_batches();
     }
@@ -229,7 +234,9 @@ impl Engine {
             let flight = (self.looked % self.pacer.depth() as u64) as usize;
             self.looked += 1;
             if let Some(timed) = self.look(flight)? {
-                last = Some(timing::timing(timed, &**self.producer)?);
+                // What is drawn again was filled before.
+                let producer = (!self.is_held()).then_some(&**self.producer);
+                last = Some(timing::timing(timed, producer)?);
             }
         }
         Ok(last)
@@ -238,6 +245,9 @@ impl Engine {
     /// Tells the observers of the frame that used a flight, which the GPU is done with.
     fn look(&mut self, flight: usize) -> Result<Option<Timed>> {
         let Some((begun, marks)) = self.times.take(flight) else { return Ok(None) };
+        if self.is_held() {
+            return Ok(Some(Timed { begun, marks: marks? }));
+        }
         // Who can do without the times hears of the frame in any case.
         let known = marks.as_ref().ok().copied().flatten();
         let fill = self.producer.fill();
@@ -306,27 +316,41 @@ impl Engine {
             self.renderer.resize(picture.extent)?;
             self.forget_recorded();
         }
-        let produced =
-            trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(&frame))?;
-        self.handoff_waits += u64::from(produced.blocked.is_some());
-        self.filled = produced.batch.end();
+        let produced = self.produce(flight, &frame)?;
         self.renderer.set_view(flight.index, &self.view, picture.extent)?;
-        for observer in self.observers.each_mut() {
-            observer.produced(flight.index, &produced)?;
-        }
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
         let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
         trace_span!("submit", frame = frame.index)
             .in_scope(|| self.submit(flight, &produced.sync, behind.present, more))?;
-        self.producer.submitted();
         self.pacer.end();
-        for observer in self.observers.each_mut() {
-            observer.submitted(flight.index, &frame, &produced, picture.extent);
+        if self.is_held() {
+            // It was none of the producer's.
+            self.first += 1;
+        } else {
+            self.producer.submitted();
+            for observer in self.observers.each_mut() {
+                observer.submitted(flight.index, &frame, &produced, picture.extent);
+            }
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
         Ok(())
+    }
+
+    /// Has the producer fill the frame, unless the last slot is drawn again.
+    fn produce(&mut self, flight: &Flight, frame: &Frame) -> Result<Produced> {
+        if let Some(source) = self.held {
+            return Ok(Produced { source, ..self.producer.profile().produced(frame) });
+        }
+        let produced =
+            trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(frame))?;
+        self.handoff_waits += u64::from(produced.blocked.is_some());
+        self.filled = produced.batch.end();
+        for observer in self.observers.each_mut() {
+            observer.produced(flight.index, &produced)?;
+        }
+        Ok(produced)
     }
 
     /// The times of the frame whose resources the frame at hand has taken over.

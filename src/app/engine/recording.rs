@@ -55,7 +55,7 @@ impl Engine {
         let slices = self.observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = Recorded { source, image, view, extent, slices };
         let recorded = self.recordings.flights[flight.index].take() == Some(this);
-        let in_queue = self.producer.profile().in_queue;
+        let in_queue = self.producer.profile().in_queue && !self.is_held();
         if in_queue || !recorded {
             self.record_before(flight, frame, source, in_queue)?;
         }
@@ -78,7 +78,9 @@ impl Engine {
         // All of the frame's marks: those of the draw are in the command buffer that is submitted behind this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
-        self.producer.record_before_draw(commands, frame, source);
+        if !self.is_held() {
+            self.producer.record_before_draw(commands, frame, source);
+        }
         end(self.queue.device(), commands)
     }
 
@@ -91,7 +93,7 @@ impl Engine {
         picture: &Picture,
         slices: usize,
     ) -> Result<()> {
-        let Self { observers, times, producer, renderer, queue, .. } = self;
+        let Self { observers, times, producer, held, renderer, queue, .. } = self;
         let commands = flight.draw;
         begin(queue.device(), commands, vk::CommandBufferUsageFlags::empty())?;
         let observe = |at| {
@@ -110,7 +112,9 @@ impl Engine {
         unsafe { renderer.record(commands, flight.index, source, picture, slices) }?;
         times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
-        producer.record_after_draw(commands, frame, source);
+        if held.is_none() {
+            producer.record_after_draw(commands, frame, source);
+        }
         end(queue.device(), commands)
     }
 

@@ -19,6 +19,8 @@ pub struct FrameTiming {
     pub draw: Option<Duration>,
     /// When the draw was done, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
+    /// When the CPU had submitted it.
+    pub submitted: Instant,
     /// CPU time to produce, record and submit, waits left out.
     pub cpu: Duration,
     /// From the begin of production to when the CPU learnt of the frame's end.
@@ -88,21 +90,22 @@ pub(super) struct Timed {
     pub(super) marks: Option<[f64; 3]>,
 }
 
-/// The times of a frame that `producer` has filled.
-pub(super) fn timing(Timed { begun, marks }: Timed, producer: &dyn Producer) -> Result<FrameTiming> {
+/// The times of a frame that `producer` has filled, if one has.
+pub(super) fn timing(Timed { begun, marks }: Timed, producer: Option<&dyn Producer>) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
-    let kernel = match producer.fill() {
+    let kernel = match producer.and_then(Producer::fill) {
         Some(fill) => fill.time(begun.frame)?,
         None => None,
     };
-    let in_queue = producer.profile().in_queue;
+    let in_queue = producer.is_some_and(|producer| producer.profile().in_queue);
     Ok(FrameTiming {
         frame: begun.frame,
         kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| in_queue)),
         draw: between(DRAW, END),
         end_ns: marks.map(|marks| marks[END]),
+        submitted: begun.at + begun.cpu,
         cpu: begun.cpu,
         latency: begun.at.elapsed(),
     })

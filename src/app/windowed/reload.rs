@@ -53,6 +53,11 @@ impl Reloader {
         self.file.display().to_string()
     }
 
+    /// Reads the file although nobody has seen that it was written.
+    pub(super) fn read_again(&mut self) {
+        self.saved.store(true, Ordering::Relaxed);
+    }
+
     /// To be asked again and again: the kernel as it was saved, read and tried, or what is wrong with it. Nothing while `config` shows
     /// another kernel than the file's. `device` is where it will run.
     pub(super) fn poll(

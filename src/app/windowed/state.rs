@@ -27,7 +27,7 @@ use crate::app::headless::{STEP, announce};
 use crate::app::write_png;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
-    Moment,
+    Moment, Parameters,
 };
 use crate::array::Array;
 use crate::cuda::KernelSource;
@@ -59,6 +59,8 @@ pub(super) struct State {
     /// What is drawn now.
     config: Config,
     choice: Choice,
+    /// The user's own kernel, as it was drawn last.
+    own: Option<KernelSource>,
     /// Watches the kernel's file.
     reload: Option<Reloader>,
     controls: Controls,
@@ -91,6 +93,11 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
         speed: controls.parameters.speed,
         ..config.clone()
     }
+}
+
+/// The kernel, if it is the user's own.
+fn own(config: &Config) -> Option<KernelSource> {
+    config.kernel.clone().filter(|_| config.has_own_kernel())
 }
 
 impl State {
@@ -152,6 +159,7 @@ impl State {
             film,
             config: Config { present, ..config.clone() },
             choice,
+            own: own(config),
             reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
             clock: Clock::new(),
@@ -171,6 +179,12 @@ impl State {
             self.skip();
             return Ok(());
         }
+        let seen = (self.engine.view().camera, self.swapchain.extent());
+        // Clients decide what is drawn, and a film has no pauses.
+        let may_hold = self.companion.is_none() && self.film.is_none();
+        if self.overlay.before_frame(&mut self.engine, seen, may_hold)? {
+            self.clock.rest();
+        }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
                 companion.rescue(&mut self.engine, error)?;
@@ -188,8 +202,13 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
-            self.times.add(elapsed);
+        // A held engine shows the field as it was.
+        let is_held = self.engine.is_held();
+        let paused = self.controls.parameters.paused || is_held;
+        if let Some(elapsed) = self.clock.frame(now, &Parameters { paused, ..self.controls.parameters }) {
+            if !is_held {
+                self.times.add(elapsed);
+            }
             self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
         }
         let picture = Picture {
@@ -259,6 +278,27 @@ impl State {
         Ok(())
     }
 
+    /// What the last frames were made of, if that was shown.
+    pub(super) fn parts(&self) -> Option<String> {
+        self.overlay.parts()
+    }
+
+    /// The field goes on by one step in a pause.
+    fn step(&mut self) -> Result<()> {
+        self.go_on()?;
+        self.clock.step(&self.controls.parameters);
+        Ok(())
+    }
+
+    /// The next frame shows the field as it is at its moment.
+    fn go_on(&mut self) -> Result<()> {
+        if self.engine.is_held() {
+            self.engine.go_on()?;
+            self.overlay.stir();
+        }
+        Ok(())
+    }
+
     /// Ends the film, if there is one.
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
         self.film.as_ref()?;
@@ -271,7 +311,7 @@ impl State {
         if !self.overlay.is_due() {
             return Ok(());
         }
-        let Self { engine, config, choice, controls, .. } = self;
+        let Self { engine, config, choice, controls, own, .. } = self;
         let no_cuda = match &choice.twin {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
@@ -281,6 +321,7 @@ impl State {
         let mut view = View {
             engine,
             config,
+            own: own.as_ref(),
             modes: self.swapchain.modes(),
             no_cuda,
             command: &command,
@@ -297,6 +338,9 @@ impl State {
     fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
+            if self.engine.parameters() != values {
+                self.overlay.stir();
+            }
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);
             config.parameters = self.config.parameters;
@@ -307,7 +351,7 @@ impl State {
             self.recolor()?;
         }
         if step {
-            self.clock.step(&self.controls.parameters);
+            self.step()?;
         }
         if config.present != self.config.present {
             let before = overlay::settings(&self.config, &self.engine);
@@ -392,6 +436,11 @@ impl State {
                 if config.kernel != self.config.kernel {
                     // It was one of a kernel that is no longer asked for.
                     self.overlay.show_problem(None);
+                    if let Some(reload) = self.reload.as_mut().filter(|_| !self.config.has_own_kernel()) {
+                        // The file may have been saved while another kernel ran.
+                        reload.read_again();
+                    }
+                    self.own = own(&config).or(self.own.take());
                 }
                 self.config = config;
                 self.switched(before);
@@ -501,6 +550,7 @@ impl State {
             return Ok(());
         };
         self.settle_film()?;
+        self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
         let moment = self.clock.moment();
         let saved = self.aside.draw(&mut self.engine, like, moment).and_then(|()| {
@@ -581,7 +631,7 @@ impl State {
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
         self.controls.press(action);
         match action {
-            Action::Step => self.clock.step(&self.controls.parameters),
+            Action::Step => self.step()?,
             Action::Colors => self.recolor()?,
             Action::Picture => self.save_picture()?,
             Action::FullScreen => {

@@ -673,6 +673,8 @@ exports! {
 struct Physical {
     fd: c_int,
     size: u64,
+    /// Another process has made it, and counts it.
+    imported: bool,
 }
 
 /// What is mapped where: bytes by address.
@@ -733,20 +735,21 @@ exports! {
             return Err(OUT_OF_MEMORY);
         }
         let fd = shared::create_memory(size as u64).ok_or(OUT_OF_MEMORY)?;
-        *out = handle(Physical { fd, size: size as u64 }) as u64;
+        *out = handle(Physical { fd, size: size as u64, imported: false }) as u64;
         alive("memory of CUDA's", 1);
         Ok(())
     }
     fn cuMemRelease(handle: u64) {
-        let Physical { fd, size } = take(handle as *mut c_void)?;
+        let Physical { fd, size, imported } = take(handle as *mut c_void)?;
         shared::release_memory(fd);
-        script::give_memory(size);
+        script::give_memory(if imported { 0 } else { size });
         alive("memory of CUDA's", -1);
         Ok(())
     }
     fn cuMemMap(pointer: u64, size: usize, offset: usize, handle: u64, _flags: u64) {
         let physical = look::<Physical>(handle as *mut c_void)?;
-        if offset != 0 || size as u64 != physical.size || mapped().contains_key(&pointer) {
+        let fits = size.is_multiple_of(GRANULARITY) && size as u64 <= physical.size;
+        if offset != 0 || !fits || mapped().contains_key(&pointer) {
             return Err(INVALID_VALUE);
         }
         map_fixed(pointer, size, physical.fd)?;
@@ -780,6 +783,21 @@ exports! {
             return Err(INVALID_VALUE);
         }
         *out = libc::fcntl(physical.fd, libc::F_DUPFD_CLOEXEC, 0);
+        Ok(())
+    }
+    fn cuMemImportFromShareableHandle(out: *mut u64, shareable: *mut c_void, kind: c_uint) {
+        if kind != POSIX {
+            return Err(INVALID_VALUE);
+        }
+        let (fd, size) = shared::import_memory(shareable as usize as c_int).ok_or(INVALID_VALUE)?;
+        *out = handle(Physical { fd, size, imported: true }) as u64;
+        alive("memory of CUDA's", 1);
+        Ok(())
+    }
+    fn cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: u64) {
+        let physical = look::<Physical>(handle as *mut c_void)?;
+        (*prop).location.id = shared::is_named(physical.fd, "another-gpu").into();
+        (*prop).allocFlags.compressionType = shared::is_named(physical.fd, "compressed").into();
         Ok(())
     }
 }

@@ -24,11 +24,43 @@ pub(crate) enum Exported {
 pub(crate) struct Semaphore {
     pub raw: vk::Semaphore,
     pub binary: bool,
+    /// What other processes have of a timeline, once it was exported: see [`Semaphore::share`].
+    pub file: Mutex<Option<c_int>>,
     /// How often a binary one was signalled and waited for: each time is the next value of the timeline.
     pub counts: Mutex<(u64, u64)>,
 }
 
 impl Semaphore {
+    /// Makes `fd` speak for a timeline in other processes: its first 8 bytes are the value that they signal, the next 8 the value that
+    /// it has here. Both are looked at when the counter is read here.
+    pub fn share(&self, fd: c_int) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.binary && file.is_none() {
+            *file = own_copy(fd);
+        }
+    }
+
+    /// It is destroyed here.
+    pub fn unshare(&self) {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.map(release_memory);
+    }
+
+    /// The value that another process has signalled.
+    pub fn hear(&self) -> u64 {
+        let (mut value, file) = ([0; 8], self.file.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: reads into a local, or fails.
+        file.map(|fd| unsafe { libc::pread(fd, value.as_mut_ptr().cast(), value.len(), 0) });
+        u64::from_ne_bytes(value)
+    }
+
+    /// Tells other processes the value.
+    pub fn tell(&self, value: u64) {
+        let (value, file) = (value.to_ne_bytes(), self.file.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: writes from a local, or fails.
+        file.map(|fd| unsafe { libc::pwrite(fd, value.as_ptr().cast(), value.len(), 8) });
+    }
+
     /// The timeline's value for a signal with `value`.
     pub fn signal(&self, value: u64) -> u64 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,16 +128,37 @@ pub(crate) fn create_memory(size: u64) -> Option<c_int> {
     Some(fd)
 }
 
+/// A descriptor of the library's own for the same file.
+fn own_copy(fd: c_int) -> Option<c_int> {
+    // SAFETY: answers -1 if it is not open.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    (copy >= 0).then(|| own().get_or_insert_default().insert(copy))?;
+    Some(copy)
+}
+
+/// The same for memory that another process may have made, and its bytes.
+pub(crate) fn import_memory(fd: c_int) -> Option<(c_int, u64)> {
+    let size = memory_size(fd)?;
+    Some((own_copy(fd)?, size))
+}
+
+/// Closes a descriptor of the library's own.
 pub(crate) fn release_memory(fd: c_int) {
     own().get_or_insert_default().remove(&fd);
     // SAFETY: made above, and nobody else's.
     unsafe { libc::close(fd) };
 }
 
+/// Whether the name of what a descriptor stands for has these words in it. So a test can have memory of another GPU, and compressed
+/// memory.
+pub(crate) fn is_named(fd: c_int, words: &str) -> bool {
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    path.to_string_lossy().contains(words)
+}
+
 /// The bytes of the memory that a descriptor stands for, if it stands for CUDA's.
 pub(crate) fn memory_size(fd: c_int) -> Option<u64> {
-    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    path.to_string_lossy().contains("wavefield-stand-in-memory").then_some(())?;
+    is_named(fd, "wavefield-stand-in-memory").then_some(())?;
     // SAFETY: a plain C structure, which the call fills.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: as above.

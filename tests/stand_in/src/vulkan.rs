@@ -348,7 +348,6 @@ forward! {
     device vkBeginCommandBuffer(commands: vk::CommandBuffer, info: *const c_void);
     device vkEndCommandBuffer(commands: vk::CommandBuffer);
     device vkGetQueryPoolResults(device: vk::Device, pool: vk::QueryPool, first: u32, count: u32, size: usize, out: *mut c_void, stride: u64, flags: u32);
-    device vkGetSemaphoreCounterValue(device: vk::Device, semaphore: vk::Semaphore, out: *mut u64);
     device vkSignalSemaphore(device: vk::Device, info: *const c_void);
     device vkWaitSemaphores(device: vk::Device, info: *const c_void, timeout: u64);
     device vkWaitForFences(device: vk::Device, count: u32, fences: *const vk::Fence, all: vk::Bool32, timeout: u64);
@@ -730,7 +729,7 @@ own! {
         let result = create(device, &info, allocator, out);
         if result == vk::Result::SUCCESS {
             alive("semaphore", 1);
-            let semaphore = Semaphore { raw: *out, binary, counts: Mutex::default() };
+            let semaphore = Semaphore { raw: *out, binary, file: Mutex::default(), counts: Mutex::default() };
             lock(&SEMAPHORES).insert((*out).as_raw(), Arc::new(semaphore));
         }
         result
@@ -740,7 +739,8 @@ own! {
         device: vk::Device, semaphore: vk::Semaphore, allocator: *const vk::AllocationCallbacks<'_>
     ) {
         script::call("vkDestroySemaphore");
-        lock(&SEMAPHORES).remove(&semaphore.as_raw());
+        let exported = lock(&SEMAPHORES).remove(&semaphore.as_raw());
+        exported.inspect(|exported| exported.unshare());
         if !semaphore.is_null() {
             alive("semaphore", -1);
         }
@@ -754,9 +754,32 @@ own! {
         may_fail!("vkGetSemaphoreFdKHR", device);
         let exported = lock(&SEMAPHORES).get(&(*info).semaphore.as_raw()).cloned();
         match exported {
-            Some(semaphore) => hand_out(Exported::Semaphore(device_of(device), semaphore), out),
+            Some(semaphore) => {
+                let result = hand_out(Exported::Semaphore(device_of(device), semaphore.clone()), out);
+                if result == vk::Result::SUCCESS {
+                    semaphore.share(*out);
+                }
+                result
+            }
             None => vk::Result::ERROR_INVALID_EXTERNAL_HANDLE,
         }
+    }
+
+    fn vkGetSemaphoreCounterValue(device: vk::Device, semaphore: vk::Semaphore, out: *mut u64) -> vk::Result {
+        may_fail!("vkGetSemaphoreCounterValue", device);
+        let below = device_of(device);
+        let get: vk::PFN_vkGetSemaphoreCounterValue = below.get(c"vkGetSemaphoreCounterValue");
+        let exported = lock(&SEMAPHORES).get(&semaphore.as_raw()).cloned();
+        let result = get(device, semaphore, out);
+        let Some(exported) = exported.filter(|_| result == vk::Result::SUCCESS) else { return result };
+        // What another process has signalled, which the driver below knows nothing of.
+        let signalled = exported.hear();
+        if signalled > *out {
+            below.signal(semaphore, signalled);
+            *out = signalled;
+        }
+        exported.tell(*out);
+        result
     }
 
     fn vkQueueSubmit2(

@@ -137,6 +137,15 @@ functions! {
         kind: CUmemAllocationHandleType,
         flags: u64
     ) = ["cuMemExportToShareableHandle"];
+    cuMemImportFromShareableHandle(
+        handle: *mut CUmemGenericAllocationHandle,
+        shareable: *mut c_void,
+        kind: CUmemAllocationHandleType
+    ) = ["cuMemImportFromShareableHandle"];
+    cuMemGetAllocationPropertiesFromHandle(
+        prop: *mut CUmemAllocationProp,
+        handle: CUmemGenericAllocationHandle
+    ) = ["cuMemGetAllocationPropertiesFromHandle"];
     cuMemsetD32Async(target: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) = ["cuMemsetD32Async"];
     cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
     cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];

@@ -104,11 +104,7 @@ impl MemoryExport {
         required: &vk::MemoryRequirements,
         mut dedicated: Option<vk::MemoryDedicatedAllocateInfo<'_>>,
     ) -> Result<vk::DeviceMemory> {
-        let types = required.memory_type_bits;
-        let memory_type = vk
-            .memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
-            // Every buffer and image has at least one memory type; without a device-local one any of them will do.
-            .unwrap_or(types.trailing_zeros());
+        let memory_type = memory_type(vk, required);
         let allocate =
             vk::MemoryAllocateInfo::default().allocation_size(required.size).memory_type_index(memory_type);
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(self.flags);
@@ -127,6 +123,13 @@ impl MemoryExport {
         // SAFETY: a live device, a description that points to locals, and for the rest the caller's promise.
         unsafe { vk.device().allocate_memory(&allocate, None) }.map_err(vk.failed("vkAllocateMemory"))
     }
+}
+
+/// The type of memory that is exported for what has these requirements.
+pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
+    let types = required.memory_type_bits;
+    // Every buffer and image has at least one memory type; without a device-local one any of them will do.
+    vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
 /// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one

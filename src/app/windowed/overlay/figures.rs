@@ -2,12 +2,19 @@
 
 use std::collections::VecDeque;
 
+use crate::app::FrameTiming;
 use crate::trace::{FrameSpans, GpuClock};
 
 /// Frames that are remembered.
 pub(super) const FRAMES: usize = 240;
 /// Frames after which the figures of new settings are worth showing.
 const SETTLED: u64 = 60;
+/// Frames after which caches are warm.
+const WARM: u64 = 8;
+/// Of the frames without a hand-off the first settle: one of so many.
+const SETTLING: usize = 5;
+/// So many must be left.
+const FEWEST: usize = 3;
 
 /// The last frames. All times in seconds.
 #[derive(Default)]
@@ -20,6 +27,26 @@ pub(super) struct Figures {
     /// Frames with these settings.
     count: u64,
     before: Option<Cost>,
+    /// Frames without a hand-off, and when the last of them ended.
+    again: Vec<Again>,
+    again_end: Option<f64>,
+    alone: Option<Alone>,
+}
+
+/// A frame without a hand-off. Without the idle part.
+#[derive(Clone, Copy)]
+struct Again {
+    frame: f64,
+    draw: f64,
+}
+
+/// What frames take without a hand-off: the draw alone, and what lies behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Alone {
+    frame: f64,
+    draw: f64,
+    /// The frame's standard error.
+    error: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -39,20 +66,45 @@ pub(super) struct Mean {
     /// From the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
-    /// The draw alone: where CUDA gets in while Vulkan draws, the switches between the two lie between the draw's timestamps, so
-    /// this is the lower quartile.
+    /// The draw alone. Where it was not measured, the lower quartile: where CUDA gets in while Vulkan draws, the switches
+    /// between the two lie between the draw's timestamps.
     pub(super) draw: f64,
     /// The GPU waited for the next frame to be asked for: for the display, or the CPU.
     pub(super) idle: f64,
-    /// What lies behind the draw: the overlay, and a film's copy.
+    /// What lies behind the draw: the overlay, and a film's copy; presenting too, where the draw alone was measured.
     pub(super) behind: f64,
     pub(super) cpu: f64,
+    /// Twice the standard error of the hand-off, where the draw alone was measured.
+    pub(super) error: Option<f64>,
 }
 
 impl Mean {
     /// What the hand-off takes: the rest of the frame.
     pub(super) fn handoff(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
+    }
+
+    /// The same as people read it, with its error.
+    pub(super) fn handoff_text(&self) -> String {
+        let handoff = time(self.handoff());
+        match self.error {
+            Some(error) => format!("{handoff} ± {}", time(error)),
+            None => format!("about {handoff}"),
+        }
+    }
+
+    /// All parts in a line.
+    pub(super) fn text(&self) -> String {
+        let behind = if self.error.is_some() { "overlay and presenting" } else { "overlay" };
+        format!(
+            "kernel {}, draw {}, hand-off {}, {behind} {}, idle {}: together {}",
+            self.kernel.map_or("–".into(), time),
+            time(self.draw),
+            self.handoff_text(),
+            time(self.behind),
+            time(self.idle),
+            time(self.frame)
+        )
     }
 }
 
@@ -98,8 +150,7 @@ impl Figures {
         }
         self.frames.push_back(Sample {
             frame: (end - before) * 1e-9,
-            // The frame before has more behind its draw.
-            idle: ((asked.min(draw) - before) * 1e-9 - behind).max(0.0),
+            idle: idle(before, asked.min(draw), behind),
             behind,
             kernel: kernel.map(|(begin, end)| (end - begin) * 1e-9),
             draw: (end - draw) * 1e-9,
@@ -120,11 +171,47 @@ impl Figures {
         }
         (self.end, self.count) = (None, 0);
         self.frames.clear();
+        self.begin_alone();
+    }
+
+    /// What frames take without a hand-off is not known, or no longer.
+    pub(super) fn begin_alone(&mut self) {
+        (self.alone, self.again_end) = (None, None);
+        self.again.clear();
+    }
+
+    /// Adds a frame without a hand-off, unless it is known; see [`Figures::add`].
+    pub(super) fn add_alone(&mut self, timing: &FrameTiming, clock: &GpuClock, behind: f64) {
+        let (Some(draw), Some(end)) = (timing.draw, timing.end_ns) else { return };
+        let Some(before) = self.again_end.replace(end).filter(|before| *before < end) else { return };
+        let draw = draw.as_secs_f64();
+        let asked = clock.at(timing.submitted).min(end - draw * 1e9);
+        self.again.push(Again { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
+    }
+
+    /// How many there are.
+    pub(super) fn alone_frames(&self) -> usize {
+        self.again.len()
+    }
+
+    /// There are no more of them.
+    pub(super) fn end_alone(&mut self) {
+        let settled = &self.again[self.again.len().div_ceil(SETTLING)..];
+        if settled.len() >= FEWEST {
+            let (frame, error) = middle(settled.iter().map(|again| again.frame));
+            let (draw, _) = middle(settled.iter().map(|again| again.draw));
+            self.alone = Some(Alone { frame, draw, error });
+        }
     }
 
     /// Frames are numbered anew from now on.
     pub(super) fn renumbered(&mut self) {
         (self.seen, self.end) = (None, None);
+    }
+
+    /// Whether these settings have drawn a few frames.
+    pub(super) fn is_warm(&self) -> bool {
+        self.count >= WARM
     }
 
     /// Whether these settings have drawn enough frames.
@@ -144,13 +231,22 @@ impl Figures {
         let kernels: Vec<f64> = self.frames.iter().filter_map(|sample| sample.kernel).collect();
         let mut draws: Vec<f64> = self.frames.iter().map(|sample| sample.draw).collect();
         draws.sort_unstable_by(f64::total_cmp);
+        let quartile = *draws.get(draws.len() / 4)?;
+        let frame = sum(|sample| sample.frame);
+        let rest = |sample: &Sample| sample.frame - sample.idle - sample.kernel.unwrap_or(0.0);
+        let mean_rest = self.frames.iter().map(rest).sum::<f64>() / count;
+        let squares = self.frames.iter().map(|sample| (rest(sample) - mean_rest).powi(2)).sum::<f64>();
         Some(Mean {
-            draw: *draws.get(draws.len() / 4)?,
-            frame: sum(|sample| sample.frame),
+            draw: self.alone.map_or(quartile, |alone| alone.draw),
+            frame,
             kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),
             idle: sum(|sample| sample.idle),
-            behind: sum(|sample| sample.behind),
+            behind: match self.alone {
+                Some(alone) => alone.frame - alone.draw,
+                None => sum(|sample| sample.behind),
+            },
             cpu: sum(|sample| sample.cpu),
+            error: self.alone.map(|alone| 2.0 * (squares / count.powi(2) + alone.error.powi(2)).sqrt()),
         })
     }
 
@@ -170,6 +266,22 @@ impl Figures {
     }
 }
 
+/// How long the GPU had nothing to do, in seconds: from the end of a draw and what lies behind it to what was asked for next.
+fn idle(before: f64, asked: f64, behind: f64) -> f64 {
+    ((asked - before) * 1e-9 - behind).max(0.0)
+}
+
+/// The mean of the middle half of some values, which outliers do not move, and its standard error.
+fn middle(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len();
+    let half = &values[count / 4..count - count / 4];
+    let spread = half.last().zip(half.first()).map_or(0.0, |(high, low)| high - low);
+    // Of what is distributed normally, half lies within 1.35 standard deviations.
+    (half.iter().sum::<f64>() / half.len() as f64, spread / 1.35 / (count as f64).sqrt())
+}
+
 /// A time as people read it: three digits, in the unit that suits it.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = if seconds >= 1.0 {
@@ -180,8 +292,8 @@ pub(super) fn time(seconds: f64) -> String {
         (seconds * 1e6, "µs")
     };
     let decimals = match value {
-        100.0.. => 0,
-        10.0.. => 1,
+        99.95.. => 0,
+        9.995.. => 1,
         _ => 2,
     };
     format!("{value:.decimals$} {unit}")
@@ -193,7 +305,7 @@ pub(super) fn change(before: &Cost, now: &Cost) -> String {
         before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
     let words = |of: fn(&(&String, &String)) -> String| differ.iter().map(of).collect::<Vec<_>>().join(", ");
     let (was, is) = (words(|(before, _)| before.to_string()), words(|(_, now)| now.to_string()));
-    let (from, to) = (time(before.mean.handoff()), time(now.mean.handoff()));
+    let (from, to) = (before.mean.handoff_text(), now.mean.handoff_text());
     format!("{was} → {is}: hand-off {from} → {to}")
 }
 
@@ -269,7 +381,7 @@ mod tests {
             mean: after(100, 1170.0, 500.0).mean().unwrap(),
         };
         let line = change(figures.before().unwrap(), &now);
-        assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off 338 µs → 70.0 µs");
+        assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
         // Once more, at once: what was hardly seen is not what it is compared with.
         figures.switched(settings("timeline ring 8 batch 8"));
         assert_eq!(figures.before().unwrap().settings[0], "binary");
@@ -305,11 +417,89 @@ mod tests {
         assert!(mean.handoff() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }
 
+    /// Adds frames without a hand-off: so many µs from one to the next, with a draw of 1 ms, asked for so long before the end of the one
+    /// before.
+    fn add_alone(figures: &mut Figures, every: &[f64], ahead: f64) {
+        let base = Instant::now();
+        let clock = GpuClock::made_up(base, 5e9);
+        let mut end = 1e6;
+        for every in every {
+            let asked = end - ahead;
+            end += every;
+            let timing = FrameTiming {
+                frame: 7,
+                kernel: None,
+                draw: Some(Duration::from_millis(1)),
+                end_ns: Some(clock.at(base) + end * 1e3),
+                submitted: base + Duration::from_secs_f64(asked * 1e-6),
+                cpu: Duration::ZERO,
+                latency: Duration::ZERO,
+            };
+            // Each is seen twice.
+            figures.add_alone(&timing, &clock, 0.0);
+            figures.add_alone(&timing, &clock, 0.0);
+        }
+    }
+
+    #[test]
+    fn presenting_and_switches_within_the_draw_are_told_from_the_hand_off() {
+        // 150 µs of each frame are presenting, whether there is a hand-off or not.
+        let mut figures = after(101, 1500.0, 500.0);
+        assert!(near(figures.mean().unwrap().handoff(), 400.0), "nobody knows yet");
+        figures.begin_alone();
+        add_alone(&mut figures, &[1150.0; 51], 500.0);
+        assert_eq!(figures.alone_frames(), 50);
+        figures.end_alone();
+        let mean = figures.mean().unwrap();
+        assert!(
+            near(mean.handoff(), 250.0) && near(mean.behind, 150.0) && near(mean.draw, 1000.0),
+            "{mean:?}"
+        );
+        assert!(near(mean.error.unwrap(), 0.0) && near(mean.frame, 1500.0), "{mean:?}");
+        assert_eq!(
+            mean.text(),
+            "kernel 100 µs, draw 1.00 ms, hand-off 250 µs ± 0.00 µs, overlay and presenting 150 µs, idle 0.00 µs: together 1.50 ms"
+        );
+        // Frames with a hand-off are still there; other settings may take another time alone.
+        assert_eq!(figures.frame_times().len(), 100);
+        figures.switched(Vec::new());
+        assert_eq!(figures.before().unwrap().mean, mean);
+        assert_eq!((figures.alone, figures.alone_frames()), (None, 0));
+    }
+
+    #[test]
+    fn neither_outliers_nor_the_first_frames_nor_waits_move_what_is_alone() {
+        let mut every = vec![5000.0; 10];
+        for frame in 0..40 {
+            every.push(if frame % 10 == 3 { 4000.0 } else { 1150.0 + 10.0 * f64::from(frame % 3) });
+        }
+        let mut figures = after(101, 1500.0, 500.0);
+        add_alone(&mut figures, &every, 500.0);
+        figures.end_alone();
+        let mean = figures.mean().unwrap();
+        assert!((mean.behind - 160e-6).abs() < 5e-6, "{mean:?}");
+        assert!(mean.error.is_some_and(|error| error > 1e-6 && error < 10e-6), "{mean:?}");
+        // A display that shows every 16 ms: each frame is asked for 15 ms late.
+        let mut paced = after(101, 16_350.0, -15_000.0);
+        add_alone(&mut paced, &[16_100.0; 12], -15_000.0);
+        paced.end_alone();
+        let mean = paced.mean().unwrap();
+        assert!(near(mean.behind, 100.0) && near(mean.handoff(), 150.0), "{mean:?}");
+        // Too few: then it is as if nobody had tried.
+        let mut few = after(101, 1500.0, 500.0);
+        add_alone(&mut few, &[1150.0; 4], 500.0);
+        few.end_alone();
+        assert_eq!(few.mean().unwrap().handoff_text(), "about 400 µs");
+    }
+
     #[test]
     fn times_have_three_digits() {
         assert_eq!(time(0.000_000_5), "0.50 µs");
         assert_eq!(time(0.000_338), "338 µs");
         assert_eq!(time(0.012_34), "12.3 ms");
-        assert_eq!(time(2.0), "2.00 s");
+        assert_eq!(
+            (time(2.0), time(99.999e-6), time(9.999e-3)),
+            ("2.00 s".into(), "100 µs".into(), "10.0 ms".into())
+        );
     }
 }

@@ -11,6 +11,7 @@ use crate::app::Found;
 use crate::render::ColorMap;
 use crate::wave::Vertex;
 
+const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
 
 /// What the last frames took.
@@ -27,7 +28,10 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
         line(ui, "draw", &time(mean.draw), Some(DRAW));
-        line(ui, "hand-off", &time(mean.handoff()), Some(NEITHER));
+        line(ui, "hand-off", &mean.handoff_text(), Some(NEITHER));
+        if mean.error.is_some() {
+            line(ui, "present", &format!("{}, with this overlay", time(mean.behind)), Some(BEHIND));
+        }
         line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
         line(ui, "CPU", &time(mean.cpu), None);
     });
@@ -53,6 +57,7 @@ fn stack(ui: &mut Ui, mean: &Mean) {
         (mean.kernel.unwrap_or(0.0), KERNEL),
         (mean.draw, DRAW),
         (mean.handoff(), NEITHER),
+        (mean.behind, BEHIND),
         (mean.idle, IDLE),
     ];
     for (part, color) in parts {

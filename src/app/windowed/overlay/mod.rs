@@ -5,6 +5,7 @@
 
 mod figures;
 mod graph;
+mod holds;
 mod lanes;
 mod panel;
 
@@ -20,9 +21,11 @@ use winit::event::{ElementState, WindowEvent};
 use winit::window::Window;
 
 use self::figures::{Cost, Figures, change, time};
+use self::holds::Holds;
 use super::keys;
 use crate::Result;
 use crate::app::{Config, Engine, Parameters, Scene};
+use crate::cuda::KernelSource;
 use crate::render::{Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
 use crate::wave::Grid;
@@ -41,6 +44,8 @@ pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
     /// What is drawn now.
     pub(super) config: &'a Config,
+    /// The user's own kernel, if the run began with one.
+    pub(super) own: Option<&'a KernelSource>,
     /// The present modes that the window offers.
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here, if that is so.
@@ -77,6 +82,7 @@ pub(super) struct Overlay {
     /// When it was last laid out, and when to do that again at the latest.
     next: Instant,
     figures: Figures,
+    holds: Holds,
     /// What the lanes show, while they are frozen.
     frozen: Option<lanes::Moment>,
     tied: Instant,
@@ -116,6 +122,7 @@ impl Overlay {
             help: false,
             next: Instant::now(),
             figures: Figures::default(),
+            holds: Holds::new(Instant::now()),
             frozen: None,
             tied: Instant::now(),
             notice: None,
@@ -201,7 +208,13 @@ impl Overlay {
     /// Other settings from now on than these.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         self.figures.switched(settings);
+        self.stir();
         self.frozen = None;
+    }
+
+    /// What the last frames were made of, if that was shown.
+    pub(super) fn parts(&self) -> Option<String> {
+        self.figures.mean().map(|mean| mean.text())
     }
 
     /// Whether it is time to lay it out.
@@ -221,7 +234,9 @@ impl Overlay {
         // A client's kernel may fault at any time, and only the frame loop knows what to do then. So nothing here waits for one.
         if self.shown && !view.serves {
             self.watch(view.engine, now)?;
-            self.point(view)?;
+            if !view.engine.is_held() {
+                self.point(view)?;
+            }
         }
         let mut draft = Draft {
             config: view.config.clone(),
@@ -316,15 +331,20 @@ impl Overlay {
             }
             self.tied = now;
         }
-        if let Some(watched) = engine.watched() {
-            let in_queue = engine.producer().profile().in_queue;
-            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
-        }
+        self.collect(engine);
         if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
             self.tied = now;
         }
         Ok(())
+    }
+
+    /// Adds to the figures what the engine has seen since.
+    fn collect(&mut self, engine: &Engine) {
+        if let Some(watched) = engine.watched() {
+            let in_queue = engine.producer().profile().in_queue;
+            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
+        }
     }
 
     /// Looks under the pointer, where that is on the picture.
@@ -338,6 +358,7 @@ impl Overlay {
         let ray = pointer.map(|at| camera.ray((at.x * scale, at.y * scale), size));
         if view.engine.point(ray)? {
             self.figures.rest();
+            self.stir();
         }
         Ok(())
     }
@@ -504,7 +525,7 @@ fn fonts() -> egui::FontDefinitions {
 
 /// Every glyph that is going to be used, in every size.
 fn every_glyph(egui: &Context) {
-    let text: String = (' '..='~').chain("×µ→…’°²·–".chars()).collect();
+    let text: String = (' '..='~').chain("×µ→…’°²·–±".chars()).collect();
     egui::Area::new("glyphs".into()).show(egui, |ui| {
         for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
             ui.label(RichText::new(&text).size(size));

@@ -6,6 +6,7 @@ use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
 use crate::app::{Batching, Config, ProducerKind, Scene};
+use crate::cuda::KernelSource;
 use crate::gallery;
 use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples, Style};
@@ -39,7 +40,7 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         });
     });
     if config.scene == Scene::Field {
-        row(ui, "kernel", |ui| kernel(ui, config));
+        row(ui, "kernel", |ui| kernel(ui, config, view.own));
     }
     row(ui, "producer", |ui| {
         let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
@@ -103,23 +104,33 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-/// The kernels of the gallery; a file's is there beside them, while it runs.
-fn kernel(ui: &mut Ui, config: &mut Config) {
-    let entry = gallery::entry_of(config.kernel.as_ref());
-    let own = config.kernel.as_ref().map(|kernel| kernel.name.as_str());
-    let name = entry.map_or(own.unwrap_or_default(), |entry| entry.name).to_owned();
-    let list = ComboBox::from_id_salt("kernel").selected_text(name).width(150.0);
+/// The kernels of the gallery, and the user's own.
+fn kernel(ui: &mut Ui, config: &mut Config, own: Option<&KernelSource>) {
+    let chosen = kernel_name(config.kernel.as_ref()).to_owned();
+    let list = ComboBox::from_id_salt("kernel").selected_text(chosen.as_str()).width(150.0);
     list.show_ui(ui, |ui| {
-        for one in gallery::gallery() {
-            let is_chosen = entry.is_some_and(|entry| entry.name == one.name);
-            if ui.selectable_label(is_chosen, one.name).on_hover_text(one.about).clicked() && !is_chosen {
-                // The wave is what runs without a kernel.
-                config.kernel = (one.name != "wave").then(|| one.source());
-                config.parameters = Default::default();
-                config.style = if one.points { Style::Points } else { Style::Surface };
+        for (kernel, about) in kernels(own) {
+            let name = kernel_name(kernel.as_ref()).to_owned();
+            let is_chosen = name == chosen;
+            if ui.selectable_label(is_chosen, name).on_hover_text(about).clicked() && !is_chosen {
+                (config.kernel, config.parameters) = (kernel, Default::default());
+                config.style = config.usual_style();
             }
         }
     });
+}
+
+/// Those that can be chosen, each with a word about it.
+fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
+    let gallery = gallery::gallery().iter();
+    // The wave is what runs without a kernel.
+    let gallery = gallery.map(|one| ((one.name != "wave").then(|| one.source()), one.about));
+    gallery.chain(own.map(|own| (Some(own.clone()), "your own"))).collect()
+}
+
+fn kernel_name(kernel: Option<&KernelSource>) -> &str {
+    let own = kernel.map_or("", |kernel| &kernel.name);
+    gallery::entry_of(kernel).map_or(own, |entry| entry.name)
 }
 
 /// A slider for each of the kernel's own parameters.
@@ -298,6 +309,18 @@ mod tests {
             let (pos, modifiers) = (self.at(right), Modifiers::NONE);
             Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers }
         }
+    }
+
+    #[test]
+    fn a_kernel_of_the_users_own_is_in_the_list() {
+        let file = KernelSource { name: "mine.cu".into(), gallery: None, ..KernelSource::built_in() };
+        let names = |own| -> Vec<String> {
+            kernels(own).iter().map(|(kernel, _)| kernel_name(kernel.as_ref()).to_owned()).collect()
+        };
+        assert_eq!(names(None), ["wave", "ripples", "ocean", "pond", "swarm"]);
+        assert_eq!(names(Some(&file)), ["wave", "ripples", "ocean", "pond", "swarm", "mine.cu"]);
+        assert_eq!(kernels(Some(&file))[5].0.as_ref(), Some(&file));
+        assert_eq!(kernels(None)[0].0, None);
     }
 
     #[test]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _dlpack, _streams
+from . import _cuda, _dlpack, _libraries, _streams
 from ._cuda import DeviceMemory
-from ._layout import ITEM_BYTES, TYPESTR
+from ._layout import compact
 from .errors import ArrayMismatch, FieldClosed
 
 if TYPE_CHECKING:
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from ._streams import Stream
 
 
-class Vertices:
-    """Vertices in memory that the renderer draws, shape (rows, cols, 4), float32: x, y, z, w.
+class Array:
+    """Memory that the renderer draws, of the field's shape and dtype.
 
-    x and z span -1 to 1 and y is up, within ±0.3 for the wave; w, 0 to 1, is what the colour map shows.
+    Of a mesh, (rows, cols, 4) float32: x, y, z, w. x and z span -1 to 1 and y is up, within ±0.3 for the wave; w, 0 to
+    1, is what the colour map shows.
+
+    `as_cupy()`, `as_torch()`, `as_numba()` and `as_numpy()` give the array of that library, with no copy and ordered
+    with what that library works on now.
 
     In CUDA memory it offers `__cuda_array_interface__` and DLPack, so these take it with no copy:
     `cupy.asarray(v)`, `torch.from_dlpack(v)`, `numba.cuda.as_cuda_array(v, sync=False)`, cuda.core's
@@ -43,10 +47,10 @@ class Vertices:
         # Streams that those who took it said they would use, or seem to use; a hand-off waits for them.
         self._consumers: set[Stream] = set()
         self._offset = offset
-        self._array: NDArray[np.float32] | None = None
+        self._array: NDArray[Any] | None = None
 
     def __repr__(self) -> str:
-        return f"<wavefield.Vertices {self._layout.shape}>"
+        return f"<wavefield.Array {self._layout.shape} {self._layout.dtype}>"
 
     def _move_to(self, stream: Stream | None) -> None:
         """Take note of the stream that waits for the renderer from now on."""
@@ -63,25 +67,25 @@ class Vertices:
         """Raise if it must not be used now."""
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Return (rows, cols, 4)."""
+    def shape(self) -> tuple[int, ...]:
+        """Return the field's shape."""
         return self._layout.shape
 
     @property
-    def strides(self) -> tuple[int, int, int]:
-        """Return the bytes from one row, vertex and component to the next."""
+    def strides(self) -> tuple[int, ...]:
+        """Return the bytes from one element to the next, along each axis."""
         return self._layout.strides
 
     @property
-    def dtype(self) -> np.dtype[np.float32]:
-        """Return NumPy's float32."""
+    def dtype(self) -> np.dtype[Any]:
+        """Return NumPy's type: float32, float16 or uint8."""
         import numpy as np
 
-        return np.dtype(np.float32)
+        return np.dtype(self._layout.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes from the first vertex to the end of the last."""
+        """Return its size in bytes."""
         return self._layout.bytes
 
     @property
@@ -95,7 +99,7 @@ class Vertices:
 
     @property
     def pointer(self) -> int:
-        """Return the CUDA address of the first vertex."""
+        """Return the CUDA address of the first number."""
         return self._device().pointer + self._offset
 
     def _device(self) -> DeviceMemory:
@@ -118,9 +122,9 @@ class Vertices:
         return {
             "version": 3,
             "shape": self.shape,
-            "typestr": TYPESTR,
+            "typestr": self._layout.typestr,
             "data": (self.pointer, False),
-            "strides": None if self._layout.contiguous else self.strides,
+            "strides": None,
             "stream": self._stream_to_wait_for(device.context),
         }
 
@@ -143,12 +147,36 @@ class Vertices:
                 'take them, and wavefield.connect(memory="host") gives NumPy arrays'
             )
         if self._array is None:
-            self._array = self._memory.vertices(self._layout, self._offset)
+            self._array = self._memory.array(self._layout, self._offset)
         if dtype is not None and dtype != self._array.dtype:
             if copy is False:
-                raise ValueError(f"the vertices are float32; as {dtype} they are a copy")
+                raise ValueError(f"the array is {self._layout.dtype}; as {dtype} it is a copy")
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
+
+    def as_numpy(self) -> NDArray[Any]:
+        """Return NumPy's array of it, in host memory: the renderer's own, to be written."""
+        return self.__array__()
+
+    def as_cupy(self) -> Any:
+        """Return CuPy's array of it, with no copy, ordered with CuPy's current stream."""
+        self._device()
+        return _libraries.need("cupy", "as_cupy()").from_dlpack(self)
+
+    def as_torch(self) -> Any:
+        """Return PyTorch's tensor of it, with no copy, ordered with PyTorch's current stream."""
+        self._device()
+        return _libraries.need("torch", "as_torch()").from_dlpack(self)
+
+    def as_numba(self) -> Any:
+        """Return Numba's array of it, with no copy, ordered with Numba's default stream. Selects Numba's device."""
+        device = self._device()
+        cuda = _libraries.need("numba.cuda", "as_numba()")
+        cuda.select_device(device.context.ordinal)
+        if self._stream is not None:
+            self._order_consumer(device.context, _streams.stream_of(cuda.default_stream()))
+        # sync=True would make the CPU wait.
+        return cuda.as_cuda_array(self, sync=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return (2, ordinal) for CUDA, (1, 0) for host memory."""
@@ -182,7 +210,8 @@ class Vertices:
             address,
             self.__dlpack_device__(),
             self.shape,
-            tuple(step // ITEM_BYTES for step in self.strides),
+            compact(self.shape),
+            self._layout.dtype,
             self._memory,
             _dlpack.wants_version_1(max_version),
         )
@@ -218,13 +247,27 @@ class Vertices:
 
 
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> int:
-    """Check another array against the field's vertices; `strides` counts bytes. Return its bytes from row to row."""
-    if tuple(shape) != layout.shape or dtype != "float32":
-        cure = "" if dtype == "float32" else ': convert it by array.astype("float32"), in PyTorch by array.float()'
-        raise ArrayMismatch(f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, float32{cure}")
-    if tuple(strides[1:]) != layout.strides[1:] or strides[0] < layout.cols * layout.strides[1]:
+    """Check another array against the field's; `strides` counts bytes. Return its bytes from row to row."""
+    if len(shape) == 3 == len(layout.shape) + 1 and layout.kind == "image" and shape[2] == 1:
+        shape, strides = shape[:2], strides[:2]
+    if tuple(shape) != layout.shape or dtype != layout.dtype:
+        in_torch = {"float32": "float", "float16": "half", "uint8": "byte"}[layout.dtype]
+        cure = f': convert it by array.astype("{layout.dtype}"), in PyTorch by array.{in_torch}()'
+        raise ArrayMismatch(
+            f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, {layout.dtype}"
+            f"{'' if dtype == layout.dtype else cure}"
+        )
+    if not rows_are_contiguous(layout, tuple(shape), tuple(strides)):
         raise ArrayMismatch(
             f"an array whose rows are not contiguous (strides {tuple(strides)} bytes): make it so first, by its "
             "library's ascontiguousarray() or contiguous()"
         )
-    return strides[0]
+    return layout.row_bytes if layout.shape[0] == 1 else strides[0]
+
+
+def rows_are_contiguous(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Return whether each row is without gaps, and begins after the one before. An axis of one has any stride."""
+    inner = zip(shape[1:], strides[1:], layout.strides[1:], strict=True)
+    return all(size == 1 or stride == wanted for size, stride, wanted in inner) and (
+        shape[0] == 1 or strides[0] >= layout.row_bytes
+    )

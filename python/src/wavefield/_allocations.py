@@ -1,0 +1,94 @@
+"""Memory beside the ring that the renderer can draw: its own, and CUDA's that it has imported."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import _cuda, _protocol
+from ._connection import close_all
+from ._host import HostMemory
+from .errors import ProtocolError
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+MOST_RETIRED = 16
+"""How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
+
+RETIRED_SECONDS = 1.0
+"""How long making one waits for that."""
+
+
+@dataclass
+class Allocation:
+    """What is known of memory that the renderer can draw, for as long as it is held."""
+
+    number: int
+    address: int
+    bytes: int
+    shown: tuple[int, int] | None = None
+    """The last frame that was drawn from it, and at which offset."""
+
+    def offset_of(self, pointer: int, size: int, alignment: int) -> int | None:
+        """Return where in it an array lies, if the renderer can draw it from there."""
+        offset = pointer - self.address
+        return offset if 0 <= offset <= self.bytes - size and offset % alignment == 0 else None
+
+
+class Allocations:
+    """Memory that the renderer made for this client."""
+
+    def __init__(self, connection: Connection, context: _cuda.Context | None) -> None:
+        self._connection = connection
+        self._context = context
+        self._all: weakref.WeakKeyDictionary[_cuda.DeviceMemory | HostMemory, Allocation]
+        self._all = weakref.WeakKeyDictionary()
+
+    def make(self, size: int) -> _cuda.DeviceMemory | HostMemory:
+        """Ask for memory; `Refused` if the renderer has none left."""
+        self._make_room()
+        message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
+        try:
+            number = _protocol.integer(message, "id")
+            offset = _protocol.integer(message, "offset") if "offset" in message else 0
+            whole = _protocol.integer(message, "allocation_bytes", size)
+            if len(files) != 1 or offset + size > whole:
+                raise ProtocolError(f"the renderer's allocation is not one descriptor with {size} bytes at {offset}")
+        except BaseException:
+            close_all(files)
+            raise
+        memory: _cuda.DeviceMemory | HostMemory
+        release = {"type": "release", "id": number}
+        try:
+            if self._context is not None:
+                memory = _cuda.DeviceMemory(self._context, files[0], whole, offset, size)
+                address = memory.pointer
+            else:
+                memory = HostMemory(files[0], size, offset)
+                address = memory.address
+        except BaseException:
+            self._connection.send_later(release)
+            raise
+        # Held by whatever is made of it; the renderer is told when the last is gone.
+        _cuda._finally(memory, self._connection.send_later, release)
+        self._all[memory] = Allocation(number, address, size)
+        return memory
+
+    def find(self, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | None:
+        """Return the allocation that an array can be drawn from, and the offset in it."""
+        for allocation in list(self._all.values()):
+            offset = allocation.offset_of(pointer, size, alignment)
+            if offset is not None:
+                return allocation, offset
+        return None
+
+    def _make_room(self) -> None:
+        """Let the GPU run dry when much waits to be unmapped: frame after frame without a pause it never does."""
+        end = time.monotonic() + RETIRED_SECONDS
+        while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
+            self._connection.pump()
+            time.sleep(1e-3)
+            self._context.reap()

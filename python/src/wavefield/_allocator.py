@@ -1,0 +1,77 @@
+"""Memory for CuPy that the renderer can import: `cuMemCreate` with handles that other processes may be given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from . import _cuda, _libraries
+from .errors import CudaError
+
+
+@contextmanager
+def allocator() -> Iterator[None]:
+    """Give CuPy, inside `with`, memory from which `show` draws arrays without a copy.
+
+    It comes from a pool of its own, which keeps what is freed for the next arrays. Arrays made inside are good outside.
+    """
+    cupy = _libraries.need("cupy", "allocator()")
+    if not _pool:
+        _pool.append(cupy.cuda.MemoryPool(cupy.cuda.PythonFunctionAllocator(_allocate, _free).malloc))
+    with cupy.cuda.using_allocator(_pool[0].malloc):
+        yield
+
+
+_pool: list[Any] = []
+_lock = threading.Lock()
+# By address: the device's context, the size, and the handle.
+_chunks: dict[int, tuple[_cuda.Context, int, Any]] = {}
+
+
+def _allocate(size: int, ordinal: int) -> int:
+    context = _cuda.Context.at(ordinal)
+    driver = context.driver
+    prop = driver.CUmemAllocationProp()
+    prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    prop.requestedHandleTypes = driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+    prop.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    prop.location.id = ordinal
+    access = driver.CUmemAccessDesc()
+    access.location = prop.location
+    access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    with context.current():
+        context.reap()
+        step = int(context.call("cuMemGetAllocationGranularity", prop, least))
+        size = -(-size // step) * step
+        handle = context.call("cuMemCreate", size, prop, 0)
+        address = 0
+        try:
+            address = int(context.call("cuMemAddressReserve", size, 0, 0, 0))
+            context.call("cuMemMap", address, size, 0, handle, 0)
+            context.call("cuMemSetAccess", address, size, [access], 1)
+        except BaseException:
+            _unmap(context, address, size, handle)
+            raise
+    with _lock:
+        _chunks[address] = (context, size, handle)
+    return address
+
+
+def _free(address: int, _ordinal: int) -> None:
+    with _lock:
+        context, size, handle = _chunks.pop(address)
+    # Unmapped once the GPU has nothing to do. At the interpreter's end the process takes it along.
+    with suppress(Exception):
+        context.retire(partial(_unmap, context, address, size, handle))
+
+
+def _unmap(context: _cuda.Context, address: int, size: int, handle: Any) -> None:
+    if address:
+        with suppress(CudaError):  # it was not mapped yet
+            context.call("cuMemUnmap", address, size)
+        context.call("cuMemAddressFree", address, size)
+    context.call("cuMemRelease", handle)

@@ -1,0 +1,70 @@
+"""Connecting to a renderer that runs."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._connection import default_socket
+from ._layout import SHAPES, Layout, dtype_name, kind_of
+from .errors import ArrayMismatch
+from .field import Field
+
+if TYPE_CHECKING:
+    from ._protocol import Memory
+
+
+def connect(
+    socket: str | os.PathLike[str] | None = None,
+    *,
+    memory: Memory = "cuda",
+    ring: int | None = None,
+    stream: Any = None,
+    client: str | None = None,
+    timeout: float = 30.0,
+    kind: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    dtype: str | None = None,
+) -> Field:
+    """Connect to a renderer that `wavefield serve` started, and return its field.
+
+    `socket`: its path; by default the one that `wavefield serve` has by default.
+    `memory`: "cuda", or "host" for NumPy and for machines without CUDA, where the renderer copies each frame.
+    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has. `Field.ring` is what
+    it gave.
+    `stream`: the CUDA stream to write frames on; see `Field.stream`.
+    `client`: a name for the renderer to show; by default the running program's.
+    `timeout`: how many seconds the renderer may take to answer.
+    `kind`, `shape`, `dtype`: of the arrays that are drawn; by default a mesh of the renderer's own grid. `kind` is
+    "image", "points", "surface" or "mesh", by default what `show` takes an array of that shape for; `dtype` is
+    "float32" (the default), "float16" or "uint8".
+
+    Raises `ArrayMismatch`, `NoRenderer`, `Busy`, `WrongUser`, `VersionMismatch`, `CudaMissing`, `DeviceMismatch`, or
+    another `Refused`.
+    """
+    path = Path(socket) if socket is not None else default_socket()
+    return Field(path, memory, ring, stream, client or program(), timeout, layout_of(kind, shape, dtype))
+
+
+def layout_of(kind: str | None, shape: tuple[int, ...] | None, dtype: Any) -> Layout | None:
+    """Return the layout that the user has named; None for the renderer's own grid."""
+    if shape is None:
+        if kind is None and dtype is None:
+            return None
+        raise ArrayMismatch(
+            f"shape=… is missing: the shape of the arrays, such as {SHAPES.get(kind or '', '(rows, cols)')}"
+        )
+    try:
+        sides = tuple(map(operator.index, shape))
+    except TypeError:
+        raise ArrayMismatch(f"shape is a tuple of whole numbers, not {shape!r}") from None
+    name = dtype_name("float32" if dtype is None else dtype)
+    return Layout.of(kind or kind_of(sides, name), sides, name)
+
+
+def program() -> str:
+    """Return a name for the renderer to show."""
+    return f"{Path(sys.argv[0]).name or 'python'} (Python)"[:100]

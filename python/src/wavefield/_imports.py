@@ -1,0 +1,151 @@
+"""Arrays of the user's own in CUDA memory, drawn from where they lie: the renderer imports the memory that they are in.
+
+CUDA can share what was made by `cuMemCreate` with a handle type that says so, such as PyTorch's expandable segments and
+`wavefield.allocator()`. Each chunk of it has a handle and an address range; an array lies in one or over several.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _protocol
+from ._allocations import Allocation
+from ._connection import close_all
+from .errors import CudaError, Refused
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+MOST_CHUNKS = 64
+"""How many chunks one import may have."""
+
+MOST_IMPORTS = 32
+"""How many imports are kept; the one that was not used for longest makes room."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Memory with a handle of its own. The handle stays the same for as long as anybody holds it."""
+
+    address: int
+    bytes: int
+    handle: int
+
+
+class Imports:
+    """What the renderer has imported of this process's memory."""
+
+    def __init__(self, connection: Connection, context: _cuda.Context) -> None:
+        self._connection = connection
+        self._context = context
+        # Each holds its chunks' handles, so that none of them can become another chunk's.
+        self._known: OrderedDict[tuple[Chunk, ...], Allocation] = OrderedDict()
+        self._refused: dict[tuple[Chunk, ...], str] = {}
+
+    def find(self, array: Any, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | str:
+        """Return the import that an array can be drawn from and the offset in it, or why there is none."""
+        chunks = self._retain(pointer, size)
+        if chunks is None:
+            return f"CUDA cannot share the memory that it is in; {_cure(array)}"
+        keep = False
+        try:
+            offset = pointer - chunks[0].address
+            if offset % alignment:
+                return (
+                    f"it begins at byte {offset} of its memory, which is no multiple of {alignment}: show a copy of it"
+                )
+            if len(chunks) > MOST_CHUNKS:
+                return f"it lies in {len(chunks)} pieces of memory, and {MOST_CHUNKS} at most can be shared"
+            if chunks in self._refused:
+                return self._refused[chunks]
+            if chunks in self._known:
+                self._known.move_to_end(chunks)
+                return self._known[chunks], offset
+            self._forget_stale()
+            while len(self._known) >= MOST_IMPORTS:
+                self._forget(next(iter(self._known)))
+            try:
+                allocation = self._import(chunks)
+            except (Refused, CudaError) as error:
+                self._refused[chunks] = f"the renderer cannot import its memory: {error}"
+                keep = True
+                return self._refused[chunks]
+            self._known[chunks] = allocation
+            keep = True
+            return allocation, offset
+        finally:
+            if not keep:
+                self._release(chunks)
+
+    def close(self) -> None:
+        """Let go of every handle. The connection's end releases the imports."""
+        for chunks in (*self._known, *self._refused):
+            self._release(chunks)
+        self._known.clear()
+        self._refused.clear()
+
+    def _import(self, chunks: tuple[Chunk, ...]) -> Allocation:
+        kind = self._context.driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        files: list[int] = []
+        try:
+            for chunk in chunks:
+                files.append(int(self._context.call("cuMemExportToShareableHandle", chunk.handle, kind, 0)))
+            message, more = self._connection.request(
+                {"type": "import", "chunks": [chunk.bytes for chunk in chunks]}, "imported", files
+            )
+        finally:
+            close_all(files)
+        close_all(more)
+        return Allocation(_protocol.integer(message, "id"), chunks[0].address, sum(chunk.bytes for chunk in chunks))
+
+    def _retain(self, pointer: int, size: int) -> tuple[Chunk, ...] | None:
+        """Return the chunks that an array lies in, each held by its handle; None if CUDA cannot share them."""
+        chunks: list[Chunk] = []
+        at = pointer
+        try:
+            with self._context.current():
+                while at < pointer + size:
+                    handle = int(self._context.call("cuMemRetainAllocationHandle", at))
+                    chunks.append(Chunk(at, 0, handle))
+                    base, length = self._context.call("cuMemGetAddressRange", at)
+                    chunks[-1] = Chunk(int(base), int(length), handle)
+                    at = int(base) + int(length)
+        except CudaError:
+            self._release(chunks)
+            return None
+        return tuple(chunks)
+
+    def _forget_stale(self) -> None:
+        """Let go of the chunks that are gone from their addresses: their library has freed them."""
+        for remembered in (self._known, self._refused):
+            for chunks in list(remembered):
+                now = self._retain(chunks[0].address, sum(chunk.bytes for chunk in chunks))
+                if now is not None:
+                    self._release(now)
+                if now != chunks:
+                    self._forget(chunks)
+
+    def _forget(self, chunks: tuple[Chunk, ...]) -> None:
+        allocation = self._known.pop(chunks, None)
+        self._refused.pop(chunks, None)
+        if allocation is not None:
+            self._connection.send_later({"type": "release", "id": allocation.number})
+        self._release(chunks)
+
+    def _release(self, chunks: tuple[Chunk, ...] | list[Chunk]) -> None:
+        for chunk in chunks:
+            _cuda._destroy(self._context, "cuMemRelease", chunk.handle)
+
+
+def _cure(array: Any) -> str:
+    """Return what makes arrays of the same library need no copy."""
+    cures = {
+        "torch": "before PyTorch starts, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "cupy": "make it inside `with wavefield.allocator():`",
+        "numba": "call numba.cuda.set_memory_manager(wavefield.NumbaMemoryManager) before Numba uses the GPU",
+        "jaxlib": "JAX has no memory that could be shared, so one copy is the least",
+    }
+    library = type(array).__module__.partition(".")[0]
+    return cures.get(library, "write into an array of field.empty() instead")

@@ -1,0 +1,98 @@
+"""Arrays of the libraries: the renderer's memory as theirs, and what little `show` asks of theirs."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from ._layout import dtype_name
+from .errors import ArrayMismatch, LibraryMissing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+INSTALL = {"cupy": "cupy-cuda13x", "torch": "torch", "numba.cuda": "'numba-cuda[cu13]'"}
+
+
+def need(module: str, call: str) -> Any:
+    """Return a library's module, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise LibraryMissing(
+            f"{call} needs {module}, which cannot be imported ({error}): pip install {INSTALL[module]}"
+        ) from None
+
+
+def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
+    """Return the shape and the type, as NumPy names it, of any library's array."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if not hasattr(array, "dtype") and interface is not None:
+        import numpy as np
+
+        return tuple(interface["shape"]), str(np.dtype(interface["typestr"]))
+    return tuple(int(side) for side in array.shape), dtype_name(array.dtype)
+
+
+def detached(array: Any) -> Any:
+    """Return an array that can be taken: PyTorch gives none away that has gradients; a list becomes NumPy's."""
+    if hasattr(array, "detach"):
+        return array.detach()
+    if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "shape") and hasattr(array, "dtype")):
+        return array
+    import numpy as np
+
+    return np.asarray(array)
+
+
+def cast(array: Any, dtype: str) -> Any:
+    """Return an array of another type, made by its own library where it lies."""
+    if hasattr(array, "astype"):
+        return array.astype(dtype)
+    if hasattr(array, "to"):  # PyTorch
+        return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
+    _, now = shape_and_dtype(array)
+    raise ArrayMismatch(
+        f"an array of {type(array).__module__}, {now}, which its library cannot convert: make it {dtype} at first"
+    )
+
+
+def packed(array: Any) -> Any:
+    """Return the array without gaps, made by its own library where it lies."""
+    if hasattr(array, "contiguous"):  # PyTorch
+        return array.contiguous()
+    if hasattr(array, "copy"):  # NumPy, CuPy
+        return array.copy(order="C")
+    raise ArrayMismatch(
+        f"an array of {type(array).__module__} with gaps between its numbers: make it contiguous at first"
+    )
+
+
+def on_the_host(array: Any) -> NDArray[Any]:
+    """Return NumPy's array of any library's, copied from the GPU if it lies there."""
+    import numpy as np
+
+    for name in ("get", "copy_to_host"):  # CuPy, Numba
+        if hasattr(array, "__cuda_array_interface__") and hasattr(array, name):
+            array = getattr(array, name)()
+    if hasattr(array, "cpu"):  # PyTorch
+        array = array.cpu()
+    return np.asarray(array)
+
+
+def extent(values: Any) -> tuple[float, float]:
+    """Return the smallest and the largest finite number, by the array's own library if that finds no other ones."""
+    if hasattr(values, "min") and hasattr(values, "max"):
+        low, high = float(values.min()), float(values.max())
+    else:
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high)):
+        import numpy as np
+
+        host = on_the_host(values).astype("float64")
+        host = host[np.isfinite(host)]
+        if host.size == 0:
+            return 0.0, 1.0
+        low, high = float(host.min()), float(host.max())
+    return (low, high) if low < high else (low - 0.5, low + 0.5)

@@ -1,0 +1,100 @@
+"""What the renderer says of itself, and where its camera is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from . import _protocol
+from .errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ._protocol import Message
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Where the camera is: around the field and above the horizon in radians, how far from its target, and that.
+
+    The field is 2 wide and lies around (0, 0, 0), with y up. An image has no angles: its zoom is the distance at the
+    start divided by this one, and x and y of the target are in units of half its longer side.
+    """
+
+    azimuth: float
+    elevation: float
+    distance: float
+    target: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def _message(self) -> dict[str, Any]:
+        try:
+            target = [_finite(number) for number in self.target]
+            if len(target) != 3:
+                raise TypeError
+            numbers = {name: _finite(getattr(self, name)) for name in ("azimuth", "elevation", "distance")}
+        except TypeError:
+            raise TypeError(f"a camera has three finite numbers and a target of three, not {self!r}") from None
+        return {**numbers, "target": target}
+
+
+def _finite(number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
+        raise TypeError
+    return float(number)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the renderer says of itself."""
+
+    frames_drawn: int
+    frame_shown: int | None
+    """The client's frame that is in view; None before the first."""
+    shown_at: float | None
+    """When that was drawn first, in seconds of `time.clock_gettime(time.CLOCK_MONOTONIC)`; None before the first."""
+    ready: int
+    free: int
+    producer: str
+    """Who writes the frames now."""
+    seconds: float
+    """Since this client connected."""
+    late_us: float
+    """By how many microseconds the longest time between two frames exceeded what it should be."""
+    camera: Camera
+    gaps_us: Mapping[str, float] = field(default_factory=dict)
+    """Microseconds between frames since this client connected: `frames`, `p50`, `p99`, `max`."""
+
+
+def status(state: Message) -> Status:
+    """Check a `state`."""
+    numbers = {
+        key: float(value)
+        for key, value in state.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    gaps = state.get("gaps_us")
+    shown_at = _protocol.integer(state, "shown_at") if state.get("shown_at") is not None else None
+    return Status(
+        frames_drawn=int(numbers.get("frames_drawn", 0)),
+        frame_shown=int(numbers["frame_shown"]) if "frame_shown" in numbers else None,
+        shown_at=None if shown_at is None else shown_at / 1e9,
+        ready=int(numbers.get("ready", 0)),
+        free=int(numbers.get("free", 0)),
+        producer=_protocol.text(state, "producer", ""),
+        seconds=numbers.get("seconds", 0.0),
+        late_us=numbers.get("late_us", 0.0),
+        camera=_camera(_protocol.mapping(state, "camera")),
+        gaps_us=gaps if isinstance(gaps, dict) else {},
+    )
+
+
+def _camera(message: Message) -> Camera:
+    target = message.get("target")
+    if not isinstance(target, list) or len(target) != 3:
+        raise ProtocolError(f"the renderer sent a camera's 'target' as {target!r}; three numbers were expected")
+    x, y, z = (_protocol.number({"target": number}, "target") for number in target)
+    azimuth, elevation, distance = (_protocol.number(message, name) for name in ("azimuth", "elevation", "distance"))
+    return Camera(azimuth, elevation, distance, (x, y, z))

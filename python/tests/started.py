@@ -1,0 +1,26 @@
+"""What `wavefield.show` starts in the tests: no process, but the fake renderer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavefield import _launch
+
+
+class Started(_launch.Renderer):
+    """In the place of a process: the fake renderer's socket."""
+
+    all: list[Started] = []  # noqa: RUF012
+    fake: Any = None
+
+    def __init__(self, arguments: Any) -> None:
+        self.arguments = list(arguments)
+        self.socket = self.fake.path
+        self.ended = 0
+        self.all.append(self)
+
+    def still_starting(self, since: float) -> None:
+        pass
+
+    def close(self) -> None:
+        self.ended += 1

@@ -1,0 +1,313 @@
+"""`wavefield.show` against the fake renderer: what it starts, what it says, what it keeps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wavefield
+from fake_driver import FakeDriver
+from fake_renderer import FakeRenderer, Session
+from started import Started
+from wavefield.errors import CudaMissing
+
+TESTS = Path(__file__).parent
+
+
+IMAGE = np.random.default_rng(11).random((4, 6), np.float32)
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_one_line(started: list[Started], renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+    field = wavefield.show(IMAGE)
+    assert (field.kind, field.shape, field.memory) == ("image", (4, 6), "host")
+    assert wavefield.show(IMAGE + 1) is field, "the next frame of the same field"
+    field.status()
+    assert [renderer.arguments for renderer in started] == [["--grid", "256x256", "--headless"]]
+    np.testing.assert_array_equal(renderer.frames[0], IMAGE)
+    np.testing.assert_array_equal(renderer.frames[1], IMAGE + 1)
+    said = capsys.readouterr().err
+    assert said.count("no CUDA driver here") == 1, said
+    assert said.count('field.save("picture.png")') == 1, said
+
+
+def limits_set(renderer: FakeRenderer) -> list[Any]:
+    return [message["parameters"].get("limits") for message in renderer.received if message["type"] == "set"]
+
+
+def test_limits_are_the_first_array_s_and_stay(started: list[Started], renderer: FakeRenderer) -> None:
+    image = IMAGE.copy()
+    image[0, 0], image[1, 1], image[2, 2] = np.nan, 7, -2
+    field = wavefield.show(image, memory="host")
+    wavefield.show(10 * image, memory="host")
+    assert limits_set(renderer) == [[-2.0, 7.0]]
+    wavefield.show(image, memory="host", limits=(0, 1), colormap="magma")
+    assert renderer.parameters["limits"] == [0.0, 1.0]
+    assert renderer.parameters["colormap"] == "magma"
+    other = wavefield.show(np.full((3, 6), 4.0, np.float32), memory="host")
+    assert other is not field
+    assert field.closed
+    assert renderer.parameters["limits"] == [3.5, 4.5], "a constant is in the middle"
+    assert len(started) == 1, "the renderer stays"
+    assert started[0].ended == 0
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "limits"),
+    [
+        (np.zeros((4, 6, 3), np.uint8), None, []),
+        (np.zeros((4, 6, 4), np.float32), None, []),
+        (np.zeros((4, 6, 4), np.float32), "mesh", []),
+        (np.arange(24, dtype=np.float32).reshape(4, 6), "surface", [[0.0, 23.0]]),
+        (np.arange(24, dtype=np.uint8).reshape(4, 6), None, [[0.0, 23.0]]),
+        (np.arange(12, dtype=np.float32).reshape(4, 3), None, [[1.0, 10.0]]),
+        (np.arange(12, dtype=np.float32).reshape(3, 4), None, [[3.0, 11.0]]),
+        (np.full((4, 6), np.nan, np.float32), None, [[0.0, 1.0]]),
+        ([[0.0, 1.0], [2.0, 3.0]], None, [[0.0, 3.0]]),
+    ],
+)
+def test_what_the_limits_are_taken_of(
+    started: list[Started], renderer: FakeRenderer, array: Any, kind: str | None, limits: list[Any]
+) -> None:
+    wavefield.show(array, kind=kind, memory="host").status()
+    assert limits_set(renderer) == limits
+    np.testing.assert_array_equal(renderer.frames[0], np.asarray(array, renderer.frames[0].dtype))
+
+
+CONVERTED = [
+    (IMAGE.astype(np.float64), "float32", "it is float64, and was converted"),
+    (IMAGE.astype(">f4"), "float32", "it is >f4, and was converted"),
+    (np.arange(24).reshape(4, 6), "float32", "it is int64"),
+    (IMAGE > 0.5, "uint8", "it is bool"),
+    (np.asfortranarray(IMAGE), "float32", "put so; make it contiguous"),
+    (IMAGE[::-1, ::2], "float32", "put so; make it contiguous"),
+    (np.zeros((5, 3)), "float32", "it is float64"),
+]
+
+
+@pytest.mark.parametrize(("array", "dtype", "words"), CONVERTED)
+def test_what_is_converted(
+    started: list[Started], renderer: FakeRenderer, array: np.ndarray, dtype: str, words: str
+) -> None:
+    field = wavefield.show(array, memory="host")
+    field.status()
+    assert field.dtype == np.dtype(dtype)
+    assert field.shown is not None
+    assert words in field.shown.reason
+    np.testing.assert_array_equal(renderer.frames[0], array.astype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((3, 40, 60), np.float32), r"permute\(1, 2, 0\)"),
+        (np.zeros((4, 6), np.complex64), r"abs\(x\)"),
+        (np.zeros((4, 6, 3), np.int64), r'x\.astype\("uint8"\)'),
+        (np.zeros((4, 6), object), "not object"),
+        (np.zeros(7, np.float32), "reshape"),
+        (np.zeros((0, 6), np.float32), "too small"),
+    ],
+)
+def test_what_cannot_be_drawn_starts_nothing(started: list[Started], array: np.ndarray, words: str) -> None:
+    with pytest.raises(wavefield.ArrayMismatch, match=words):
+        wavefield.show(array, memory="host")
+    assert started == []
+
+
+def test_the_same_array_again(started: list[Started], renderer: FakeRenderer) -> None:
+    field = wavefield.show(IMAGE, memory="host")
+    mine = np.asarray(field.empty())
+    for value in range(5):
+        mine[...] = value
+        wavefield.show(mine, memory="host")
+        assert (field.shown == wavefield.Shown.WITHOUT_COPY) == (value == 0), "once it was written on show it is copied"
+    assert field.shown is not None
+    assert "show two in turn" in field.shown.reason
+    field.status()
+    assert [shown[0, 0] for shown in renderer.frames[1:]] == [0, 1, 2, 3, 4]
+
+
+def test_a_field_that_was_closed_is_opened_anew(started: list[Started]) -> None:
+    wavefield.show(IMAGE, memory="host").close()
+    assert started[0].ended == 1
+    assert not wavefield.show(IMAGE, memory="host").closed
+    assert len(started) == 2
+
+
+def test_a_window_that_was_closed_is_said_once(started: list[Started], renderer: FakeRenderer) -> None:
+    field = wavefield.show(IMAGE, memory="host", window=True)
+    assert started[0].arguments == ["--grid", "256x256"]
+    renderer.session.send({"type": "error", "code": "ended", "reason": "the window was closed"})  # type: ignore[union-attr]
+    with pytest.raises(wavefield.RendererGone, match=r"the window was closed, .*show\(\) opens another"):
+        for _ in range(10):
+            wavefield.show(IMAGE, memory="host")
+    assert field.closed
+    assert not wavefield.show(IMAGE, memory="host").closed
+    assert len(started) == 2
+
+
+def test_where_there_is_a_window(
+    started: list[Started], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Shell:
+        kernel = object()
+
+    class IPython:
+        shell: Any = None
+
+        @classmethod
+        def get_ipython(cls) -> Any:
+            return cls.shell
+
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    wavefield.show(IMAGE, memory="host")
+    assert "--headless" not in started[-1].arguments
+    wavefield.show(IMAGE, memory="host", window=False)
+    assert "--headless" in started[-1].arguments
+    assert started[0].ended
+    wavefield.show(IMAGE, memory="host").close()
+    monkeypatch.setitem(sys.modules, "IPython", IPython)
+    wavefield.show(IMAGE, memory="host").close()
+    assert "--headless" not in started[-1].arguments, "in a terminal, IPython is no notebook"
+    IPython.shell = Shell
+    wavefield.show(IMAGE, memory="host").close()
+    assert "--headless" in started[-1].arguments
+    assert capsys.readouterr().err == ""
+
+
+def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) -> None:
+    camera = wavefield.Camera(0.0, 1.0, 2.0)
+    field = wavefield.show(IMAGE, memory="host", title="my waves", camera=camera, size=2)
+    assert renderer.received[0]["client"] == "my waves"
+    assert field.camera == camera
+    assert field.parameters["size"] == 2
+    assert wavefield.show(IMAGE, memory="host") is field, "the title stays"
+    with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
+        wavefield.show(IMAGE, memory="disk")  # type: ignore[arg-type]
+
+
+def test_a_refused_array_leaves_nothing_behind(started: list[Started], renderer: FakeRenderer) -> None:
+    def refuse(session: Session, *_: Any) -> None:
+        session.send({"type": "refused", "code": "array", "reason": "larger than one allocation; show a part of it"})
+        session.socket.shutdown(2)
+
+    renderer.answers["hello"] = refuse
+    with pytest.raises(wavefield.Refused, match="show a part of it") as caught:
+        wavefield.show(IMAGE, memory="host")
+    assert caught.value.code == "array"
+    assert started[0].ended == 1
+
+
+def test_a_gpu_that_cannot_be_shared(
+    started: list[Started], driver: FakeDriver, renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.uuid = b"\x22" * 16
+    field = wavefield.show(IMAGE)
+    assert field.memory == "host"
+    assert "frames go through host memory" in capsys.readouterr().err
+    driver.init_result = driver.CUresult.CUDA_ERROR_NO_DEVICE
+    with pytest.raises(CudaMissing):
+        wavefield.show(IMAGE, memory="cuda")
+
+
+class OnTheGpu:
+    """What CuPy gives: NumPy's memory that says that it is the GPU's."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self.array.__array_interface__, "version": 3, "stream": 1}
+
+    def __getitem__(self, key: Any) -> Any:
+        return OnTheGpu(self.array[key])
+
+    def min(self) -> Any:
+        return self.array.min()
+
+    def max(self) -> Any:
+        return self.array.max()
+
+    def astype(self, dtype: Any) -> Any:
+        return OnTheGpu(self.array.astype(dtype))
+
+    def copy(self, order: str) -> Any:
+        return OnTheGpu(self.array.copy(order))  # type: ignore[arg-type]
+
+    def get(self) -> np.ndarray:
+        return self.array
+
+
+@pytest.mark.parametrize("array", [IMAGE, IMAGE.astype(np.float64), IMAGE.T], ids=["as it is", "float64", "transposed"])
+def test_an_array_on_the_gpu_is_copied_there(
+    started: list[Started], driver: FakeDriver, renderer: FakeRenderer, array: np.ndarray
+) -> None:
+    with pytest.warns(wavefield.CopyWarning, match="the array is copied, once, on the GPU: ") as warned:
+        field = wavefield.show(OnTheGpu(array))
+    wavefield.show(OnTheGpu(array))  # a second warning would be an error
+    assert all("once" in str(warning.message) for warning in warned)
+    assert field.memory == "cuda"
+    assert started[0].arguments[-2:] == ["--device", driver.uuid.hex()]
+    renderer.draw(driver)
+    np.testing.assert_array_equal(renderer.frames[0], array.astype(np.float32))
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_an_array_on_a_gpu_that_the_renderer_has_not(started: list[Started], renderer: FakeRenderer) -> None:
+    field = wavefield.show(OnTheGpu(IMAGE))
+    assert field.memory == "host"
+    field.status()
+    np.testing.assert_array_equal(renderer.frames[0], IMAGE)
+
+
+SCRIPT = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+import numpy as np, wavefield
+from wavefield import _show
+import started
+started.Started.fake = type("Fake", (), {{"path": __import__("pathlib").Path(sys.argv[1])}})
+_show.Renderer = started.Started
+field = wavefield.show(np.ones((4, 6), np.float32), memory="host", window=sys.argv[2] == "window")
+print("shown", flush=True)
+if len(sys.argv) > 3: raise RuntimeError(sys.argv[3])
+"""
+
+
+def run(renderer: FakeRenderer, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(renderer.path), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def test_a_script_waits_until_its_window_is_closed(renderer: FakeRenderer) -> None:
+    program = run(renderer, "window")
+    assert program.stdout is not None
+    assert program.stderr is not None
+    assert program.stdout.readline() == "shown\n"
+    assert program.stderr.readline() == "wavefield: the program ends when its window is closed, or by Ctrl-C\n"
+    assert program.poll() is None
+    renderer.session.send({"type": "error", "code": "ended", "reason": "the window was closed"})  # type: ignore[union-attr]
+    _, said = program.communicate(timeout=30)
+    assert (program.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [["headless"], ["window", "a mistake"]])
+def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: FakeRenderer, arguments: list[str]) -> None:
+    program = run(renderer, *arguments)
+    _, said = program.communicate(timeout=30)
+    assert ("a mistake" in said) == (program.returncode == 1), said
+    assert "is closed" not in said

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds the wheel, which has the renderer inside, installs it into an empty virtual environment, and lets a script of three
+# lines draw a picture there, in host memory: without the repository in sight, and with no other program `wavefield`.
+#
+#     scripts/wheel.sh [PROFILE]      # cargo's profile: dev by default, release as users get it
+#
+# Leaves the wheel and the picture in target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
+#
+# Exit codes: 0 clean, 1 errors, 77 skipped for the reason that was said.
+set -euo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root"
+
+skip() {
+    say "skipped: $1"
+    [[ ${WAVEFIELD_REQUIRE_TOOLS:-} != 1 ]] || exit 1
+    exit 77
+}
+
+profile=${1:-dev}
+python=${PYTHON:-python3}
+target=${CARGO_TARGET_DIR:-$root/target}
+out=$target/wheel
+has_cargo || skip 'there is no cargo'
+command -v "$python" >/dev/null || skip "there is no $python"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
+"$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
+
+pip=(-m pip --quiet --disable-pip-version-check)
+if [[ ! -x $target/wheel-tools/bin/maturin ]]; then
+    "$python" -m venv "$target/wheel-tools"
+    "$target/wheel-tools/bin/python" "${pip[@]}" install 'maturin>=1.9.4,<2' || skip 'pip could not fetch maturin'
+fi
+rm -rf "$out"
+# The tag says the oldest glibc that this program runs with.
+(cd python && "$target/wheel-tools/bin/maturin" build --quiet --profile "$profile" --target-dir "$target" --out "$out")
+wheel=$(echo "$out"/*.whl)
+[[ -f $wheel ]] || die "there is not one wheel in $out"
+
+"$python" -m venv "$out/venv"
+"$out/venv/bin/python" "${pip[@]}" install "$wheel" || skip 'pip could not fetch what the wheel needs'
+cat >"$out/three_lines.py" <<'END'
+import numpy as np, wavefield
+y, x = np.mgrid[-3:3:240j, -4:4:320j].astype(np.float32)
+wavefield.show(np.sin(x * x + y * y), colormap="magma", memory="host", window=False).save("picture.png")
+END
+# Neither the repository nor its Python is to be found from there.
+(cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
+
+"$out/venv/bin/python" - "$out" <<'END'
+import struct, sys, zlib
+from pathlib import Path
+
+import wavefield
+from wavefield import _launch
+
+out = Path(sys.argv[1])
+assert Path(wavefield.__file__).is_relative_to(out / "venv"), wavefield.__file__
+assert _launch.find_renderer() == str(out / "venv" / "bin" / "wavefield"), _launch.find_renderer()
+png = (out / "picture.png").read_bytes()
+assert png[:8] == b"\x89PNG\r\n\x1a\n", png[:8]
+width, height = struct.unpack(">II", png[16:24])
+data, at = b"", 8
+while at < len(png):
+    length, kind = struct.unpack(">I4s", png[at : at + 8])
+    data += png[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
+    at += 12 + length
+rows = zlib.decompress(data)
+colours = {rows[i : i + 3] for row in range(height) for i in range(row * (4 * width + 1) + 1, (row + 1) * (4 * width + 1), 4)}
+assert len(colours) > 150, f"{len(colours)} colours only"
+print(f"{width}x{height}, {len(colours)} colours")
+END
+say "$(basename "$wheel") ($(du -h "$wheel" | cut -f1)) draws $out/picture.png"

@@ -1,0 +1,99 @@
+//! Memory that a client allocated: tried in a process of its own, on a thread of its own, and only then imported here.
+
+use std::os::fd::OwnedFd;
+
+use vulkan_cuda::ImportedBuffer;
+use vulkan_cuda::layout::Range;
+
+use super::Setup;
+use super::client::Client;
+use super::protocol::{FromServer, Request};
+use super::socket::discard;
+use crate::app::Engine;
+use crate::producer::SLOT_USAGE;
+use crate::threads::{Job, Wanted};
+use crate::trial::ImportTrial;
+use crate::{Error, Result, note};
+
+/// A descriptor and its bytes.
+type Chunk = (OwnedFd, u64);
+
+/// An import that is being tried. Dropped before that is done, it breaks the trial off.
+pub(super) struct Import {
+    request: Request,
+    id: u64,
+    job: Job<Vec<Chunk>>,
+}
+
+impl Import {
+    /// Begins to try what a client brought.
+    ///
+    /// # Errors
+    /// There is nothing to try it with, or no thread.
+    pub(super) fn begin(
+        setup: &Setup,
+        engine: &Engine,
+        request: Request,
+        id: u64,
+        chunks: Vec<Chunk>,
+    ) -> Result<Self> {
+        let Some(program) = setup.options.try_with.clone() else {
+            discard(chunks);
+            return Err(Error::Unsupported(
+                "this renderer imports no memory: the program that it is part of says no way to try it \
+                 (serve::Options::try_with)"
+                    .into(),
+            ));
+        };
+        let device = engine.device().info().sharing.uuid;
+        let patience = setup.config.timeout / 2;
+        let job = move |wanted: &Wanted| {
+            let trial = ImportTrial { program: &program, device, usage: SLOT_USAGE, patience };
+            let took = trial.run(&chunks, || wanted.is_so())?;
+            note!(
+                "note: memory of {} chunks passed its trial, which took {:.2} s",
+                chunks.len(),
+                took.as_secs_f64()
+            );
+            Ok(chunks)
+        };
+        Ok(Self { request, id, job: Job::begin("import", job)? })
+    }
+}
+
+/// Imports what has passed its trial, and answers the client.
+///
+/// # Errors
+/// What it was given before is not drawn in time.
+pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
+    if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
+        return Ok(());
+    }
+    // Binding waits for the queue, and that has a limit only where it has nothing to do. If this fails the import is still there.
+    engine.drain()?;
+    let Some(Import { request, id, job }) = client.import.take() else { return Ok(()) };
+    let made = job.finish().and_then(|chunks| import(engine, chunks));
+    client.shared.borrow_mut().session.imported(made.is_ok());
+    match made {
+        Ok(buffer) => {
+            let bytes = buffer.size();
+            client.shared.borrow_mut().memory.keep(id, buffer);
+            client.answer(request.id, &FromServer::Imported { id, bytes }, Vec::new());
+        }
+        Err(error) => client.fail(request, error),
+    }
+    client.catch_up();
+    Ok(())
+}
+
+/// One buffer over all of it, as a slot of the ring is used.
+fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
+    let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
+    let chunks = chunks.into_iter().map(|(fd, size)| (fd.into(), size)).collect();
+    let device = engine.device().clone();
+    let queue = engine.queue();
+    let place = (queue.raw(), queue.family());
+    // SAFETY: as the trial has shown, memory of this GPU and of these sizes; the device was made with `sparseBinding` where it has
+    // that. The queue is this thread's, and everything submitted is done.
+    Ok(unsafe { ImportedBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
+}

@@ -1,0 +1,364 @@
+//! A process in which something is tried: this program once more. What both kinds of trials have in common.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use vulkan_cuda::DeviceUuid;
+
+use crate::cuda::{Cuda, Driver};
+use crate::{Error, Result};
+
+/// How long the child may take until it [begins](Attempt::begins): to load CUDA, to make a context, to compile. Nothing of it
+/// occupies the GPU.
+const START: Duration = Duration::from_secs(30);
+/// Bytes of the child's words that are kept. In JSON each may become six, and a message has 65536.
+const WORDS: usize = 8 * 1024;
+/// How often it is looked whether the child has ended, or nobody wants to know any more.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What a child process is started for.
+pub(super) struct Attempt<'a> {
+    /// The program to start, which knows the command.
+    pub(super) program: &'a Path,
+    /// The command, and what it is told.
+    pub(super) arguments: Vec<String>,
+    /// Its standard input.
+    pub(super) input: Stdio,
+    /// The line that it says on standard output just before it does what may hang: from then on its time is counted.
+    pub(super) begins: &'static str,
+    /// How long it may take from then on.
+    pub(super) patience: Duration,
+    /// What its words begin with, and the caller says already.
+    pub(super) prefix: String,
+}
+
+impl Attempt<'_> {
+    /// Starts the child, and waits for its end; returns how long it took. Once it is not `wanted` any more the child is ended.
+    ///
+    /// # Errors
+    /// The child's words; that it could not be started, or was not done in time.
+    pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
+        let Self { program, arguments, input, begins, patience, prefix } = self;
+        let began = Instant::now();
+        let mut child = start(program, arguments, input).map_err(|error| {
+            let program = program.display();
+            format!("it is tried in a process of its own first, and {program} did not start: {error}")
+        })?;
+        let mut said = Said::new(&mut child, begins);
+        match said.listen(&mut child, patience, wanted) {
+            Ok(Some(status)) => match said.verdict(status, &prefix) {
+                None => Ok(began.elapsed()),
+                Some(words) => Err(words),
+            },
+            Ok(None) => {
+                end(child);
+                let seconds = patience.as_secs_f64();
+                Err(match said.begun {
+                    Some(at) if at.elapsed() > patience => format!(
+                        "it did not end within {seconds} s (half of --timeout) where it was tried, and was ended with the \
+                         process that it was tried in"
+                    ),
+                    None if began.elapsed() > START => format!(
+                        "the process in which it was to be tried did not come to it within {} s, and was ended",
+                        START.as_secs()
+                    ),
+                    _ => "nobody waits for it any more".into(),
+                })
+            }
+            Err(error) => {
+                end(child);
+                Err(format!("no word of the process in which it is tried: {error}"))
+            }
+        }
+    }
+}
+
+fn start(program: &Path, arguments: Vec<String>, input: Stdio) -> std::io::Result<Child> {
+    close_all_on_exec();
+    Command::new(program)
+        .arg0("wavefield")
+        .args(arguments)
+        .arg(format!("--parent={}", std::process::id()))
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// What this program opens is closed in a child anyhow. This sees to what drivers and other libraries have opened, and to
+/// what this process was itself given by its parent.
+fn close_all_on_exec() {
+    const FIRST: libc::c_uint = 3;
+    // Linux 5.11. An older one refuses, and the child then keeps for a moment what somebody forgot to mark. Not by the C library's
+    // function of that name, which older ones lack.
+    // SAFETY: sets a flag of descriptors, whichever there are, and closes none.
+    let _ =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+/// Ends the child, whatever it does, and sees to it that nothing is left of it.
+fn end(mut child: Child) {
+    let _ = child.kill();
+    // Aside, because a process that is inside the driver may take its time to die.
+    let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
+}
+
+/// What the child has said so far: a bounded part of it.
+struct Said {
+    /// Output and error, until they are closed.
+    pipes: [Option<File>; 2],
+    /// The begin of each.
+    text: [Vec<u8>; 2],
+    /// There was more.
+    cut: bool,
+    /// See [`Attempt::begins`].
+    begins: &'static str,
+    begun: Option<Instant>,
+}
+
+impl Said {
+    fn new(child: &mut Child, begins: &'static str) -> Self {
+        let output = child.stdout.take().map(std::os::fd::OwnedFd::from);
+        let error = child.stderr.take().map(std::os::fd::OwnedFd::from);
+        let pipes = [output, error].map(|pipe| pipe.map(File::from));
+        Self { pipes, text: Default::default(), cut: false, begins, begun: None }
+    }
+
+    /// Listens until the child has ended; `None` if that took too long, or is not `wanted` any more.
+    fn listen(
+        &mut self,
+        child: &mut Child,
+        patience: Duration,
+        wanted: impl Fn() -> bool,
+    ) -> std::io::Result<Option<ExitStatus>> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                // What it said last is in the pipes, which hold no more than this. Not to their end: whatever it started may have
+                // them open still.
+                for _ in 0..64 {
+                    if !self.read(NO_WAIT) {
+                        break;
+                    }
+                }
+                return Ok(Some(status));
+            }
+            let late = match self.begun {
+                None => began.elapsed() > START,
+                Some(at) => at.elapsed() > patience,
+            };
+            if late || !wanted() {
+                return Ok(None);
+            }
+            self.read(TICK);
+        }
+    }
+
+    /// Reads what is there, or waits for something; whether there was anything.
+    fn read(&mut self, wait: Timespec) -> bool {
+        let mut look: Vec<_> =
+            self.pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        if look.is_empty() {
+            // It has closed both, and will end.
+            let _ = poll(&mut [], Some(&wait));
+            return false;
+        }
+        if !matches!(poll(&mut look, Some(&wait)), Ok(1..)) {
+            return false;
+        }
+        let mut came = false;
+        for (pipe, text) in self.pipes.iter_mut().zip(&mut self.text) {
+            let Some(file) = pipe.as_mut().filter(|file| is_ready(file)) else { continue };
+            let mut buffer = [0; 4096];
+            // Where there is something, or the end, a read does not wait.
+            match file.read(&mut buffer) {
+                Ok(0) | Err(_) => *pipe = None,
+                Ok(count) => {
+                    came = true;
+                    let room = count.min(WORDS - text.len());
+                    text.extend_from_slice(&buffer[..room]);
+                    self.cut |= room < count;
+                }
+            }
+        }
+        if self.begun.is_none()
+            && String::from_utf8_lossy(&self.text[0]).lines().any(|line| line == self.begins)
+        {
+            self.begun = Some(Instant::now());
+        }
+        came
+    }
+
+    /// Why it failed; `None` if it did not.
+    fn verdict(&self, status: ExitStatus, prefix: &str) -> Option<String> {
+        let words = String::from_utf8_lossy(&self.text[1]);
+        let more = if self.cut { "…" } else { "" };
+        // A library may have said something before.
+        let error = words.find("error: ").map(|at| &words[at + "error: ".len()..]);
+        let said = error.unwrap_or(&words).trim();
+        let said = said.strip_prefix(prefix).unwrap_or(said);
+        match status.code() {
+            Some(0) if self.begun.is_some() => None,
+            Some(1) if !said.is_empty() => Some(format!("tried in a process of its own: {said}{more}")),
+            None => Some(format!("the process in which it was tried was ended ({status}) {said}{more}")),
+            // Wrong usage, or success without a begin: no such command that this renderer knows.
+            Some(_) => Some(format!(
+                "the program that was to try it ended with {status}: is that a wavefield of the same release? {said}{more}"
+            )),
+        }
+    }
+}
+
+fn is_ready(file: &File) -> bool {
+    let mut look = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)];
+    matches!(poll(&mut look, Some(&NO_WAIT)), Ok(1..))
+}
+
+/// Ends with `parent`, the process that started this one: what does not end must not outlive the renderer.
+///
+/// For the system the parent ends with the *thread* that started this process (`PR_SET_PDEATHSIG`).
+///
+/// # Errors
+/// The parent has ended already; the system refuses.
+pub fn end_with_parent(parent: u32) -> Result<()> {
+    let refused = |error| Error::Unsupported(format!("cannot end with process {parent}: {error}"));
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(refused)?;
+    // It may have ended before that.
+    let now = rustix::process::getppid().map(|process| process.as_raw_pid() as u32);
+    match now == Some(parent) {
+        true => Ok(()),
+        false => {
+            Err(Error::Unsupported(format!("process {parent}, for which this was to be tried, has ended")))
+        }
+    }
+}
+
+/// In the child: a CUDA context on the device of that UUID.
+///
+/// # Errors
+/// No CUDA, no such device.
+pub(super) fn context(device: DeviceUuid) -> Result<Cuda> {
+    let driver = Driver::load()?;
+    let info = driver.devices()?.into_iter().find(|info| info.uuid == device);
+    let info =
+        info.ok_or_else(|| Error::Unsupported(format!("CUDA has no device with the UUID {device}")))?;
+    Ok(Cuda::primary(driver, &info)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::Trial;
+    use super::*;
+    use crate::cuda::{CudaInfo, KernelSource};
+    use crate::wave::Grid;
+
+    /// What `tests/try_kernel.sh` is told to do.
+    fn attempt(entry: &str, patience: Duration, wanted: impl Fn() -> bool) -> Result<Duration, String> {
+        let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/try_kernel.sh"));
+        run(&program, entry, patience, wanted)
+    }
+
+    fn run(
+        program: &Path,
+        entry: &str,
+        patience: Duration,
+        wanted: impl Fn() -> bool,
+    ) -> Result<Duration, String> {
+        let device = CudaInfo {
+            ordinal: 0,
+            name: "a GPU".into(),
+            uuid: DeviceUuid([7; 16]),
+            luid: None,
+            compute_capability: (9, 0),
+            timeline_interop: true,
+        };
+        let source =
+            KernelSource { name: "`x` of y".into(), entry: entry.into(), ..KernelSource::built_in() };
+        let grid = Grid { cols: 8, rows: 8 };
+        Trial { program, device: &device, grid, patience }
+            .run(&source, wanted)
+            .map_err(|error| error.to_string())
+    }
+
+    fn words(entry: &str) -> String {
+        attempt(entry, Duration::from_secs(60), || true).unwrap_err()
+    }
+
+    /// Processes that this one has started and not reaped.
+    fn children() -> Vec<String> {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
+    }
+
+    #[test]
+    fn what_the_child_says_is_the_verdict() {
+        assert!(attempt("fine", Duration::from_secs(60), || true).is_ok());
+        assert_eq!(words("words"), "kernel `x` of y: tried in a process of its own: it is broken\nand how");
+        for (entry, parts) in [
+            // It ended well, but has launched nothing.
+            ("nothing", ["exit status: 0", "wavefield of the same release"]),
+            ("usage", ["exit status: 2", "unexpected argument"]),
+            ("dies", ["was ended", "SIGSEGV"]),
+        ] {
+            let words = words(entry);
+            assert!(parts.iter().all(|part| words.contains(part)), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_flood_is_cut() {
+        let words = words("flood");
+        assert!(words.contains("own: much") && words.ends_with('…'), "{}", &words[..100]);
+        assert!(words.len() < 2 * WORDS, "{} bytes", words.len());
+    }
+
+    #[test]
+    fn pipes_that_stay_open_are_not_waited_for() {
+        let words = words("leaves");
+        let id = words.rsplit(' ').next().unwrap().to_owned();
+        let killed = Command::new("sh").args(["-c", &format!("kill -KILL {id}")]).status().unwrap();
+        assert!(killed.success(), "{words}");
+    }
+
+    #[test]
+    fn what_does_not_end_is_ended() {
+        let words = attempt("endless", Duration::from_millis(200), || true).unwrap_err();
+        assert!(words.contains("did not end within 0.2 s"), "{words}");
+        // Or when nobody wants to know any more.
+        let began = Instant::now();
+        let wanted = || began.elapsed() < Duration::from_millis(100);
+        let words = attempt("endless", Duration::from_secs(1000), wanted).unwrap_err();
+        assert!(words.contains("nobody waits"), "{words}");
+        // Other tests of this program may have children of their own for a while.
+        let until = Instant::now() + Duration::from_secs(60);
+        while !children().is_empty() {
+            assert!(Instant::now() < until, "left: {:?}", children());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_named() {
+        let words = run(Path::new("/no/such/program"), "x", Duration::from_secs(1), || true).unwrap_err();
+        assert!(words.contains("/no/such/program did not start: No such file"), "{words}");
+    }
+
+    #[test]
+    fn the_child_inherits_nothing_but_the_standard_three() {
+        // Not marked to be closed.
+        let _open = rustix::fs::memfd_create("forgotten", rustix::fs::MemfdFlags::empty()).unwrap();
+        let words = words("descriptors");
+        assert!(words.contains("wavefield-trial") && words.contains("pipe:"), "{words}");
+        assert!(!words.contains("forgotten") && !words.contains("socket:"), "{words}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Memory that a client allocated, imported in a process of its own first.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ash::vk;
+use vulkan_cuda::handle::Fd;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{CudaAllocation, DeviceUuid, ImportedBuffer};
+
+use super::child::{Attempt, context};
+use crate::descriptors;
+use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Validation};
+use crate::{Error, Result, say};
+
+/// What the child says just before the first import.
+const BEGINS: &str = "wavefield try-import: both devices are open";
+
+/// How an import is tried.
+pub(crate) struct ImportTrial<'a> {
+    /// The program to start, which knows `try-import`.
+    pub(crate) program: &'a Path,
+    pub(crate) device: DeviceUuid,
+    /// How the renderer uses the memory.
+    pub(crate) usage: vk::BufferUsageFlags,
+    /// How long the imports may take.
+    pub(crate) patience: Duration,
+}
+
+impl ImportTrial<'_> {
+    /// Tries to import these chunks in a child process, and waits for that; returns how long it took. Once it is not `wanted` any
+    /// more the child is ended.
+    ///
+    /// # Errors
+    /// The child's words; that it could not be started, or was not done in time.
+    pub(crate) fn run(&self, chunks: &[(OwnedFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
+        let (input, own) = descriptors::pair().map_err(unsent)?;
+        // The packet waits in the socket until the child reads it.
+        let sent: Vec<_> = chunks.iter().map(|(fd, _)| fd.as_fd()).collect();
+        descriptors::send(own.as_fd(), b"chunks", &sent).map_err(unsent)?;
+        let sizes: Vec<_> = chunks.iter().map(|(_, size)| size.to_string()).collect();
+        let attempt = Attempt {
+            program: self.program,
+            arguments: vec![
+                "try-import".into(),
+                format!("--device={}", self.device),
+                format!("--usage={}", self.usage.as_raw()),
+                format!("--chunks={}", sizes.join(",")),
+            ],
+            input: Stdio::from(input),
+            begins: BEGINS,
+            patience: self.patience,
+            prefix: String::new(),
+        };
+        attempt.run(wanted).map_err(Error::Unsupported)
+    }
+}
+
+fn unsent(error: rustix::io::Errno) -> Error {
+    let error = std::io::Error::from(error);
+    Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
+}
+
+/// In the child: imports the chunks whose descriptors come by a packet on standard input, by CUDA, which knows their sizes, and by
+/// Vulkan on the device of that UUID, as the renderer will.
+///
+/// # Errors
+/// Standard input is no such socket; no such device; what either driver refuses.
+pub fn try_import(device: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
+    let (got, received) = descriptors::receive(std::io::stdin().as_fd(), &mut [0; 64]);
+    got.map_err(|error| {
+        Error::Unsupported(format!("no packet on standard input: {}", std::io::Error::from(error)))
+    })?;
+    if received.len() != sizes.len() {
+        return Err(Error::Unsupported(format!("{} descriptors for {} chunks", received.len(), sizes.len())));
+    }
+    let chunks = || -> Result<Vec<(Fd, u64)>> {
+        let copy = |(fd, &size): (&OwnedFd, _)| Ok((Fd::from(fd.try_clone()?), size));
+        let copies: std::io::Result<_> = received.iter().zip(sizes).map(copy).collect();
+        copies.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))
+    };
+    let instance = Instance::new(&InstanceDesc { validation: Validation::Off, display: None })?;
+    let adapter = instance.adapters()?.into_iter().find(|adapter| adapter.info().sharing.uuid == device);
+    let adapter =
+        adapter.ok_or_else(|| Error::Unsupported(format!("Vulkan has no device with the UUID {device}")))?;
+    let (vulkan, mut queue) =
+        adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
+    let cuda = context(device)?;
+    say!("{BEGINS}");
+    // What CUDA refuses never reaches Vulkan, which might take it.
+    CudaAllocation::import(&cuda, &chunks()?)?;
+    let (range, usage) =
+        (Range { offset: 0, size: sizes.iter().sum() }, vk::BufferUsageFlags::from_raw(usage));
+    // SAFETY: as CUDA has found, memory of this GPU and of these sizes. `request_device` enables `sparseBinding` where the device has
+    // it. The queue is idle.
+    unsafe {
+        ImportedBuffer::from_descriptors(
+            vulkan.sharing()?,
+            chunks()?,
+            range,
+            usage,
+            (queue.raw(), queue.family()),
+        )
+    }?;
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! Memory that a client of `wavefield serve` has allocated, shown from where it lies: on the stand-in for a GPU, and on a real one.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+#[allow(dead_code)]
+#[path = "../examples/05_client.rs"]
+mod example;
+#[path = "common/owner.rs"]
+mod owner;
+#[path = "common/renderer.rs"]
+mod renderer;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{assert_same_picture, wavefield};
+use example::client::Memory;
+use owner::{CHUNK, Chunks, Owner, named, plain_file, wait_for_shown};
+use renderer::{Client, PATIENCE, Renderer, signal};
+use stand_in::{ALL, StandIn, first_uuid};
+use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, Wishes};
+
+/// A renderer on the stand-in.
+fn on_stand_in(more: &[&str]) -> Option<Renderer> {
+    let stand_in = StandIn::new()?;
+    let command = stand_in.command(&[&ALL[..], &["sparseBinding"]].concat());
+    let mut renderer = Renderer::start_as(command, more);
+    renderer.stand_in = Some(stand_in);
+    Some(renderer)
+}
+
+/// A renderer on a real GPU. There the validation layer looks on: on the stand-in it would not see the client's signals.
+fn on_gpu(more: &[&str]) -> Option<Renderer> {
+    let validation: &[_] = if common::has_validation() { &["--validation"] } else { &[] };
+    common::has_gpu().then(|| Renderer::start(&[more, validation].concat()))
+}
+
+/// Each as a test on the stand-in, and one on a real GPU.
+macro_rules! on_both {
+    ($($work:ident($more:expr): $stand_in:ident, $gpu:ident;)*) => {$(
+        #[test]
+        fn $stand_in() {
+            on_stand_in($more).map($work);
+        }
+
+        #[test]
+        fn $gpu() {
+            on_gpu($more).map($work);
+        }
+    )*};
+}
+
+on_both! {
+    one_chunk(&["--ring=2"]): memory_of_a_client_is_shown_where_it_lies, memory_of_cuda_is_shown_where_it_lies;
+    two_chunks(&[]): a_frame_may_lie_in_two_chunks, a_frame_may_lie_in_two_chunks_of_cuda;
+    verified(&["--verify"]): what_is_checked_is_found_clean, what_is_checked_is_found_clean_on_a_gpu;
+    refused(&[]): what_is_no_such_memory_costs_nothing, what_is_no_such_memory_costs_a_gpu_nothing;
+    in_order(&["--ring=2"]): frames_go_on_while_an_import_is_tried, frames_of_cuda_go_on_while_an_import_is_tried;
+    left(&[]): a_client_that_leaves_meanwhile_ends_the_trial, a_client_of_cuda_that_leaves_meanwhile_ends_the_trial;
+}
+
+/// Frame 1 of a run without a client.
+fn own_picture(renderer: &Renderer) -> PathBuf {
+    let path = renderer.folder.path().join("own.png");
+    let arguments =
+        ["--headless", "--frames=1", "--size=96x64", "--producer=compute", "--grid=16x16", "--output"];
+    let output = wavefield().args(arguments).arg(&path).output().unwrap();
+    common::assert_exit(&output, 0);
+    path
+}
+
+fn assert_pictured(client: &mut Client, renderer: &Renderer) {
+    let path = renderer.folder.path().join("got.png");
+    client.picture(&path);
+    assert_same_picture(&path, &own_picture(renderer), common::SAME_PICTURE);
+}
+
+fn one_chunk(renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let (wave, offset) = (client.wave(0.0), client.welcome.offset_alignment * 3);
+    let chunks = owner.chunks(&[CHUNK]);
+    chunks.write(&vec![0; CHUNK as usize], 0);
+    let id = chunks.import(&mut client, &renderer);
+    owner.show(&mut client, 0, id, 0);
+    // What is written after the import is seen, for nothing is copied.
+    chunks.write(&wave, offset);
+    owner.show(&mut client, 1, id, offset);
+    assert_pictured(&mut client, &renderer);
+    // To its last byte, and not beyond; the next frame lies in its slot.
+    let end = CHUNK - wave.len() as u64;
+    chunks.write(&wave, end);
+    owner.show(&mut client, 2, id, end);
+    // The client's own mapping may go.
+    drop(chunks);
+    assert_pictured(&mut client, &renderer);
+    client.say(&FromClient::Release { id });
+    owner.ready(&client, 4);
+    wait_for_shown(&mut client, 3);
+    owner.wait_for_free(&client, 3);
+    client.say(&FromClient::Show { frame: 4, allocation: id, offset: 0 });
+    assert_eq!(client.error(), ErrorCode::Value, "it was released");
+    renderer.end().assert_fine();
+}
+
+fn two_chunks(renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let (wave, step) = (client.wave(0.0), client.welcome.offset_alignment);
+    let seam = 2 * CHUNK - 5 * step;
+    let chunks = owner.chunks(&[2 * CHUNK, CHUNK]);
+    chunks.write(&vec![0; 3 * CHUNK as usize], 0);
+    chunks.write(&wave, seam);
+    let id = chunks.import(&mut client, &renderer);
+    owner.show(&mut client, 0, id, seam);
+    assert_pictured(&mut client, &renderer);
+    // The stand-in copies what lies there when it is bound. A GPU does not.
+    if let Owner::Cuda(_) = owner {
+        let seam = seam - 7 * step;
+        chunks.write(&vec![0; 3 * CHUNK as usize], 0);
+        chunks.write(&wave, seam);
+        owner.show(&mut client, 1, id, seam);
+        assert_pictured(&mut client, &renderer);
+    }
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn a_device_without_sparse_binding_says_so() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut renderer = Renderer::start_as(stand_in.command(&ALL), &[]);
+    renderer.stand_in = Some(stand_in);
+    let (owner, mut client) = Owner::of(&renderer);
+    let reason = owner.chunks(&[CHUNK, CHUNK]).refusal(&mut client);
+    assert!(reason.contains("sparse") && reason.contains("into one"), "{reason}");
+    owner.chunks(&[CHUNK]).import(&mut client, &renderer);
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+fn verified(renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let chunks = owner.chunks(&[CHUNK]);
+    let id = chunks.import(&mut client, &renderer);
+    let step = client.stamped(0).len() as u64;
+    for frame in 0..10 {
+        chunks.write(&client.stamped(frame), frame * step);
+        owner.show(&mut client, frame, id, frame * step);
+    }
+    // One that is not what it says is found.
+    chunks.write(&client.stamped(3), 10 * step);
+    owner.show(&mut client, 10, id, 10 * step);
+    drop(client);
+    let ended = renderer.end();
+    assert_eq!((ended.code, ended.counted("overwritten"), ended.counted("missing")), (Some(1), 0, 0));
+    let stale = ended.counted("stale");
+    assert!(stale > 0 && stale % 256 == 0, "{}", ended.report);
+}
+
+fn refused(renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let file = |file| Chunks::of_files(vec![(file, CHUNK)]);
+    let import = "cuMemImportFromShareableHandle";
+    // The first trial may leave something open for good.
+    owner.chunks(&[CHUNK]).saying(0, 4096).refusal(&mut client);
+    let descriptors = renderer.resources().0;
+    let mut cases = vec![
+        (owner.chunks(&[CHUNK]).saying(0, 2 * CHUNK), "chunk 0 of 1: it does not have 4194304 bytes"),
+        (owner.chunks(&[CHUNK, CHUNK]).saying(1, 2 * CHUNK), "chunk 1 of 2: it does not have 4194304 bytes"),
+        // A driver may also map nothing but the whole.
+        (owner.chunks(&[2 * CHUNK]).saying(0, CHUNK), "2097152 bytes: "),
+        (owner.chunks(&[CHUNK]).saying(0, 4096), "each is a multiple of 2097152"),
+        (file(rustix::pipe::pipe().unwrap().0), import),
+        (file(plain_file()), import),
+    ];
+    if let Owner::StandIn = owner {
+        let memory = |kind| file(named(&format!("wavefield-stand-in-memory-{kind}"), CHUNK));
+        cases.push((memory("of-another-gpu"), "its memory is not on"));
+        cases.push((memory("compressed"), "compressed"));
+    }
+    for (chunks, words) in cases {
+        let reason = chunks.refusal(&mut client);
+        assert!(reason.contains("tried in a process of its own: "), "{reason}");
+        assert!(reason.contains(words), "{words}: {reason}");
+    }
+    // These need no trial.
+    assert!(owner.chunks(&[CHUNK; 65]).refusal(&mut client).contains("65 chunks"));
+    assert!(owner.chunks(&[CHUNK]).saying(0, 0).refusal(&mut client).contains("0 bytes"));
+    wait_for_rest(&renderer, descriptors);
+    // A good one is imported afterwards, and many chunks are.
+    let wave = client.wave(0.0);
+    let chunks = owner.chunks(&[CHUNK; 64]);
+    chunks.write(&wave, 0);
+    let id = chunks.import(&mut client, &renderer);
+    owner.show(&mut client, 0, id, 0);
+    assert_pictured(&mut client, &renderer);
+    // Another count of descriptors than of chunks is no message of the protocol.
+    client.say(&FromClient::Import { chunks: vec![CHUNK] });
+    assert_eq!(client.error(), ErrorCode::Message);
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn with_memory_host_there_is_nothing_to_import() {
+    let renderer = Renderer::start(&[]);
+    let mut client = renderer.client(Memory::Host);
+    Owner::StandIn.chunks(&[CHUNK]).send(&client);
+    assert_eq!(client.error(), ErrorCode::Order);
+    renderer.end().assert_fine();
+}
+
+/// The processes in which something is being tried.
+fn trials(renderer: &Renderer) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
+}
+
+/// No process is left, alive or dead, nor a descriptor of one that was.
+fn wait_for_rest(renderer: &Renderer, descriptors: usize) {
+    let until = Instant::now() + PATIENCE;
+    while !trials(renderer).is_empty() || renderer.resources().0 > descriptors {
+        let left = (trials(renderer), renderer.resources().0);
+        assert!(Instant::now() < until, "children and descriptors: {left:?}, {descriptors} before");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends the signal to a process.
+fn signal_to(process: &str, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Sends the chunks, and stops the process in which they are tried: its number.
+fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) -> String {
+    chunks.send(client);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(renderer.is_alive() && Instant::now() < until, "{}", renderer.notes());
+        if let [trial] = trials(renderer).as_slice()
+            && std::fs::read_to_string(format!("/proc/{trial}/cmdline"))
+                .is_ok_and(|line| line.contains("try-import"))
+        {
+            signal_to(trial, "STOP");
+            return trial.clone();
+        }
+    }
+}
+
+fn in_order(mut renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let chunks = owner.chunks(&[CHUNK]);
+    chunks.write(&vec![0; CHUNK as usize], 0);
+    let first = chunks.import(&mut client, &renderer);
+    owner.show(&mut client, 0, first, 0);
+    let trial = stopped_trial(&mut renderer, &client, &chunks);
+    let paused = Wishes { paused: Some(true), ..Wishes::default() };
+    client.say(&FromClient::Status);
+    client.say(&FromClient::Set { parameters: paused, kernel: Default::default(), camera: None });
+    chunks.send(&client);
+    client.say(&FromClient::Allocate { bytes: 4096 });
+    // Ten more frames are drawn meanwhile, and from that memory.
+    for frame in 1..=10 {
+        owner.wait_for_free(&client, frame - 1);
+        client.say(&FromClient::Show { frame, allocation: first, offset: 0 });
+        owner.ready(&client, frame + 1);
+    }
+    owner.wait_for_free(&client, 10);
+    assert_eq!(trials(&renderer), [trial.clone()], "it is still being tried");
+    client.say(&FromClient::Snapshot { after: None });
+    signal_to(&trial, "CONT");
+    let FromServer::Imported { id, .. } = client.answer().0 else { panic!("{}", renderer.notes()) };
+    assert_eq!(id, first + 1);
+    assert!(matches!(client.answer().0, FromServer::State(_)));
+    assert!(matches!(client.answer().0, FromServer::Parameters { parameters, .. } if parameters.paused));
+    let FromServer::Failed { request, reason } = client.answer().0 else { panic!("two at a time") };
+    assert!(request == "import" && reason.contains("wait for its answer"), "{reason}");
+    assert!(matches!(client.answer(), (FromServer::Allocated { .. }, files) if files.len() == 1));
+    assert!(matches!(client.answer().0, FromServer::Picture { .. }));
+    owner.show(&mut client, 11, id, 0);
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+fn left(mut renderer: Renderer) {
+    let descriptors = renderer.resources().0;
+    // However much it has asked for, and not been told.
+    for requests in [0, 1, 200] {
+        let (owner, client) = Owner::of(&renderer);
+        stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
+        for _ in 0..requests {
+            client.say(&match requests {
+                1 => FromClient::Snapshot { after: None },
+                _ => FromClient::Status,
+            });
+        }
+        drop(client);
+        // What a driver keeps open is not for this test.
+        wait_for_rest(&renderer, if renderer.stand_in.is_some() { descriptors } else { usize::MAX });
+    }
+    // So does one that is told to end.
+    let (owner, client) = Owner::of(&renderer);
+    let trial = stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
+    signal(&renderer.child, "TERM");
+    assert_eq!(renderer.child.wait().unwrap().code(), Some(0), "{}", renderer.notes());
+    let until = Instant::now() + PATIENCE;
+    while Path::new("/proc").join(&trial).exists() {
+        assert!(Instant::now() < until, "process {trial} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// `wavefield try-import` by itself.
+#[test]
+fn a_trial_answers_by_its_exit_code() {
+    let device = format!("--device={}", first_uuid());
+    let attempt = |arguments: &[&str]| {
+        let null = File::open("/dev/null").unwrap();
+        wavefield().arg("try-import").args(arguments).stdin(null).output().unwrap()
+    };
+    common::assert_exit(&attempt(&[&device, "--usage=1"]), 2);
+    common::assert_exit(&attempt(&["--device=seven", "--usage=1", "--chunks=1"]), 2);
+    let output = attempt(&[&device, "--usage=1", "--chunks=1"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("standard input"), "{}", common::stderr(&output));
+    let output = attempt(&[&device, "--usage=1", "--chunks=1", "--parent=1"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("process 1, for which"), "{}", common::stderr(&output));
+    assert!(!common::stdout(&common::run(&["--help"])).contains("try-import"));
+}
