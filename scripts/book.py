@@ -18,6 +18,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]: *(\S+)", re.MULTILINE)
 INCLUDE = re.compile(r"\{\{#include ([^}:]+)(?::([^}]+))?\}\}")
@@ -25,14 +26,15 @@ HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 
 
 def slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub and mdBook make it."""
+    """Make the anchor of a heading, as GitHub and mdBook do."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
     return "".join(c for c in text.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
 def anchors(page: Path) -> set[str]:
+    """List the anchors of a page."""
     found: set[str] = set()
-    for heading in HEADING.findall(FENCE.sub("", page.read_text())):
+    for heading in HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         name, again = slug(heading), 1
         while name in found:
             name, again = f"{slug(heading)}-{again}", again + 1
@@ -41,8 +43,9 @@ def anchors(page: Path) -> set[str]:
 
 
 def wrong_links(page: Path) -> list[str]:
+    """Say which links and includes of a page lead nowhere."""
     wrong = []
-    text = page.read_text()
+    text = COMMENT.sub("", page.read_text(encoding="utf-8"))
     prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
     for match in LINK.findall(prose):
         link = match[0] or match[1]
@@ -58,13 +61,16 @@ def wrong_links(page: Path) -> list[str]:
         target = page.parent / name
         if not target.exists():
             wrong.append(f"include of {name}: there is no such file")
-        elif anchor and not re.search(rf"ANCHOR: {re.escape(anchor)}$", target.read_text(), re.MULTILINE):
+        elif anchor and not re.search(
+            rf"ANCHOR: {re.escape(anchor)}$", target.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             # mdBook would show nothing, and say nothing.
             wrong.append(f"include of {name}: there is no anchor {anchor}")
     return wrong
 
 
 def check() -> int:
+    """Check every Markdown file that git knows, or could."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=ROOT,
@@ -80,6 +86,7 @@ def check() -> int:
 
 
 def finish(book: Path, source: str | None) -> None:
+    """Change the links and the code of a built book."""
     source = source or os.path.relpath(ROOT, book)
     chapters = ROOT / "docs/guide/src"
 
@@ -97,13 +104,14 @@ def finish(book: Path, source: str | None) -> None:
         return match[1] + textwrap.dedent(match[2]) + match[3]
 
     for page in book.glob("*.html"):
-        text = page.read_text()
+        text = page.read_text(encoding="utf-8")
         text = re.sub(r'href="([^"]*)"', repository, text)
-        text = re.sub(r'(<code class="language-rust[^"]*">)(.*?)(</code>)', dedented, text, flags=re.DOTALL)
-        page.write_text(text)
+        text = re.sub(r'(<code class="language-(?:rust|python)[^"]*">)(.*?)(</code>)', dedented, text, flags=re.DOTALL)
+        page.write_text(text, encoding="utf-8")
 
 
 def main() -> int:
+    """Do what the command line says."""
     match sys.argv[1:]:
         case ["check"]:
             return check()

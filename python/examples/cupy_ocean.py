@@ -39,6 +39,7 @@ def main() -> None:
         kx, kz, k, omega, amplitude, opposite = spectrum(rows, cols)
         x = cp.linspace(-1, 1, cols, dtype=cp.float32)[None, :]
         z = cp.linspace(-1, 1, rows, dtype=cp.float32)[:, None]
+        # ANCHOR: frame
         for frame in field.frames(options.frames):
             v = cp.asarray(frame)  # no copy: this is the renderer's memory
             turn = cp.exp(1j * omega * frame.time)
@@ -50,6 +51,7 @@ def main() -> None:
             v[..., 1] = both.real
             v[..., 2] = z + 0.8 * other.real
             v[..., 3] = cp.clip(0.45 + 2.6 * both.real + 1.1 * cp.abs(both.real) * (both.real > 0), 0, 1)
+        # ANCHOR_END: frame
 
 
 if __name__ == "__main__":

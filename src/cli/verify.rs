@@ -33,8 +33,8 @@ pub struct VerifyArgs {
     /// Write what was found, as JSON (docs/reliability.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Leave a part of the hand-off out, to show that the check finds it: then it succeeds if it does. For CUDA with
-    /// --handoff timeline.
+    /// Leave a part of the hand-off out, to show that the check finds it: with ready and free it then succeeds only if it
+    /// does, with barrier either way. For CUDA with --handoff timeline.
     #[arg(long = "break", value_enum, value_name = "PART", help_heading = help::DIAGNOSIS)]
     broken: Option<Broken>,
 }

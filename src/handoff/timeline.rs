@@ -37,17 +37,19 @@ impl Order for Timelines {
         // What the frame before waits for, this one waits for too: the stream is in order.
         let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
         self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
-        // ANCHOR: order
+        // ANCHOR: wait
         // Not in a slot's first frame, and in a batch only once for all of it.
         let Some(value) = turn.wait_free else { return Ok(()) };
         // SAFETY: the stream comes to rest before the timelines go.
         Ok(unsafe { self.free.cuda_wait(fill.stream(), value) }?)
-        // ANCHOR_END: order
+        // ANCHOR_END: wait
     }
 
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>> {
+        // ANCHOR: signal
         // SAFETY: as above.
         unsafe { self.ready.cuda_signal(fill.stream(), turn.signal_ready) }?;
+        // ANCHOR_END: signal
         Ok(None)
     }
 

@@ -11,12 +11,12 @@ use crate::{Error, Result};
 
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
 ///
-/// A check that cannot fail proves nothing. With one of these the same check, on the same machine, must find frames that
-/// are wrong; and it tells which part of the hand-off is what keeps them right.
+/// A check that cannot fail proves nothing. With a wait left out the same check, on the same machine, must find frames that
+/// are wrong; so it tells which part of the hand-off keeps them right. Without the barriers it may find none.
 ///
 /// This is for timelines, whose values go on growing in order whoever is late. A binary semaphore must be waited for
-/// before it is signalled again, and each of the two waits is what guarantees that for the *other* semaphore: without
-/// one, the run would not be wrong but stuck.
+/// before it is signalled again, and each of the two waits guarantees that for the *other* semaphore: without one, the
+/// run would not be wrong but stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Broken {
     /// Vulkan's submission does not wait until CUDA has written the slot.

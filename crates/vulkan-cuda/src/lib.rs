@@ -1,6 +1,7 @@
 //! Share GPU memory and semaphores between Vulkan and CUDA, without copies, with devices that somebody else made.
 //!
-//! Read in this order; each file is short, and about nothing else:
+//! Read in this order; each file is short, and about nothing else. (The guide in the repository's `docs/guide` explains them step by
+//! step, with pictures and exercises.)
 //!
 //! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? The [`Pair`] proves it, and everything is made from it.
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
