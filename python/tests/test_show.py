@@ -183,8 +183,12 @@ def test_where_there_is_a_window(
 
 def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) -> None:
     camera = wavefield.Camera(0.0, 1.0, 2.0)
+    wavefield.show(IMAGE, memory="host", title="ß" * 300)
+    assert renderer.received[0]["client"] == "ß" * 100, "200 bytes are a name's most"
+    renderer.received.clear()
     field = wavefield.show(IMAGE, memory="host", title="my waves", camera=camera, size=2)
-    assert renderer.received[0]["client"] == "my waves"
+    hellos = [message for message in renderer.received if message["type"] == "hello"]
+    assert [message["client"] for message in hellos] == ["my waves"]
     assert field.camera == camera
     assert field.parameters["size"] == 2
     assert wavefield.show(IMAGE, memory="host") is field, "the title stays"
