@@ -706,6 +706,30 @@ def kinds_jax(out: Path) -> str:
     return f"1000 frames of each kind, none wrong; {', '.join(reasons)}"
 
 
+@check("show", 120)
+def show_in_a_loop(out: Path) -> str:
+    """A new tensor for each of 600 pictures, by `wavefield.show`: none copied, and memory is used again."""
+    need("torch")
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    import warnings
+
+    import torch
+
+    warnings.simplefilter("error")
+    x = torch.linspace(-8, 8, 1024, device="cuda")
+    addresses, start = set(), time.monotonic()
+    for step in range(600):
+        tensor = torch.sin(x * x[:, None] - 0.1 * step)
+        field = wavefield.show(tensor, limits=(-1, 1), window=False)
+        assert field.shown == wavefield.Shown.WITHOUT_COPY, getattr(field.shown, "reason", None)
+        addresses.add(tensor.data_ptr())
+    field.save(out / "show.png")
+    seconds = time.monotonic() - start
+    field.close()
+    assert len(addresses) < 50, f"{len(addresses)} places: what was shown is never let go of"
+    return f"600 pictures in {seconds:.1f} s, in {len(addresses)} places, none copied; {out / 'show.png'}"
+
+
 THREE_LINES = {
     "cupy": """import cupy as cp, wavefield
 y, x = cp.mgrid[-3:3:480j, -4:4:640j]

@@ -130,7 +130,8 @@ def test_the_same_array_again(started: list[Started], renderer: FakeRenderer) ->
     assert field.shown is not None
     assert "show two in turn" in field.shown.reason
     field.status()
-    assert [shown[0, 0] for shown in renderer.frames[1:]] == [0, 1, 2, 3, 4]
+    # The first was on show when it was written again, so it may be torn; the others are copies.
+    assert [shown[0, 0] for shown in renderer.frames[2:]] == [1, 2, 3, 4]
 
 
 def test_a_field_that_was_closed_is_opened_anew(started: list[Started]) -> None:
