@@ -138,16 +138,17 @@ def show(
         _keep_window_open()
         if limits is None and new:
             limits = _limits(array, layout)
-        wanted = {"limits": limits, "colormap": colormap, "size": size, "camera": camera}
+        span: Any = limits
+        if hasattr(span, "__iter__"):
+            span = tuple(span)
+        wanted = {"limits": span, "colormap": colormap, "size": size}
         # Once is enough: the user may have chosen something else in the window since, and asking takes time.
-        changes = {
-            name: value for name, value in wanted.items() if value is not None and shower.asked.get(name) != value
-        }
-        if (moved := changes.pop("camera", None)) is not None:
-            field.camera = moved
+        changes = {name: value for name, value in wanted.items() if value not in (None, shower.asked.get(name))}
         if changes:
             field.parameters.update(**changes)
-        shower.asked.update({name: value for name, value in wanted.items() if value is not None})
+        if camera not in (None, shower.asked.get("camera")):
+            field.camera = camera
+        shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
         _draw(shower, field, array, converted)
     except RendererGone as gone:
         shower.close()
