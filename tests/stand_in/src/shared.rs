@@ -42,8 +42,9 @@ impl Semaphore {
 
     /// It is destroyed here.
     pub fn unshare(&self) {
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
-        file.map(release_memory);
+        if let Some(fd) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            release_memory(fd);
+        }
     }
 
     /// The value that another process has signalled.
