@@ -2,6 +2,8 @@
 //!
 //! An array is packed in C order: element (row, column, component) is number `(row * cols + column) * components + component`.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::wave::Grid;
@@ -176,6 +178,13 @@ impl Kind {
     }
 }
 
+/// As "an image of [480, 640, 3]".
+impl fmt::Display for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}", self.kind.article(), self.shape())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +212,7 @@ mod tests {
             assert_eq!((array.shape().as_slice(), array.bytes(), array.stamps()), (shape, bytes, stamps));
         }
         assert_eq!(made(Image, &[3, 5, 1], U8).unwrap().shape(), [3, 5]);
+        assert_eq!(made(Image, &[3, 5, 4], U8).unwrap().to_string(), "an image of [3, 5, 4]");
         assert_eq!(made(Mesh, &[3, 5, 4], F32).unwrap(), Array::mesh(Grid { cols: 5, rows: 3 }));
     }
 

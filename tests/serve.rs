@@ -17,7 +17,7 @@ mod stand_in;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,11 @@ use common::{assert_same_picture, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Wishes};
+use wavefield::serve::protocol::{
+    ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Tagged, Wishes,
+};
 use wavefield::serve::socket::{Connection, Received};
+use wavefield::wave::Grid;
 
 #[test]
 fn what_a_client_writes_is_what_is_shown() {
@@ -406,17 +409,22 @@ fn client_in_a_process_of_its_own() {
     let memory = if memory == "cuda" { Memory::Cuda } else { Memory::Host };
     let frames = std::env::var("CLIENT_FRAMES").map_or(u64::MAX / 4, |frames| frames.parse().unwrap());
     let kernel = std::env::var("CLIENT_KERNEL").ok();
-    let arguments = Arguments { socket: Some(socket.into()), memory, frames, kernel, ..Arguments::default() };
+    let array = std::env::var("CLIENT_ARRAY").unwrap_or_default();
+    let grid = (!array.is_empty()).then_some(Grid { cols: 40, rows: 24 });
+    let (socket, image) = (Some(socket.into()), array == "image");
+    let arguments = Arguments { socket, memory, frames, kernel, grid, image, ..Arguments::default() };
     if let Err(error) = run(&arguments) {
         panic!("{error:#}");
     }
 }
 
-fn client_process(renderer: &Renderer, memory: Memory, frames: Option<u64>) -> Child {
+/// `array`: the renderer's own grid, or one of its own, or an image.
+fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "client_in_a_process_of_its_own", "--nocapture"])
         .env("CLIENT", renderer.socket())
+        .env("CLIENT_ARRAY", array)
         .env("CLIENT_MEMORY", if memory == Memory::Cuda { "cuda" } else { "host" })
         .stdout(Stdio::null())
         .stderr(Stdio::null());
@@ -446,7 +454,9 @@ fn killed_clients(memory: Memory, more: &[&str]) {
     let mut renderer = Renderer::start(more);
     let mut resources = Vec::new();
     for round in 0..kills() {
-        let mut child = client_process(&renderer, memory, None);
+        let arrays = if memory == Memory::Host { &["", "mesh", "image"][..] } else { &["", "mesh"] };
+        let array = arrays[round as usize % arrays.len()];
+        let mut child = client_process(&renderer, memory, array, None);
         // Spread over the first 200 ms, in no order that repeats soon; with CUDA, which takes about 200 ms to start, over 1.5 s.
         let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
         let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
@@ -457,7 +467,7 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         resources.push(renderer.resources());
     }
     // The next client finds everything as the first would have.
-    let mut next = client_process(&renderer, memory, Some(50));
+    let mut next = client_process(&renderer, memory, "", Some(50));
     assert!(next.wait().unwrap().success(), "{}", renderer.notes());
     wait_for_notes(&mut renderer, "said goodbye", 1);
     let (early, late) = (resources[resources.len() / 4], resources[resources.len() - 1]);
@@ -485,7 +495,7 @@ fn clients_that_are_killed_cost_nothing() {
 /// A client that is stopped in the middle of its work, and goes on later.
 fn stopped_client(memory: Memory, seconds: u64) {
     let mut renderer = Renderer::start(&[]);
-    let mut child = client_process(&renderer, memory, None);
+    let mut child = client_process(&renderer, memory, "mesh", None);
     wait_for_notes(&mut renderer, " draws, with memory", 1);
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "STOP");
@@ -529,6 +539,39 @@ fn verdict(client: &mut Client) -> Option<String> {
 /// The same, which must be that it failed.
 fn failed(client: &mut Client, renderer: &Renderer) -> String {
     verdict(client).unwrap_or_else(|| panic!("it runs: {}", renderer.notes()))
+}
+
+/// In version 2 each request is answered by its id; a picture of a frame that a kernel keeps from being drawn is given up.
+#[test]
+fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
+    let Some(renderer) = stand_in_renderer(&[]) else { return };
+    let mut client = renderer.client(Memory::Host);
+    let send = |client: &Client, text: &[u8], entry: &str, id| {
+        let file = rustix::fs::memfd_create("kernel", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, text, 0), Ok(text.len()));
+        let message = FromClient::Kernel { entry: entry.into(), bytes: text.len() as u64 };
+        let message = Tagged { message: &message, request_id: Some(id) };
+        client.connection.send(&message, &[file.as_fd()]).unwrap();
+    };
+    let answer = |client: &Client| match client.connection.receive_within(PATIENCE) {
+        Received::Packet(packet, _) => {
+            let message: serde_json::Value = serde_json::from_slice(&packet).unwrap();
+            (message["type"].as_str().unwrap().to_owned(), message["request_id"].as_u64())
+        }
+        other => panic!("{other:?}"),
+    };
+    let wants = |kind: &str, id| (kind.to_owned(), Some(id));
+    send(&client, include_bytes!("../kernels/test/broken.ptx"), "broken", 1);
+    assert_eq!(answer(&client), wants("failed", 1));
+    client.ask(&FromClient::Snapshot { after: Some(9) }, 2);
+    send(&client, include_bytes!("../kernels/test/bounded.ptx"), "flat", 3);
+    assert_eq!(answer(&client), wants("failed", 2), "no frame 9 will be drawn");
+    assert_eq!(answer(&client), wants("running", 3));
+    client.ask(&FromClient::Snapshot { after: Some(9) }, 4);
+    assert_eq!(answer(&client), wants("failed", 4));
+    client.say(&FromClient::Snapshot { after: None });
+    assert_eq!(client.seen().frame, None, "a kernel draws");
+    renderer.end().assert_fine();
 }
 
 /// The process in which a kernel of this renderer is being tried.
@@ -791,7 +834,7 @@ fn cuda_clients_draw_through_exported_memory() {
             run(&client).unwrap();
             assert_same_picture(&path, &own, common::SAME_PICTURE);
         }
-        let mut child = client_process(&renderer, Memory::Cuda, Some(2000));
+        let mut child = client_process(&renderer, Memory::Cuda, "", Some(2000));
         assert!(child.wait().unwrap().success(), "{}", renderer.notes());
         drop(renderer.client(Memory::Host));
         let ended = renderer.end();

@@ -8,6 +8,8 @@
 mod common;
 #[path = "common/display.rs"]
 mod display;
+#[path = "common/stand_in.rs"]
+mod stand_in;
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -58,11 +60,22 @@ impl<'a> Shown<'a> {
 
     /// With these environment variables, too.
     fn start_with(display: &'a Display, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
+        Self::start_command(display, common::wavefield(), arguments, variables)
+    }
+
+    fn start_command(
+        display: &'a Display,
+        mut command: Command,
+        arguments: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
-        let mut command = common::wavefield();
         // A subcommand comes first.
-        command.args(arguments).args([GRID, validation()]);
+        command.args(arguments).arg(GRID);
+        if !arguments.contains(&"--validation=off") {
+            command.arg(validation());
+        }
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
@@ -851,21 +864,34 @@ fn the_panel_switches_what_is_drawn() {
 #[test]
 fn the_summary_has_the_parts_of_a_frame() {
     let Some(display) = Display::start() else { return };
-    let show = |frames: u64, more: &[&str]| {
+    let parts = |command: Command, frames: u64, more: &[&str]| {
         let frames_text = format!("--frames={frames}");
         let arguments = [&["--present=immediate", "--samples=1", &*frames_text], more].concat();
-        let output = Shown::start(&display, &arguments).end();
+        let output = Shown::start_command(&display, command, &arguments, &[]).end();
         assert_exit(&output, 0);
         let summary = stdout(&output);
         assert!(summary.starts_with(&format!("frames        {frames}\n")), "{summary}");
-        let parts = summary.lines().find_map(|line| line.strip_prefix("last frames   ").map(str::to_owned));
-        (parts, stderr(&output))
+        summary.lines().find_map(|line| line.strip_prefix("last frames   ").map(str::to_owned))
     };
     // However quick the frames are, enough of them take long enough.
-    let counts = (8..18).map(|power| 1 << power);
-    let measured =
-        counts.filter_map(|frames| show(frames, &[]).0.filter(|parts| parts.contains(" ± "))).next();
-    let parts = measured.expect("an error of the hand-off after so many frames");
-    assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
-    assert_eq!(show(40, &["--overlay=off"]).0, None);
+    let assert_measures = |command: &dyn Fn() -> Command, more: &[&str]| {
+        let mut all = (8..14).map(|power| parts(command(), 1 << power, more));
+        let measured = all.find_map(|parts| parts.filter(|parts| parts.contains(" ± ")));
+        let parts = measured.expect("an error of the hand-off after so many frames");
+        assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
+    };
+    assert_measures(&common::wavefield, &[]);
+    assert_eq!(parts(common::wavefield(), 40, &["--overlay=off"]), None);
+    let Some(stand_in) = stand_in::StandIn::new() else { return };
+    let uuid = stand_in::first_uuid();
+    let command = || {
+        let mut command = stand_in.command(&stand_in::ALL);
+        command.env("STAND_IN_UUID", &uuid);
+        command
+    };
+    for handoff in
+        [&["--handoff=binary"][..], &["--handoff=timeline", "--ring=3", "--batch=1"], &["--handoff=cpu-sync"]]
+    {
+        assert_measures(&command, &[handoff, &["--producer=cuda", "--validation=off"]].concat());
+    }
 }

@@ -32,16 +32,7 @@ def blocks(name: str) -> list[str]:
 
 def block(what: str) -> str:
     """Return a Python block of python/README.md by what it shows."""
-    names = (
-        "one line",
-        "called again",
-        "allocator",
-        "arrays of your own",
-        "numba's arrays",
-        "frame after frame",
-        "kernel",
-    )
-    return dict(zip(names, blocks("python/README.md"), strict=True))[what]
+    return dict(zip(BLOCKS, blocks("python/README.md"), strict=True))[what]
 
 
 def first_examples() -> dict[str, str]:

@@ -20,6 +20,7 @@ import pytest
 import notebooks
 import readmes
 import wavefield
+from wavefield import _show
 
 BIN = os.environ.get("WAVEFIELD_BIN")
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -84,6 +85,48 @@ def test_shown_without_a_copy_and_with_one(real: wavefield.Field) -> None:
     for index, picture in enumerate(pictures):
         np.testing.assert_array_equal(picture, pictures[index % 2], str(index))
     assert (pictures[0] != pictures[1]).any()
+
+
+def test_each_kind_is_drawn_as_what_it_is() -> None:
+    """By the colours that must be there, at places that follow from how each kind is drawn."""
+    ramp = np.linspace(0, 1, 64, dtype=np.float32)
+    colours = np.zeros((9, 16, 3), np.uint8)
+    colours[:, :8, 0], colours[:, 8:, 2] = 255, 255
+    dots = np.array([[0, 0, 0, 1], [0, 0, 0, 1]], np.float32)
+    with contextlib.closing(_show._Shower(ramp, False)) as shower:
+        patched, _show._shower = _show._shower, shower
+        try:
+            image = wavefield.show(np.tile(ramp, (36, 1)), memory="host").snapshot()
+            assert image[360, 100, :3].sum() + 100 < image[360, 1180, :3].sum(), "violet to yellow"
+            rgb = wavefield.show(colours, memory="host").snapshot()
+            assert rgb[360, 320].tolist() == [255, 0, 0, 255]
+            assert rgb[360, 960].tolist() == [0, 0, 255, 255]
+            points = wavefield.show(dots, memory="host", size=40, limits=(0, 1)).snapshot()
+            seen = np.ptp(points[..., :3].astype(int), axis=2) > 100
+            assert 800 < seen.sum() < 1700, "one round dot of 40 pixels"
+            heights = np.tile(ramp, (36, 1))
+            surface = wavefield.show(heights, kind="surface", memory="host").snapshot()
+            assert readmes.shows_something(surface)
+            field = wavefield.show(heights, kind="surface", memory="host", camera=wavefield.Camera(0.0, 1.5, 4.0))
+            assert field.camera == wavefield.Camera(0.0, 1.5, 4.0)
+            assert (field.snapshot() != surface).any(), "from above"
+        finally:
+            _show._shower = patched
+
+
+def test_a_picture_of_the_second_frame_is_not_of_the_first(real: wavefield.Field) -> None:
+    for frame in real.frames(2):
+        flat(np.asarray(frame), 0, frame.index)
+    second = real.snapshot()
+    flat_again = real.snapshot(after=0)
+    np.testing.assert_array_equal(second, flat_again, "a later frame will do")
+
+
+def test_the_renderer_refuses_an_array_that_is_too_large(real: wavefield.Field) -> None:
+    with pytest.raises(wavefield.Refused) as caught:
+        wavefield.launch(memory="host", shape=(30_000, 30_000, 2)[:2], dtype="float32", arguments=SMALL)
+    assert caught.value.code in ("array", "memory")
+    assert len(str(caught.value)) > 20
 
 
 def test_memory_comes_back_to_the_renderer(real: wavefield.Field) -> None:

@@ -581,9 +581,11 @@ def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, re
     trials: list[str] = []
 
     def kernel(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        number = session.request_id
+
         def passed() -> None:
             trials.clear()
-            session.send({"type": "running", "producer": "cuda, first"})
+            session.send({"type": "running", "producer": "cuda, first", "request_id": number})
 
         if message["entry"] == "first":
             trials.append("first")

@@ -210,7 +210,7 @@ def test_a_gpu_that_cannot_be_shared(
     driver.uuid = b"\x22" * 16
     field = wavefield.show(IMAGE)
     assert field.memory == "host"
-    assert "frames go through host memory" in capsys.readouterr().err
+    assert "frames go through the CPU's memory" in capsys.readouterr().err
     driver.init_result = driver.CUresult.CUDA_ERROR_NO_DEVICE
     with pytest.raises(CudaMissing):
         wavefield.show(IMAGE, memory="cuda")

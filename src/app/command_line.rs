@@ -7,6 +7,7 @@ use clap::ValueEnum;
 
 use super::engine::Engine;
 use super::{Batching, Config, Scene};
+use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::film::FilmDesc;
 use crate::handoff::Handoff;
@@ -159,15 +160,16 @@ pub(super) fn picture_texts(
     serves: bool,
 ) -> Vec<(&'static str, String)> {
     let (info, profile) = (engine.device().info(), engine.producer().profile());
-    let what = match config.scene {
+    let how = match config.scene {
         Scene::Field => config.style.name(),
         Scene::Texture => "plane",
     };
+    let what = match *engine.array() == Array::mesh(config.grid) {
+        true => format!("{}x{} {}, {how}", config.grid.cols, config.grid.rows, config.scene.elements()),
+        false => engine.array().to_string(),
+    };
     let settings = format!(
-        "frame {frames}, {}x{} {}, {what}, {} by {}, ring of {}, {} samples a pixel",
-        config.grid.cols,
-        config.grid.rows,
-        config.scene.elements(),
+        "frame {frames}, {what}, {} by {}, ring of {}, {} samples a pixel",
         config.color_map.to_possible_value().map_or(String::new(), |word| word.get_name().to_owned()),
         profile.name,
         profile.slots.len(),

@@ -6,7 +6,7 @@
 #[path = "../../examples/05_client.rs"]
 mod example;
 #[path = "../common/renderer.rs"]
-mod renderer;
+pub mod renderer;
 
 use std::fs::File;
 use std::io::PipeWriter;

@@ -11,6 +11,8 @@ mod display;
 #[path = "../common/stand_in.rs"]
 mod stand_in;
 
+#[cfg(target_os = "linux")]
+mod arrays;
 mod clients;
 mod devices;
 mod files;

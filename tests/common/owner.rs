@@ -42,7 +42,9 @@ impl Gpu {
     fn new(client: &Client) -> Self {
         let uuid = DeviceUuid::parse(&client.welcome.device.uuid).unwrap();
         let driver = Driver::load().unwrap();
-        let device = driver.devices().unwrap().into_iter().find(|device| device.uuid == uuid).unwrap();
+        let devices = driver.devices().unwrap();
+        let found = devices.iter().find(|device| device.uuid == uuid);
+        let device = found.unwrap_or_else(|| panic!("{uuid} is none of {devices:?}")).clone();
         let context = Cuda::primary(driver, &device).unwrap();
         let timeline = |index: Option<u32>| {
             let fd = client.descriptors[index.unwrap() as usize].try_clone().unwrap();

@@ -77,7 +77,8 @@ class _Shower:
                 if refused.code != "memory":
                     raise
                 why = refused
-            _say_once(f"frames go through host memory, because there is no CUDA to share: {why}")
+            reason = str(why).removesuffix(f". {_cuda.WITHOUT_CUDA}")
+            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {reason}')
             wanted = "host"
         elif memory in ("cuda", "host"):
             wanted = memory  # type: ignore[assignment]

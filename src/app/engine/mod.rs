@@ -378,11 +378,16 @@ impl Engine {
         &mut self.view
     }
 
-    /// What the ends of the colour map stand for, where it is shown.
-    pub(crate) fn colour_limits(&self) -> Option<[f32; 2]> {
+    /// What the colour map shows, and what its ends stand for; `None` where it is not shown.
+    pub(crate) fn legend(&self) -> Option<(&'static str, [f32; 2])> {
         // The texture's colours are its own.
         let shown = self.scene == Scene::Field && has_colour_map(self.array());
-        shown.then_some(self.view.limits)
+        let name = match self.array().kind() {
+            Kind::Mesh => "w",
+            Kind::Surface => "height",
+            Kind::Points | Kind::Image => "value",
+        };
+        shown.then_some((name, self.view.limits))
     }
 
     /// Where the image lies in a picture, if it is one.

@@ -17,7 +17,7 @@ use cudarc::driver::sys::{
 use half::f16;
 
 use crate::script::{self, alive};
-use crate::shared::{self, Exported, Semaphore};
+use crate::shared::{self, Exported};
 use crate::vulkan::DeviceFns;
 
 const INVALID_VALUE: u32 = 1;
@@ -238,7 +238,7 @@ impl<T> Imported<T> {
 }
 
 type ImportedMemory = Imported<(DeviceFns, vk::DeviceMemory, u64)>;
-type ImportedSemaphore = Imported<(DeviceFns, Arc<Semaphore>)>;
+type ImportedSemaphore = Imported<shared::Imported>;
 type Event = Arc<Mutex<Option<Instant>>>;
 
 /// A handle for something of this library's own.
@@ -635,8 +635,8 @@ exports! {
     }
     fn cuImportExternalSemaphore(semaphore: *mut *mut c_void, desc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) {
         let fd = (*desc).handle.fd;
-        let Some(Exported::Semaphore(device, what)) = shared::find(fd) else { return Err(INVALID_VALUE) };
-        *semaphore = handle(ImportedSemaphore { what: (device, what), fd });
+        let what = shared::Imported::new(fd).ok_or(INVALID_VALUE)?;
+        *semaphore = handle(ImportedSemaphore { what, fd });
         alive("external semaphore", 1);
         Ok(())
     }
@@ -649,10 +649,10 @@ exports! {
         semaphores: *const *mut c_void, params: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, _count: c_uint,
         stream: *mut c_void
     ) {
-        let (device, semaphore) = look::<ImportedSemaphore>(*semaphores)?.what.clone();
-        let value = semaphore.signal((*params).params.fence.value);
+        let semaphore = look::<ImportedSemaphore>(*semaphores)?.what.clone();
+        let value = semaphore.to_signal((*params).params.fence.value);
         look::<Stream>(stream)?.push(move || {
-            device.signal(semaphore.raw, value);
+            semaphore.signal(value);
             Ok(())
         })
     }
@@ -660,10 +660,10 @@ exports! {
         semaphores: *const *mut c_void, params: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, _count: c_uint,
         stream: *mut c_void
     ) {
-        let (device, semaphore) = look::<ImportedSemaphore>(*semaphores)?.what.clone();
-        let value = semaphore.wait((*params).params.fence.value);
+        let semaphore = look::<ImportedSemaphore>(*semaphores)?.what.clone();
+        let value = semaphore.to_wait((*params).params.fence.value);
         look::<Stream>(stream)?.push(move || {
-            while !device.wait(semaphore.raw, value) && FAULT.load(Ordering::SeqCst) == 0 {}
+            while !semaphore.wait(value) && FAULT.load(Ordering::SeqCst) == 0 {}
             Ok(())
         })
     }
@@ -806,8 +806,8 @@ exports! {
 #[derive(Clone)]
 enum Node {
     Launch(usize, Address),
-    Signal(DeviceFns, Arc<Semaphore>, u64),
-    Wait(DeviceFns, Arc<Semaphore>, u64),
+    Signal(shared::Imported, u64),
+    Wait(shared::Imported, u64),
 }
 
 impl Node {
@@ -816,21 +816,21 @@ impl Node {
     }
 
     unsafe fn signal(params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) -> Result<Self, u32> {
-        let (device, semaphore) = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
-        Ok(Self::Signal(device, semaphore, (*(*params).paramsArray).params.fence.value))
+        let semaphore = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
+        Ok(Self::Signal(semaphore, (*(*params).paramsArray).params.fence.value))
     }
 
     unsafe fn wait(params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS) -> Result<Self, u32> {
-        let (device, semaphore) = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
-        Ok(Self::Wait(device, semaphore, (*(*params).paramsArray).params.fence.value))
+        let semaphore = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
+        Ok(Self::Wait(semaphore, (*(*params).paramsArray).params.fence.value))
     }
 
     fn run(self) -> Result<(), u32> {
         match self {
             Self::Launch(kernel, out) => return run(kernel, out, Arguments::default()),
-            Self::Signal(device, semaphore, value) => device.signal(semaphore.raw, value),
-            Self::Wait(device, semaphore, value) => {
-                while !device.wait(semaphore.raw, value) && FAULT.load(Ordering::SeqCst) == 0 {}
+            Self::Signal(semaphore, value) => semaphore.signal(value),
+            Self::Wait(semaphore, value) => {
+                while !semaphore.wait(value) && FAULT.load(Ordering::SeqCst) == 0 {}
             }
         }
         Ok(())

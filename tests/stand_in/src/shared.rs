@@ -78,6 +78,60 @@ impl Semaphore {
     }
 }
 
+/// A timeline as CUDA has imported it.
+#[derive(Clone)]
+pub(crate) enum Imported {
+    /// Of a device in this process.
+    Here(DeviceFns, Arc<Semaphore>),
+    /// Of another process, by the file that speaks for it: see [`Semaphore::share`].
+    Elsewhere(c_int),
+}
+
+impl Imported {
+    /// What a descriptor stands for, which is the importer's from then on.
+    pub fn new(fd: c_int) -> Option<Self> {
+        match find(fd) {
+            Some(Exported::Semaphore(device, semaphore)) => Some(Self::Here(device, semaphore)),
+            Some(Exported::Memory(..)) => None,
+            None => (is_named(fd, NAME) && memory_size(fd).is_none()).then_some(Self::Elsewhere(fd)),
+        }
+    }
+
+    /// What to signal for `value`, in the order of the calls.
+    pub fn to_signal(&self, value: u64) -> u64 {
+        if let Self::Here(_, semaphore) = self { semaphore.signal(value) } else { value }
+    }
+
+    /// What to wait for.
+    pub fn to_wait(&self, value: u64) -> u64 {
+        if let Self::Here(_, semaphore) = self { semaphore.wait(value) } else { value }
+    }
+
+    pub fn signal(&self, value: u64) {
+        match self {
+            Self::Here(device, semaphore) => device.signal(semaphore.raw, value),
+            // SAFETY: writes from a local, or fails.
+            Self::Elsewhere(fd) => unsafe {
+                libc::pwrite(*fd, value.to_ne_bytes().as_ptr().cast(), 8, 0);
+            },
+        }
+    }
+
+    /// Whether the value was reached within a moment.
+    pub fn wait(&self, value: u64) -> bool {
+        match self {
+            Self::Here(device, semaphore) => device.wait(semaphore.raw, value),
+            Self::Elsewhere(fd) => {
+                let mut now = [0; 8];
+                // SAFETY: reads into a local, or fails.
+                unsafe { libc::pread(*fd, now.as_mut_ptr().cast(), now.len(), 8) };
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                u64::from_ne_bytes(now) >= value
+            }
+        }
+    }
+}
+
 static HANDLES: Mutex<Option<HashMap<u64, Exported>>> = Mutex::new(None);
 
 fn handles() -> MutexGuard<'static, Option<HashMap<u64, Exported>>> {

@@ -123,7 +123,9 @@ pub(crate) fn first_uuid() -> [u8; 16] {
 /// An instance was made, or refused.
 fn tell_uuid(first: Option<[u8; 16]>) {
     let mut known = UUID.lock().unwrap_or_else(PoisonError::into_inner);
-    *known = first.or(*known).or(Some([0; 16]));
+    // An instance of Vulkan 1.0, which other layers make for themselves, has nothing but zeros to tell.
+    let told = |uuid: &[u8; 16]| *uuid != [0; 16];
+    *known = first.filter(told).or(*known).or(Some([0; 16]));
     UUID_KNOWN.notify_all();
 }
 

@@ -1,8 +1,6 @@
 //! Figures and their graph, and the legend of the colours.
 
-use egui::{
-    Align2, Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2,
-};
+use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
@@ -29,8 +27,9 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
         line(ui, "draw", &time(mean.draw), Some(DRAW));
         line(ui, "hand-off", &mean.handoff_text(), Some(NEITHER));
-        if mean.error.is_some() {
-            line(ui, "present", &format!("{}, with this overlay", time(mean.behind)), Some(BEHIND));
+        match (mean.error, time(mean.behind)) {
+            (Some(_), behind) => line(ui, "present", &format!("{behind}, with this overlay"), Some(BEHIND)),
+            (None, behind) => line(ui, "overlay", &behind, Some(BEHIND)),
         }
         line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
         line(ui, "CPU", &time(mean.cpu), None);
@@ -94,39 +93,38 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
         });
 }
 
-/// The colours, with the numbers that they stand for, at the right.
-pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, [low, high]: [f32; 2]) {
+/// The colours, with the numbers that they stand for and what these are, at the right.
+pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f32; 2]) {
     const WIDTH: f32 = 14.0;
     let height = (area.height() * 0.4).clamp(60.0, 220.0);
     if area.height() < 120.0 || area.width() < 120.0 {
         return;
     }
+    let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), Color32::from_gray(225));
+    let part = |part: u8| f32::from(part) / 4.0;
+    let numbers: Vec<_> =
+        (0..5).map(|n| text(number(low + (high - low) * part(n), (high - low).abs()))).collect();
+    let name = text(name.to_owned());
+    let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
+    let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
+    // An image may be as bright as the words.
+    let whole = Rect::from_min_max(
+        pos2(right - WIDTH, top),
+        pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
+    );
+    painter.rect_filled(whole.expand(8.0), 4.0, super::PAPER);
     let texels = map.texels(64);
-    let (right, top) = (area.right() - 44.0, area.top() + 16.0);
     let step = height / texels.len() as f32;
     for (index, texel) in texels.iter().rev().enumerate() {
         let from = pos2(right - WIDTH, top + index as f32 * step);
         let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
         painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
     }
-    for part in 0..5u8 {
-        let part = f32::from(part) / 4.0;
-        let y = top + height * (1.0 - part);
-        painter.text(
-            pos2(right + 6.0, y),
-            Align2::LEFT_CENTER,
-            number(low + (high - low) * part, (high - low).abs()),
-            FontId::proportional(12.0),
-            Color32::from_gray(225),
-        );
+    for (n, number) in (0..5).zip(numbers) {
+        let y = top + height * (1.0 - part(n)) - 0.5 * number.size().y;
+        painter.galley(pos2(right + 6.0, y), number, Color32::WHITE);
     }
-    painter.text(
-        pos2(right - WIDTH, top + height + 6.0),
-        Align2::LEFT_TOP,
-        "w",
-        FontId::proportional(12.0),
-        Color32::from_gray(225),
-    );
+    painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
 }
 
 /// A number of a scale that is so wide, with as many decimals as tell its quarters apart.

@@ -15,6 +15,9 @@ const QUIET: Duration = Duration::from_millis(500);
 const FRAMES: usize = 50;
 const LONGEST: Duration = Duration::from_millis(250);
 
+/// As many at least are needed.
+const ENOUGH: f64 = 6.0;
+
 /// What a draw's time depends on besides the settings: where it is seen from, and how large.
 pub(in crate::app::windowed) type Seen = (Camera, vk::Extent2D);
 
@@ -90,6 +93,11 @@ impl Overlay {
         }
         self.holds.begin(now);
         self.figures.begin_alone();
+        let usual = self.figures.quantiles().map_or(f64::INFINITY, |(half, _)| half);
+        if usual * ENOUGH > LONGEST.as_secs_f64() {
+            // Too few would be drawn.
+            return Ok(false);
+        }
         let held = engine.hold()?;
         // The time until the producer goes on is no frame time.
         self.collect(engine);

@@ -374,8 +374,8 @@ impl Overlay {
             lanes.show(egui, |ui| self.bottom(ui, view));
             // No panel: what is left belongs to the picture, and so does the pointer there.
             let left = egui.layer_painter(egui::LayerId::background());
-            if let Some(limits) = view.engine.colour_limits() {
-                graph::legend(&left, egui.available_rect(), draft.parameters.colormap, limits);
+            if let Some((name, limits)) = view.engine.legend() {
+                graph::legend(&left, egui.available_rect(), draft.parameters.colormap, name, limits);
             }
             if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
                 graph::vertex(&left, at, &found);
