@@ -43,7 +43,9 @@ impl Semaphore {
     /// It is destroyed here.
     pub fn unshare(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
-        file.map(release_memory);
+        if let Some(file) = file {
+            release_memory(file);
+        }
     }
 
     /// The value that another process has signalled.
