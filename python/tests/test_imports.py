@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 import wavefield
 from fake_driver import FakeDriver
-from fake_renderer import FakeRenderer
+from fake_renderer import FakeRenderer, Session
 
 CHUNK = 8192
 
@@ -329,6 +330,24 @@ def test_as_numpy(host: wavefield.Field) -> None:
 def test_an_import_that_was_interrupted_is_given_back(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    trials: list[int] = []
+
+    def late(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        """Try one at a time, as the renderer does, and hear what the client says meanwhile."""
+        if trials:
+            session.send({"type": "failed", "request": "import", "reason": "another import is being tried"})
+            return
+        number = session.request_id
+        trials.append(1)
+
+        def passed() -> None:
+            trials.clear()
+            session.request_id = number
+            session.on_import(message, files)
+
+        threading.Timer(0.2, passed).start()
+
+    renderer.answers["import"] = late
     start = mapped(driver, CHUNK)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
 
