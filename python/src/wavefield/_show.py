@@ -218,11 +218,9 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
         return None
     if layout.kind != "points":
         return _libraries.extent(array)
-    value = 3 if layout.shape[1] == 4 else 1
-    try:
-        return _libraries.extent(array[:, value])
-    except TypeError:  # it has no such parts
-        return _libraries.extent(_libraries.on_the_host(array)[:, value])
+    if not hasattr(array, "min"):  # such as Numba's
+        array = _libraries.on_the_host(array)
+    return _libraries.extent(array[:, 3 if layout.shape[1] == 4 else 1])
 
 
 def _start(arguments: list[str], array: Any) -> Renderer:
