@@ -192,7 +192,12 @@ def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) 
     assert [message["client"] for message in hellos] == ["my waves"]
     assert field.camera == camera
     assert field.parameters["size"] == 2
+    wavefield.show(IMAGE, memory="host", camera=wavefield.Camera(0.5, 1.0, 2.0), size=3)
+    assert (field.camera.azimuth, field.parameters["size"]) == (0.5, 3)
     assert wavefield.show(IMAGE, memory="host") is field, "the title stays"
+    with pytest.raises(TypeError, match="limits is 2 numbers"):
+        wavefield.show(IMAGE, memory="host", limits=3)  # type: ignore[arg-type]
+    wavefield.show(IMAGE, memory="host", limits=np.array([0, 1]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
         wavefield.show(IMAGE, memory="disk")  # type: ignore[arg-type]
 
