@@ -71,13 +71,8 @@ def wrong_links(page: Path) -> list[str]:
 
 def check() -> int:
     """Check every Markdown file that git knows, or could."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    git = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wrong = [f"{page}: {what}" for page in listed for what in wrong_links(ROOT / page)]
     for line in wrong:
         print(line, file=sys.stderr)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# pictures.sh [OUT]: the pictures and messages of the chapter "When it goes wrong", into OUT (default docs/guide/src/pictures).
+# pictures.sh [OUT]: the pictures and messages of the chapter "When it goes wrong", into OUT (default target/pictures).
+# Choose from them for docs/guide/src/pictures.
 #
 # Needs a GPU that CUDA and Vulkan share. Run it from anywhere in a checkout; it builds with cargo. The last two parts change a
 # line of the source each (docs/guide/breaks), build, run, and change it back. Nothing here makes a kernel fault.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-out=$(realpath -m "${1:-docs/guide/src/pictures}")
+out=$(realpath -m "${1:-target/pictures}")
 mkdir -p "$out"
 program=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
 field=(--producer cuda --ring 1 --kernel kernels/test/colour.ptx --grid 2048x2048 --size 640x360)
@@ -33,12 +34,13 @@ broken() {
 cargo build --release --locked
 keep devices "$program" devices
 keep right "$program" verify "${field[@]}" --frames 41 --output "$out/right.png"
+# Which frame is torn differs from run to run: choose a picture with two colours. Nothing overwrites the last frame, so for `free` only
+# the film can show it.
+for frames in 38 39 40 41 42; do
+    keep "ready-$frames" "$program" verify "${field[@]}" --break ready --frames "$frames" --output "$out/ready-$frames.png"
+done
 for part in ready free; do
-    # Which frame is torn differs from run to run: choose a picture with two colours.
-    for frames in 38 39 40 41 42; do
-        keep "$part-$frames" "$program" verify "${field[@]}" --break "$part" --frames "$frames" --output "$out/$part-$frames.png"
-    done
-    keep "$part" "$program" verify "${field[@]}" --break "$part" --frames 120 --record "$out/$part.gif"
+    keep "$part" "$program" verify "${field[@]}" --break "$part" --frames 120 --record "$out/$part.gif" --record-side 640
 done
 keep barrier "$program" verify "${field[@]}" --break barrier --frames 500
 

@@ -110,7 +110,7 @@ class Session:
             "largest_allocation": 2**32,
             "ring": self.ring,
             "frame_seconds": 0.5,
-            "trust": False,
+            "trust": renderer.trust,
             "parameters": dict(renderer.parameters),
             "something new": [1, 2],
         }
@@ -161,6 +161,7 @@ class Session:
         return shown
 
     def on_import(self, message: dict[str, Any], files: list[int]) -> None:
+        assert not self.renderer.trust
         assert len(files) == len(message["chunks"])
         assert [os.fstat(file).st_size for file in files] == message["chunks"], "each with its exact size"
         number = 1000 + len(self.imports)
@@ -233,6 +234,7 @@ class FakeRenderer:
         self.gap = 0
         """Bytes behind each frame in a slot of host memory."""
         self.alignment = 16
+        self.trust = False
         self.camera: dict[str, Any] = {"azimuth": 0.5, "elevation": 0.5, "distance": 3.0, "target": [0.0, -0.2, 0.0]}
         self.ring = 3
         self.frees = True

@@ -142,31 +142,31 @@ def example(out: Path, name: str, *arguments: str) -> str:
 
 @check("numba", 180)
 def numba(out: Path) -> str:
-    need("numba.cuda", "PIL")
+    need("numba.cuda")
     return example(out, "numba_wave")
 
 
 @check("numba-send", 180)
 def numba_send(out: Path) -> str:
-    need("numba.cuda", "PIL")
+    need("numba.cuda")
     return example(out, "numba_wave", "--send")
 
 
 @check("cupy", 180)
 def cupy(out: Path) -> str:
-    need("cupy", "PIL")
+    need("cupy")
     return example(out, "cupy_ocean")
 
 
 @check("torch", 240)
 def torch(out: Path) -> str:
-    need("torch", "PIL")
+    need("torch")
     return example(out, "torch_network")
 
 
 @check("jax", 240)
 def jax(out: Path) -> str:
-    need("jax", "PIL")
+    need("jax")
     return example(out, "jax_reaction")
 
 
@@ -197,7 +197,7 @@ def readme(out: Path) -> str:
         pictures.append(field.snapshot())
 
     ran = list(readmes.first_examples())
-    _, own, _, kernel = readmes.blocks("python/README.md")
+    own, kernel = readmes.block("arrays of your own"), readmes.block("kernel")
     with serve(out, "readme", "--grid", "256x256") as (path, _, _):
         connect = wavefield.connect
         wavefield.Field.__iter__ = ten  # type: ignore[method-assign]
@@ -318,9 +318,7 @@ def memory_manager(out: Path) -> str:
             vertices[..., 3] = 0.5 + 2 * vertices[..., 1]
             arrays[index % 2].copy_to_device(vertices)
             said.append(field.show(arrays[index % 2]))
-        from PIL import Image
-
-        Image.fromarray(field.snapshot()).save(out / "memory-manager.png")
+        field.save(out / "memory-manager.png")
         said.append(field.show(arrays[0][::1].copy_to_host()))
         small = cuda.device_array(4)
         small.copy_to_host()
@@ -518,6 +516,276 @@ def streams(out: Path) -> str:
     assert found["frames"] >= 2_000, found
     assert found["wrong_frames"] == found["unchecked_frames"] == 0, found
     return "2000 frames, none wrong"
+
+
+# Arrays of the libraries' own, of each kind.
+
+KINDS = {
+    "image": ("image", (1080, 1920), "float32"),
+    "image, RGBA bytes": ("image", (1080, 1920, 4), "uint8"),
+    "points": ("points", (1_000_000, 4), "float32"),
+    "surface": ("surface", (1024, 1024), "float32"),
+    # PyTorch's lies over several chunks of its memory.
+    "image, large": ("image", (4096, 4096), "float32"),
+}
+
+Make = Callable[[wavefield.Field], tuple[Any, Callable[[int], None]]]
+"""Returns an array for a field, and what fills each of its 32-bit words with one number."""
+
+
+def bits_of(frame: int) -> int:
+    """Return what `verify` wants in each word of a frame: a float near 0.5, or four bytes."""
+    return 0x3F000000 | ((frame + 1) % 4096)
+
+
+def pointer_of(array: Any) -> int:
+    described = array.__array_interface__ if MEMORY == "host" else array.__cuda_array_interface__
+    return int(described["data"][0])
+
+
+def each_kind(out: Path, library: str, make: Make) -> str:
+    """Show two arrays in turn, 10,000 times, every word checked; then again without the checks, for the time."""
+    lines, words = [], []
+    for name, (kind, shape, dtype) in KINDS.items():
+        layout: dict[str, Any] = {"kind": kind, "shape": shape, "dtype": dtype}
+        count = 500 if name == "image, large" else 10_000
+        if MEMORY == "host":  # a software device
+            layout["shape"], count = (*(min(side, 64) for side in shape[:2]), *shape[2:]), 100
+        title = f"kinds-{library}-{name.replace(', ', '-').replace(' ', '-')}"
+        with (
+            serve(out, title, "--verify", "--pace", "0") as (path, figures, renderer),
+            patiently(path, **layout) as field,
+        ):
+            arrays = [make(field) for _ in range(2)]
+            for index in range(count):
+                array, fill = arrays[index % 2]
+                fill(bits_of(index))
+                shown = field.show(array)
+                if index < 2:
+                    place = field._place(array)
+                    assert not isinstance(place, str), f"{library}, {name}: copied: {place}"
+                    allocation, offset = place
+                    assert allocation.address + offset == pointer_of(array), "it is drawn from where it is"
+                assert shown == wavefield.Shown.WITHOUT_COPY, f"{library}, {name}, frame {index}: {shown.reason}"
+            field.save(out / f"{title}.png")
+            del arrays, array, fill
+        found = json.loads(figures.read_text())["verify"]
+        assert renderer.returncode == 0, (out / f"{title}.renderer.log").read_text()[-2000:]
+        assert found["frames"] >= count, found
+        assert found["wrong_frames"] == found["unchecked_frames"] == 0, found
+        with serve(out, title, "--pace", "0") as (path, figures, _), patiently(path, **layout) as field:
+            arrays = [make(field) for _ in range(2)]
+            start, cpu = time.monotonic(), time.process_time()
+            for index in range(min(count, 3000)):
+                array, fill = arrays[index % 2]
+                fill(bits_of(index))
+                field.show(array)
+            took = (time.process_time() - cpu) / min(count, 3000)
+            field.snapshot()
+            del arrays, array, fill
+        frame = client_stretches(figures)[-1]["frame_us"]
+        lines.append(f"{library:8} {name:20} {count:7d} {frame['p50']:8d} {frame['p99']:8d} {took * 1e6:10.0f}")
+        words.append(f"{name}: {count} frames, {time.monotonic() - start:.1f} s")
+    (out / f"kinds-{library}.txt").write_text("\n".join(lines) + "\n")
+    return f"none wrong, none copied; {'; '.join(words)}"
+
+
+KINDS_HEAD = f"{'microseconds':8} {'':16} {'checked':>7} {'p50':>8} {'p99':>8} {'client CPU':>10}"
+
+
+def kinds_table(out: Path) -> str:
+    """Return what a frame costs, of every library and kind that was measured."""
+    found = [path.read_text().rstrip() for path in sorted(out.glob("kinds-*.txt"))]
+    return "\n".join([KINDS_HEAD, *found]) if found else ""
+
+
+@check("kinds-numpy", 300)
+def kinds_numpy(out: Path) -> str:
+    if MEMORY != "host":
+        raise Skipped("NumPy's arrays are in host memory; CHECK_MEMORY=host tries them")
+    import numpy as np
+
+    def make(field: wavefield.Field) -> tuple[Any, Callable[[int], None]]:
+        array = field.empty().as_numpy()
+        words = array.reshape(-1).view(np.uint32)
+        return array, words.fill
+
+    return each_kind(out, "NumPy", make)
+
+
+@check("kinds-cupy", 300)
+def kinds_cupy(out: Path) -> str:
+    need("cupy")
+    import cupy as cp
+
+    def make(field: wavefield.Field) -> tuple[Any, Callable[[int], None]]:
+        cp.cuda.Device(field.device).use()
+        with wavefield.allocator():
+            array = cp.empty(field.shape, field.dtype)
+        words = array.reshape(-1).view(cp.uint32)
+        return array, words.fill
+
+    return each_kind(out, "CuPy", make)
+
+
+@check("kinds-torch", 300)
+def kinds_torch(out: Path) -> str:
+    need("torch")
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    import torch
+
+    def make(field: wavefield.Field) -> tuple[Any, Callable[[int], None]]:
+        torch.cuda.set_device(field.device)
+        tensor = torch.empty(field.shape, dtype=getattr(torch, str(field.dtype)), device="cuda")
+        words = tensor.reshape(-1).view(torch.int32)
+
+        def fill(bits: int) -> None:
+            words.fill_(bits)
+
+        return tensor, fill
+
+    return each_kind(out, "PyTorch", make)
+
+
+@check("kinds-numba", 300)
+def kinds_numba(out: Path) -> str:
+    need("numba.cuda")
+    from numba import cuda
+
+    cuda.set_memory_manager(wavefield.NumbaMemoryManager)
+
+    @cuda.jit  # type: ignore[untyped-decorator]
+    def fill_words(words: Any, bits: Any) -> None:
+        at = cuda.grid(1)
+        if at < words.size:
+            words[at] = bits
+
+    def make(field: wavefield.Field) -> tuple[Any, Callable[[int], None]]:
+        import numpy as np
+
+        cuda.select_device(field.device)
+        size = int(np.prod(field.shape)) * field.dtype.itemsize // 4
+        words = cuda.device_array(size, np.uint32)
+        stream = cuda.external_stream(int(field.stream))
+
+        def fill(bits: int) -> None:
+            fill_words[-(-size // 256), 256, stream](words, np.uint32(bits))
+
+        return words.view(field.dtype).reshape(field.shape), fill
+
+    return each_kind(out, "Numba", make)
+
+
+@check("kinds-jax", 180)
+def kinds_jax(out: Path) -> str:
+    """JAX's arrays are copied, once, on the GPU; 1,000 frames of each kind, every word checked."""
+    need("jax")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+    import jax.numpy as jnp
+
+    reasons = set()
+    for name, (kind, shape, dtype) in KINDS.items():
+        if name == "image, large":
+            continue
+        with (
+            serve(out, "kinds-jax", "--verify", "--pace", "0") as (path, figures, renderer),
+            patiently(path, kind=kind, shape=shape, dtype=dtype) as field,
+        ):
+            size = field.dtype.itemsize
+            words = (*shape[:-1], shape[-1] * size // 4)
+            for index in range(1000):
+                array = jax.lax.bitcast_convert_type(jnp.full(words, bits_of(index), jnp.uint32), dtype).reshape(shape)
+                shown = field.show(array)
+                assert shown == wavefield.Shown.COPIED
+                reasons.add(shown.reason)
+            field.snapshot()
+        found = json.loads(figures.read_text())["verify"]
+        assert renderer.returncode == 0, (out / "kinds-jax.renderer.log").read_text()[-2000:]
+        assert found["wrong_frames"] == found["unchecked_frames"] == 0, found
+    return f"1000 frames of each kind, none wrong; {', '.join(reasons)}"
+
+
+@check("show", 120)
+def show_in_a_loop(out: Path) -> str:
+    """A new tensor for each of 600 pictures, by `wavefield.show`: none copied, and memory is used again."""
+    need("torch")
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    import warnings
+
+    import torch
+
+    warnings.simplefilter("error")
+    x = torch.linspace(-8, 8, 1024, device="cuda")
+    addresses, start = set(), time.monotonic()
+    for step in range(600):
+        tensor = torch.sin(x * x[:, None] - 0.1 * step)
+        field = wavefield.show(tensor, limits=(-1, 1), window=False)
+        assert field.shown == wavefield.Shown.WITHOUT_COPY, getattr(field.shown, "reason", None)
+        addresses.add(tensor.data_ptr())
+    field.save(out / "show.png")
+    seconds = time.monotonic() - start
+    field.close()
+    assert len(addresses) < 50, f"{len(addresses)} places: what was shown is never let go of"
+    return f"600 pictures in {seconds:.1f} s, in {len(addresses)} places, none copied; {out / 'show.png'}"
+
+
+THREE_LINES = {
+    "cupy": """import cupy as cp, wavefield
+y, x = cp.mgrid[-3:3:480j, -4:4:640j]
+wavefield.show(cp.sin(x * x + y * y), colormap="magma").save("cupy.png")
+""",
+    "torch": """import torch, wavefield
+x = torch.linspace(-4, 4, 640, device="cuda")
+wavefield.show(torch.sin(x * x + x[:480, None] ** 2), colormap="plasma").save("torch.png")
+""",
+    "numpy": """import numpy as np, wavefield
+y, x = np.mgrid[-3:3:480j, -4:4:640j]
+wavefield.show(np.sin(x * x + y * y)).save("numpy.png")
+""",
+}
+
+
+@check("wheel", 300)
+def wheel(out: Path) -> str:
+    """The wheel in a virtual environment of its own, with this machine's libraries and without the repository.
+
+    WAVEFIELD_WHEEL names it; `scripts/wheel.sh release` leaves it in target/wheel/.
+    """
+    named = os.environ.get("WAVEFIELD_WHEEL")
+    found = [Path(named).resolve()] if named else sorted((REPOSITORY / "target" / "wheel").glob("*.whl"))
+    if not found:
+        raise Skipped("there is no wheel: scripts/wheel.sh release makes one, or WAVEFIELD_WHEEL names it")
+    venv = out / "wheel-venv"
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
+    (own,) = venv.glob("lib/python3.*/site-packages")
+    # Behind its own, so that the wheel's wavefield comes first.
+    (own / "libraries.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
+    install = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*install, "--force-reinstall", str(found[-1])], check=True)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("WAVEFIELD_BIN", "PYTHONPATH", "DISPLAY", "WAYLAND_DISPLAY")
+    }
+    drew = []
+    for library, script in THREE_LINES.items():
+        if not there_is(library):
+            continue
+        end = "import sys\nfield = wavefield._show._shower.field\nprint(field.memory, field.shown, field.shown.reason)"
+        done = subprocess.run(
+            [str(venv / "bin" / "python"), "-c", script + end],
+            cwd=out,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert done.returncode == 0, f"{library}: {done.stderr[-2000:]}"
+        assert done.stdout.startswith(MEMORY), f"{library}: {done.stdout}{done.stderr}"
+        assert (out / f"{library}.png").stat().st_size > 10_000
+        drew.append(f"{library} ({done.stdout.strip()})")
+    return f"{found[-1].name} draws by {'; '.join(drew)}"
 
 
 # What is let go of, and when.
@@ -732,6 +1000,8 @@ def main() -> None:
 
 def run_all(out: Path, names: list[str]) -> int:
     table, failed = [], 0
+    for old in out.glob("kinds-*.txt"):
+        old.unlink()
     for name in names:
         start = time.monotonic()
         log = out / f"{name}.log"
@@ -766,6 +1036,9 @@ def run_all(out: Path, names: list[str]) -> int:
         table.append(f"{name:16} {result:8} {time.monotonic() - start:5.0f} s  {verdict.strip()}")
         print(table[-1], flush=True)
     print("", *table, sep="\n")
+    if costs := kinds_table(out):
+        table += ["", costs]
+        print("", costs, sep="\n")
     (out / "table.txt").write_text("\n".join(table) + "\n")
     return 1 if failed else 0
 

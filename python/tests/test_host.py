@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -338,6 +339,17 @@ def test_a_picture_that_does_not_come(
     with pytest.raises(wavefield.WavefieldError, match=r"frame 0 was not drawn within 0\.05 s: is the window hidden"):
         host.snapshot()
     assert host.status().frame_shown == 0, "the field is good still"
+
+
+def test_what_the_user_changes_meanwhile_is_no_answer(host: wavefield.Field, renderer: FakeRenderer) -> None:
+    def both(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        session.send({"type": "parameters", "parameters": {**renderer.parameters, "speed": 9.0}, "request_id": None})
+        time.sleep(0.05)
+        session.on_set(message, files)
+
+    renderer.answers["set"] = both
+    host.parameters["speed"] = 2.0
+    assert host.parameters["speed"] == 2.0
 
 
 def test_the_camera(host: wavefield.Field, renderer: FakeRenderer) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 import wavefield
 from fake_driver import FakeDriver
-from fake_renderer import FakeRenderer
+from fake_renderer import FakeRenderer, Session
 
 CHUNK = 8192
 
@@ -59,6 +60,12 @@ def show(field: wavefield.Field, tensor: Tensor, value: float) -> wavefield.Show
     return field.show(tensor)
 
 
+def drawn(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """Draw what is ready, once the renderer has read which memory it lies in."""
+    field.status()
+    renderer.draw(driver)
+
+
 def test_a_tensor_is_drawn_from_where_it_lies(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
 ) -> None:
@@ -66,7 +73,7 @@ def test_a_tensor_is_drawn_from_where_it_lies(
     first, second = Tensor(start + 512), Tensor(start + 2048)
     for frame in range(6):
         assert show(field, (first, second)[frame % 2], frame) == wavefield.Shown.WITHOUT_COPY
-        renderer.draw(driver)
+        drawn(field, renderer, driver)
     assert imports(renderer) == [[CHUNK]], "one import for both, which are in one chunk"
     shows = [message for message in renderer.received if message["type"] == "show"]
     assert [(message["allocation"], message["offset"]) for message in shows[:2]] == [(1000, 512), (1000, 2048)]
@@ -82,7 +89,7 @@ def test_an_array_over_several_chunks(field: wavefield.Field, driver: FakeDriver
         tensor = Tensor(start + 2048, (50, 60))
         tensor.numpy[...] = np.arange(3000).reshape(50, 60)
         assert large.show(tensor) == wavefield.Shown.WITHOUT_COPY
-        renderer.draw(driver)
+        drawn(large, renderer, driver)
         np.testing.assert_array_equal(renderer.frames[-1], tensor.numpy)
     assert imports(renderer) == [[4096, CHUNK, 4096]]
     assert all(count == 1 for count in driver.references.values()), "what was retained is released"
@@ -110,12 +117,12 @@ def test_what_cannot_be_shared_says_why(
         with pytest.warns(wavefield.CopyWarning, match=cure):
             assert field.show(tensor) == wavefield.Shown.COPIED
         field.show(tensor)  # the same reason again would be an error
-        renderer.draw(driver)
+        drawn(field, renderer, driver)
     assert imports(renderer) == []
     # An offset that the renderer does not take, and memory that it cannot import, which is asked for once.
     start = mapped(driver, CHUNK)
     assert "begins at byte 8 of its memory" in show(field, Tensor(start + 8), 1).reason
-    renderer.draw(driver)
+    drawn(field, renderer, driver)
     renderer.answers["import"] = lambda session, *_: session.send(
         {"type": "failed", "request": "import", "reason": "the driver answered -2"}
     )
@@ -124,18 +131,32 @@ def test_what_cannot_be_shared_says_why(
         assert "the driver answered -2" in shown.reason
         with pytest.raises(ValueError, match="the driver answered -2"):
             field.show(Tensor(start), copy=False)
-        renderer.draw(driver)
+        drawn(field, renderer, driver)
     assert len(imports(renderer)) == 1
     assert renderer.frames[-1][0, 0, 0] == 2
     driver.fail["cuMemExportToShareableHandle"] = driver.CUresult.CUDA_ERROR_NOT_PERMITTED
     assert "cuMemExportToShareableHandle" in show(field, Tensor(mapped(driver, CHUNK)), 3).reason
 
 
+@pytest.mark.parametrize("memory", ["cuda", "host"])
+def test_a_trusting_renderer_takes_frames_only(renderer: FakeRenderer, driver: FakeDriver, memory: Any) -> None:
+    renderer.trust = True
+    with wavefield.connect(renderer.path, memory=memory) as field:
+        array = field.empty()
+        shown = field.show(array)
+        assert (shown.copied, "--trust" in shown.reason) == (True, True)
+        if memory == "cuda":
+            assert show(field, Tensor(mapped(driver, CHUNK)), 1) == wavefield.Shown.COPIED
+            drawn(field, renderer, driver)
+        field.status()
+    assert not [message for message in renderer.received if message["type"] in ("show", "import")]
+
+
 def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer) -> None:
     before = len(os.listdir("/proc/self/fd"))
     first = mapped(driver, CHUNK)
     show(field, Tensor(first), 1)
-    renderer.draw(driver)
+    drawn(field, renderer, driver)
     assert len(driver.chunks) == 1
     unmapped(driver, first)
     gc.collect()
@@ -145,7 +166,7 @@ def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver,
     driver.cuMemMap(first, CHUNK, 0, handle, 0)
     driver.cuMemRelease(handle)
     show(field, Tensor(first), 2)
-    renderer.draw(driver)
+    drawn(field, renderer, driver)
     field.status()
     assert renderer.frames[-1][0, 0, 0] == 2
     assert imports(renderer) == [[CHUNK], [CHUNK]]
@@ -165,7 +186,7 @@ def test_only_so_many_are_kept(
     tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(3)]
     for value, index in enumerate((0, 1, 0, 2, 0, 1)):
         show(field, tensors[index], value)
-        renderer.draw(driver)
+        drawn(field, renderer, driver)
     field.status()
     assert len(imports(renderer)) == 4
     assert renderer.released == [1001, 1002], "the ones that were not used for longest"
@@ -208,7 +229,7 @@ def test_cupys_memory(
     assert vars(cupy)["current"] is None
     assert driver.ranges[address][0] == 4096, "whole steps"
     assert show(field, Tensor(address), 5) == wavefield.Shown.WITHOUT_COPY
-    renderer.draw(driver)
+    drawn(field, renderer, driver)
     assert renderer.frames[-1][0, 0, 0] == 5
     field.close()
     free(address, 1)
@@ -309,6 +330,24 @@ def test_as_numpy(host: wavefield.Field) -> None:
 def test_an_import_that_was_interrupted_is_given_back(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    trials: list[int] = []
+
+    def late(session: Session, message: dict[str, Any], files: list[int]) -> None:
+        """Try one at a time, as the renderer does, and hear what the client says meanwhile."""
+        if trials:
+            session.send({"type": "failed", "request": "import", "reason": "another import is being tried"})
+            return
+        number = session.request_id
+        trials.append(1)
+
+        def passed() -> None:
+            trials.clear()
+            session.request_id = number
+            session.on_import(message, files)
+
+        threading.Timer(0.2, passed).start()
+
+    renderer.answers["import"] = late
     start = mapped(driver, CHUNK)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
 
@@ -317,8 +356,7 @@ def test_an_import_that_was_interrupted_is_given_back(
 
         patch.setattr(field._connection, "_wait_for", press)
         show(field, Tensor(start), 1)
-    field.status()  # the late answer comes ahead of this one's
+    assert show(field, Tensor(start), 1) == wavefield.Shown.WITHOUT_COPY, "once the first was answered"
     field.status()
     assert renderer.released == [1000]
-    assert list(driver.references.values()) == [1]
-    assert show(field, Tensor(start), 1) == wavefield.Shown.WITHOUT_COPY
+    assert len(imports(renderer)) == 2

@@ -63,7 +63,8 @@ def test_called_again(renderer: FakeRenderer) -> None:
     assert len(renderer.frames) == 300
     assert renderer.frames[0].shape == (512, 512)
     assert (renderer.frames[0] != renderer.frames[299]).any(), "it moves"
-    assert len([message for message in renderer.received if message["type"] == "hello"]) == 1
+    asked = [message["type"] for message in renderer.received]
+    assert (asked.count("hello"), asked.count("set")) == (1, 1)
 
 
 def test_the_allocator(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -407,8 +407,8 @@ const MAX_ID: u64 = 1 << 53;
 /// The `request_id` of a packet that has been read as a message.
 ///
 /// # Errors
-/// It is no whole number below [`MAX_ID`].
-pub fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
+/// It is no whole number below 2^53.
+pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
         #[serde(default)]

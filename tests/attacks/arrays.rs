@@ -163,10 +163,14 @@ fn extreme_limits_and_sizes_are_drawn_or_refused() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("image", &[1, 2], "<f4"));
     let bytes: Vec<u8> = [f32::MIN, f32::MAX].iter().flat_map(|number| number.to_le_bytes()).collect();
-    let mut frame = 0;
-    for limits in
-        ["[0, 1e-45]", "[1e-38, 1.1e-38]", "[-3e38, 3e38]", "[3e38, 2.9e38]", "[1e308, -1e308]", "[1, 1]"]
-    {
+    for (frame, limits) in (0..).zip([
+        "[0, 1e-45]",
+        "[1e-38, 1.1e-38]",
+        "[-3e38, 3e38]",
+        "[3e38, 2.9e38]",
+        "[1e308, -1e308]",
+        "[1, 1]",
+    ]) {
         let set = format!(r#"{{"type": "set", "parameters": {{"limits": {limits}, "size": 64}}}}"#);
         client.connection.send_bytes(set.as_bytes(), &[]).unwrap();
         assert!(
@@ -176,7 +180,6 @@ fn extreme_limits_and_sizes_are_drawn_or_refused() {
         client.frame(frame, &bytes);
         client.say(&FromClient::Snapshot { after: Some(frame) });
         assert_eq!(client.seen().frame, Some(frame));
-        frame += 1;
     }
     renderer.end().assert_fine();
 }

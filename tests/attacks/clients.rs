@@ -195,7 +195,7 @@ fn parameters_are_no_list() {
 fn a_name_does_not_play_with_the_terminal() {
     let renderer = Renderer::start(&[]);
     let hello =
-        r#"{"type": "hello", "protocol": 1, "client": "a\u202eb\u2028c\u2066d\u001b[2J", "memory": "host"}"#;
+        r#"{"type": "hello", "protocol": 2, "client": "a\u202eb\u2028c\u2066d\u001b[2J", "memory": "host"}"#;
     assert!(matches!(answered(&renderer, hello), FromServer::Welcome(_)));
     let ended = renderer.end();
     ended.assert_fine();
@@ -217,7 +217,7 @@ fn out_of_descriptors_is_said() {
         let limit = Rlimit { current: last.map(|number| number + 1), maximum };
         let process = rustix::process::Pid::from_raw(renderer.child.id() as i32);
         rustix::process::prlimit(process, Resource::Nofile, limit).unwrap();
-        let hello = r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "host"}"#;
+        let hello = r#"{"type": "hello", "protocol": 2, "client": "x", "memory": "host"}"#;
         if let FromServer::Refused { code, reason } = answered(&renderer, hello) {
             assert_eq!(code, RefusedCode::Memory, "{reason}");
             assert!(reason.contains("descriptor") && reason.contains("ulimit -n"), "{reason}");

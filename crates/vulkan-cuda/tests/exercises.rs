@@ -152,7 +152,8 @@ fn wrong_answers_are_refused() {
     );
     let at_10 = Prediction { waits_for: Some(8), ..solutions::frame_11() };
     assert!(check_frame_11(at_10).is_err_and(|why| why.contains("waits_for")));
-    let changes: [(fn(&mut [Turn]), &str); 3] = [
+    type Change = fn(&mut [Turn]);
+    let changes: [(Change, &str); 3] = [
         (|_| (), "0 numbers"),
         (|plan| plan[2].wait_free = None, "in another way"),
         (|plan| plan[3].wait_free = Some(3), "none of"),

@@ -89,6 +89,8 @@ class Imports:
     def _import(self, chunks: tuple[Chunk, ...]) -> Allocation:
         kind = self._context.driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
         files: list[int] = []
+        # The renderer tries one at a time, and an earlier one may have been cut short.
+        self._connection.catch_up("import")
         try:
             for chunk in chunks:
                 files.append(int(self._context.call("cuMemExportToShareableHandle", chunk.handle, kind, 0)))

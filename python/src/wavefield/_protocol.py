@@ -18,6 +18,7 @@ from .errors import ArrayMismatch, ProtocolError, VersionMismatch
 VERSION = 2
 MAX_BYTES = 64 * 1024
 MAX_RING = 32
+MAX_NAME = 200  # bytes
 # Of one message: a descriptor for each slot and two for the timelines.
 MAX_DESCRIPTORS = MAX_RING + 2
 
@@ -120,6 +121,8 @@ class Welcome:
     memory: Memory
     layout: Layout
     offset_alignment: int
+    trust: bool
+    """The renderer takes nothing but the ring's slots."""
     slots: tuple[Slot, ...]
     ready: int | None
     """Index of the `ready` timeline's descriptor; None in host memory, as for `free`."""
@@ -135,7 +138,8 @@ class Welcome:
 
 def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None = None) -> Message:
     """Return the first message of a client; without a layout it takes the renderer's own grid."""
-    message: Message = {"type": "hello", "protocol": VERSION, "client": client, "memory": memory}
+    name = client.encode()[:MAX_NAME].decode(errors="ignore")
+    message: Message = {"type": "hello", "protocol": VERSION, "client": name, "memory": memory}
     if ring is not None:
         message["ring"] = ring
     if layout is not None:
@@ -179,6 +183,7 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
         memory=memory,
         layout=layout,
         offset_alignment=integer(message, "offset_alignment", 1),
+        trust=message.get("trust") is True,
         slots=tuple(_slot(slot, layout, most) for slot in slots),
         ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
         free=integer(message, "free", 0, most) if memory == "cuda" else None,

@@ -33,6 +33,8 @@ class _Shower:
         self.title: str | None = None
         self.memory: str = "auto"
         self.layout: Layout | None = None
+        # The parameters and the camera that were asked for last.
+        self.asked: dict[str, Any] = {}
         # Where arrays begin that were written while they were on show. From then on they are copied.
         self.rewritten: set[int] = set()
         arguments = ["--grid", GRID, *([] if window else ["--headless"])]
@@ -63,6 +65,7 @@ class _Shower:
         self.field = self._connect(layout, memory, title)
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
+        self.asked.clear()
         return True
 
     def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
@@ -77,8 +80,8 @@ class _Shower:
                 if refused.code != "memory":
                     raise
                 why = refused
-            reason = str(why).removesuffix(f". {_cuda.WITHOUT_CUDA}")
-            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {reason}')
+            first, *_ = str(why).split(". ")
+            _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}')
             wanted = "host"
         elif memory in ("cuda", "host"):
             wanted = memory  # type: ignore[assignment]
@@ -135,12 +138,17 @@ def show(
         _keep_window_open()
         if limits is None and new:
             limits = _limits(array, layout)
-        wanted = {"limits": limits, "colormap": colormap, "size": size}
-        changes = {name: value for name, value in wanted.items() if value is not None}
+        span: Any = limits
+        if hasattr(span, "__iter__"):
+            span = tuple(span)
+        wanted = {"limits": span, "colormap": colormap, "size": size}
+        # Once is enough: the user may have chosen something else in the window since, and asking takes time.
+        changes = {name: value for name, value in wanted.items() if value not in (None, shower.asked.get(name))}
         if changes:
             field.parameters.update(**changes)
-        if camera is not None:
+        if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
+        shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
         _draw(shower, field, array, converted)
     except RendererGone as gone:
         shower.close()
@@ -218,11 +226,9 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
         return None
     if layout.kind != "points":
         return _libraries.extent(array)
-    value = 3 if layout.shape[1] == 4 else 1
-    try:
-        return _libraries.extent(array[:, value])
-    except TypeError:  # it has no such parts
-        return _libraries.extent(_libraries.on_the_host(array)[:, value])
+    if not hasattr(array, "min"):  # such as Numba's
+        array = _libraries.on_the_host(array)
+    return _libraries.extent(array[:, 3 if layout.shape[1] == 4 else 1])
 
 
 def _start(arguments: list[str], array: Any) -> Renderer:

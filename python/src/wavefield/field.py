@@ -397,6 +397,8 @@ class Field:
     def _place(self, array: Any) -> tuple[Allocation, int] | str:
         """Return the allocation that an array can be drawn from and the offset in it, or why it cannot be."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
+        if self._welcome.trust:
+            return "the renderer was started with --trust, and then takes frames only; start it without"
         described = _source.describe(array) if self._context is not None else _source.describe_host(array)
         if described is None:
             return (

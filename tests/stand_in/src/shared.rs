@@ -42,8 +42,9 @@ impl Semaphore {
 
     /// It is destroyed here.
     pub fn unshare(&self) {
-        if let Some(fd) = self.file.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            release_memory(fd);
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(file) = file {
+            release_memory(file);
         }
     }
 
