@@ -119,8 +119,14 @@ def test_what_cannot_be_shared_says_why(
         field.show(tensor)  # the same reason again would be an error
         drawn(field, renderer, driver)
     assert imports(renderer) == []
-    # An offset that the renderer does not take, and memory that it cannot import, which is asked for once.
+    # JAX's memory is copied even where CUDA could share it.
     start = mapped(driver, CHUNK)
+    with monkeypatch.context() as patch:
+        patch.setattr(Tensor, "__module__", "jaxlib")
+        assert field.show(Tensor(start)) == wavefield.Shown.COPIED
+        drawn(field, renderer, driver)
+    assert imports(renderer) == []
+    # An offset that the renderer does not take, and memory that it cannot import, which is asked for once.
     assert "begins at byte 8 of its memory" in show(field, Tensor(start + 8), 1).reason
     drawn(field, renderer, driver)
     renderer.answers["import"] = lambda session, *_: session.send(

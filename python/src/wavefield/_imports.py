@@ -46,6 +46,9 @@ class Imports:
 
     def find(self, array: Any, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | str:
         """Return the import that an array can be drawn from and the offset in it, or why there is none."""
+        if _library(array) == "jaxlib":
+            # JAX uses the memory of a dropped array again at once, on streams that know nothing of the renderer.
+            return "JAX may use its memory again while the renderer reads it, so one copy is the least"
         chunks = self._retain(pointer, size)
         if chunks is None:
             return f"CUDA cannot share the memory that it is in; {_cure(array)}"
@@ -147,7 +150,10 @@ def _cure(array: Any) -> str:
         "torch": "before PyTorch starts, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "cupy": "make it inside `with wavefield.allocator():`",
         "numba": "call numba.cuda.set_memory_manager(wavefield.NumbaMemoryManager) before Numba uses the GPU",
-        "jaxlib": "JAX has no memory that could be shared, so one copy is the least",
     }
-    library = type(array).__module__.partition(".")[0]
-    return cures.get(library, "write into an array of field.empty() instead")
+    return cures.get(_library(array), "write into an array of field.empty() instead")
+
+
+def _library(array: Any) -> str:
+    """Return the name of the package that an array is of."""
+    return type(array).__module__.partition(".")[0]
