@@ -55,14 +55,19 @@ class _Shower:
         """Have a connection for arrays of this layout; return whether it is a new one."""
         if title is None:
             title = self.title
+        camera = None
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return False
-            # The renderer stays for the next connection.
+            # The renderer stays for the next connection, which begins with the usual camera.
+            if self.layout is not None and self.layout.kind == layout.kind:
+                camera = self.field.camera
             self.field._on_close = None
             self.field.close()
             self.field = None
         self.field = self._connect(layout, memory, title)
+        if camera is not None:
+            self.field.camera = camera
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
         self.asked.clear()
