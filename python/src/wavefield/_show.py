@@ -118,7 +118,8 @@ def show(
     `limits`: the numbers between which the colour map spans, and a surface's height. By default the smallest and the
     largest of the first array; they stay for the arrays that follow, until the shape, type or kind changes. Colours
     (RGB and RGBA) span 0 to 1, or 0 to 255 as bytes.
-    `colormap`, `size`: of the points, in pixels; `camera`: as in `field.parameters` and `field.camera`.
+    `colormap`, `size`: of the points, in pixels; `camera`: as in `field.parameters` and `field.camera`; where it is, it
+    stays until the kind changes.
     `title`: a name for the renderer to show.
     `memory`: "cuda" draws arrays of the GPU from where they are or with one copy on the GPU, "host" goes through the
     CPU's memory, "auto" takes CUDA where there is any. `field.memory` says which.
