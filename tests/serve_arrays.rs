@@ -354,6 +354,7 @@ fn stamps_of_every_kind_are_checked() {
     client.wait_for(0);
     let ended = renderer.end();
     assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    assert!(ended.notes.contains(" stamps were ") && !ended.notes.contains("vertices"), "{}", ended.notes);
     let wrong = ["stale", "overwritten", "missing"].map(|kind| ended.counted(kind)).iter().sum::<u64>();
     assert_eq!(wrong, ended.report["verify"]["wrong_frames"].as_u64().unwrap(), "{}", ended.report);
 }
