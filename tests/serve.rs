@@ -26,7 +26,7 @@ use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{
-    ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Tagged, Wishes,
+    CameraPlace, ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Tagged, Wishes,
 };
 use wavefield::serve::socket::{Connection, Received};
 use wavefield::wave::Grid;
@@ -527,6 +527,12 @@ fn send_kernel(client: &Client, text: &[u8], entry: &str) {
     client.connection.send(&kernel, &[file.as_fd()]).unwrap();
 }
 
+fn set_camera(client: &mut Client, camera: CameraPlace) {
+    let (parameters, kernel) = (Wishes::default(), BTreeMap::new());
+    client.say(&FromClient::Set { parameters, kernel, camera: Some(camera) });
+    assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
+}
+
 /// The answer to a kernel: why it failed, or `None` where it runs.
 fn verdict(client: &mut Client) -> Option<String> {
     match client.answer().0 {
@@ -682,6 +688,10 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
         other => panic!("{other:?}"),
     };
     while client.state().frames_drawn == 0 {}
+    // What it says of the camera holds for its kernels, and ends with it.
+    let usual = client.state().camera;
+    let camera = CameraPlace { distance: 5.0, ..usual };
+    set_camera(&mut client, camera);
     set(&client, &[("height", 0.5)]);
     assert!(refused(&mut client).contains("no kernel of this client runs"));
     for round in 0..2 {
@@ -689,6 +699,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
         let (FromServer::Running { parameters, .. }, _) = client.answer() else { panic!("it does not run") };
         let text: Vec<_> = parameters.iter().map(|parameter| parameter.to_string()).collect();
         assert_eq!(text, ["height (-0.5 to 0.5, default 0.25)", "colour (0 to 1 of 1, default 0.5)"]);
+        assert_eq!(client.state().camera, camera);
         for (values, problem) in [
             (&[("colour", 1.0), ("width", 1.0)][..], "no parameter `width`: it has height (-0.5 to 0.5"),
             (&[("height", 0.75)], "height cannot be 0.75"),
@@ -716,7 +727,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
     assert!(refused(&mut client).contains("it has none"));
     // The renderer's own wave is what it was.
     drop(client);
-    drop(renderer.client(Memory::Host));
+    assert_eq!(renderer.client(Memory::Host).state().camera, usual);
     renderer.end().assert_fine();
     let report = std::fs::read_to_string(report).unwrap();
     let values: Vec<_> = report.lines().filter_map(|line| line.strip_prefix("values ")).collect();
@@ -740,6 +751,9 @@ fn a_kernel_that_faults_later_costs_the_stand_in_and_no_more() {
 
 fn later_fault(renderer: Renderer) {
     let mut client = renderer.client(Memory::Host);
+    let usual = client.state().camera;
+    let camera = CameraPlace { distance: 5.0, ..usual };
+    set_camera(&mut client, camera);
     send_kernel(&client, include_bytes!("../kernels/test/late.ptx"), "late");
     if let Some(reason) = verdict(&mut client) {
         assert!(reason.contains("no CUDA") && renderer.stand_in.is_none(), "{reason}");
@@ -748,6 +762,7 @@ fn later_fault(renderer: Renderer) {
     let reason = failed(&mut client, &renderer);
     assert!(reason.contains("late") && reason.contains("CUDA_ERROR_LAUNCH_FAILED"), "{reason}");
     let before = client.state();
+    assert_eq!(before.camera, camera, "its next kernel is seen from there");
     while client.state().frames_drawn < before.frames_drawn + 10 {}
     // A driver may give CUDA back; if it does not, that is said, and the next kernel is refused for it.
     if renderer.notes().contains("CUDA does not come back") {
@@ -760,7 +775,7 @@ fn later_fault(renderer: Renderer) {
         assert!(renderer.stand_in.is_none(), "the stand-in gives nothing back: {}", renderer.notes());
     }
     drop(client);
-    drop(renderer.client(Memory::Host));
+    assert_eq!(renderer.client(Memory::Host).state().camera, usual);
     // What a faulted context does not take back is said, and is no reason for another exit code.
     renderer.end().assert_fine();
 }

@@ -100,10 +100,55 @@ fn an_image_is_seen_with_its_first_row_on_top() {
     let seen = shown(&mut client, 1, &[red, green, blue, white].concat());
     assert_eq!(seen.at(0.5, 0.5), white);
     assert!(is_background(seen.at(0.9, 0.5)), "its right edge is nearer to the middle");
-    drop(client);
-    // The next client finds the camera where the field has it.
-    let mut client = renderer.client(example::client::Memory::Host);
-    assert_ne!(client.state().camera, nearer);
+    // A picture has all that was set before it was asked for, also of a frame that is shown already.
+    set(&mut client, Wishes::default(), Some(camera));
+    client.say(&FromClient::Snapshot { after: Some(1) });
+    assert_eq!(client.seen().at(0.3, 0.2), red);
+    set(&mut client, Wishes { limits: Some([255.0, 0.0]), ..Wishes::default() }, None);
+    client.say(&FromClient::Snapshot { after: Some(1) });
+    assert_eq!(client.seen().at(0.3, 0.2), [0, 255, 255]);
+    // What is asked for and not there by then is not answered any more.
+    client.say(&FromClient::Snapshot { after: Some(9) });
+    client.say(&FromClient::Bye);
+    assert!(matches!(client.connection.receive_within(PATIENCE), Received::Closed));
+    renderer.end().assert_fine();
+}
+
+/// Whatever one client does with its camera, the next one and the renderer's user have their own.
+#[test]
+fn a_camera_belongs_to_its_client() {
+    let renderer =
+        Renderer::start(&[validated(), &["--speed=0", "--camera=2.5,0.3,2.4,0.1,-0.2,0"]].concat());
+    let own = |client: &mut Client| {
+        client.say(&FromClient::Snapshot { after: None });
+        let seen = client.seen();
+        assert_eq!(seen.frame, None);
+        seen.pixels
+    };
+    let place = |azimuth, elevation, distance, target| CameraPlace { azimuth, elevation, distance, target };
+    let (upright, started) = (place(0.0, 0.0, 3.3, [0.0; 3]), place(2.5, 0.3, 2.4, [0.1, -0.2, 0.0]));
+    let far = CameraPlace { distance: 5.0, ..started };
+    let mut image = client(&renderer, &array("image", &[2, 2, 3], "|u1"));
+    let before = own(&mut image);
+    assert_eq!(image.state().camera, upright, "before its first frame");
+    // As found, so it moves nothing.
+    set(&mut image, Wishes::default(), Some(upright));
+    let seen = shown(&mut image, 0, &[255; 12]);
+    assert_eq!((seen.at(0.5, 0.02), seen.at(0.5, 0.98)), ([255; 3], [255; 3]), "all of it is in the picture");
+    set(&mut image, Wishes::default(), Some(far));
+    drop(image);
+    let wave = |frame| {
+        let mut mesh = renderer.client(example::client::Memory::Host);
+        assert!(own(&mut mesh) == before, "the user's camera is where it was");
+        assert_eq!(mesh.state().camera, started, "before its first frame");
+        let bytes = mesh.wave(0.0);
+        shown(&mut mesh, frame, &bytes);
+        assert_eq!(mesh.state().camera, started);
+        set(&mut mesh, Wishes::default(), Some(far));
+        assert_eq!(mesh.state().camera, far);
+    };
+    wave(0);
+    wave(0);
     renderer.end().assert_fine();
 }
 
@@ -309,6 +354,7 @@ fn stamps_of_every_kind_are_checked() {
     client.wait_for(0);
     let ended = renderer.end();
     assert_eq!(ended.code, Some(1), "{}", ended.notes);
+    assert!(ended.notes.contains(" stamps were ") && !ended.notes.contains("vertices"), "{}", ended.notes);
     let wrong = ["stale", "overwritten", "missing"].map(|kind| ended.counted(kind)).iter().sum::<u64>();
     assert_eq!(wrong, ended.report["verify"]["wrong_frames"].as_u64().unwrap(), "{}", ended.report);
 }

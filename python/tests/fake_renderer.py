@@ -24,6 +24,7 @@ Answer = Callable[["Session", dict[str, Any], list[int]], None]
 UUID = "00112233445566778899aabbccddeeff"
 
 
+USUAL_CAMERA = {"azimuth": 0.5, "elevation": 0.5, "distance": 3.0, "target": [0.0, -0.2, 0.0]}
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -132,6 +133,7 @@ class Session:
         return text, files
 
     def on_hello(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.renderer.camera = dict(USUAL_CAMERA)
         text, files = self.welcome(message)
         self.send(text, files)
 
@@ -235,7 +237,7 @@ class FakeRenderer:
         """Bytes behind each frame in a slot of host memory."""
         self.alignment = 16
         self.trust = False
-        self.camera: dict[str, Any] = {"azimuth": 0.5, "elevation": 0.5, "distance": 3.0, "target": [0.0, -0.2, 0.0]}
+        self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
         self.unwritten = b"\0"

@@ -182,6 +182,14 @@ def test_where_there_is_a_window(
     assert capsys.readouterr().err == ""
 
 
+def test_the_camera_stays_while_the_kind_does(started: list[Started]) -> None:
+    usual = wavefield.show(IMAGE, memory="host").camera
+    wavefield.show(np.zeros((4, 3), np.float32), memory="host").camera = wavefield.Camera(0.25, 1.0, 2.0)
+    points = wavefield.show(np.zeros((5, 3), np.float32), memory="host")
+    assert points.camera == wavefield.Camera(0.25, 1.0, 2.0), "each number of points is a connection of its own"
+    assert wavefield.show(IMAGE, memory="host").camera == usual
+
+
 def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) -> None:
     camera = wavefield.Camera(0.0, 1.0, 2.0)
     wavefield.show(IMAGE, memory="host", title="ß" * 300)

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, ProducerKind};
+use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::gallery::{self, Twin};
 use crate::handoff::Handoff;
@@ -13,7 +14,7 @@ use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer,
 };
-use crate::render::{Camera, Style};
+use crate::render::{Camera, Style, View};
 use crate::scene::Scene;
 use crate::verify::{BrokenProducer, plan};
 use crate::vulkan::{Device, Queue};
@@ -49,6 +50,14 @@ impl Config {
     /// Where the camera is at first.
     pub(crate) fn camera(&self) -> Camera {
         self.camera.unwrap_or(self.scene.camera())
+    }
+
+    /// Where the camera is at first for an array that a client draws.
+    pub(crate) fn camera_for(&self, array: &Array) -> Camera {
+        match array.kind() {
+            Kind::Image => View::of(array).camera,
+            Kind::Mesh | Kind::Surface | Kind::Points => self.camera(),
+        }
     }
 
     /// How the field is drawn where nobody says how: particles as points.

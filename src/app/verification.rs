@@ -171,7 +171,7 @@ fn findings(
     settled: Option<&Footprint>,
     end: &Footprint,
 ) -> Vec<String> {
-    let mut found = tally.findings(scene);
+    let mut found = tally.findings(scene.elements());
     if slots.wrong_stamps > 0 {
         let what = scene.elements();
         found.push(format!("{} {what} in the slots at the end are of no such frame", slots.wrong_stamps));

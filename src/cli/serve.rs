@@ -38,7 +38,7 @@ pub struct ServeArgs {
     /// Write what was measured of each client, as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Check every vertex of every frame: w must carry the frame's number, as docs/protocol.md says. Ends with exit code 1
+    /// Check every stamp of every frame: it must be the frame's number, as docs/protocol.md says. Ends with exit code 1
     /// if any does not.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,

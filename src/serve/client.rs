@@ -19,6 +19,7 @@ use super::protocol::{
 use super::session::{Action, Fault, Session, Terms};
 use super::socket::{Connection, Received, discard, take_leave};
 use super::version_1;
+use crate::app::Config;
 use crate::render::{Camera, Drawing};
 use crate::{Result, note};
 
@@ -54,7 +55,7 @@ pub(super) struct Client {
     pub(super) leaving: Option<Instant>,
     /// What draws its arrays.
     pub(super) drawing: Drawing,
-    /// Where it wants the camera, until its arrays are drawn.
+    /// Where it wants the camera, until something of it is drawn. `None`: where it usually is.
     pub(super) camera: Option<Camera>,
     /// The parameters that it knows, its own included, and those of its kernel.
     pub(super) told: (Parameters, BTreeMap<String, f32>),
@@ -141,6 +142,11 @@ impl Client {
             complaints: 0,
             _seat: seat,
         }
+    }
+
+    /// Where the camera is when its first array is drawn.
+    pub(super) fn first_camera(&self, config: &Config) -> Camera {
+        self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
     /// Sends news, which answer no request.
@@ -284,7 +290,7 @@ impl Client {
                 format!("no frame was finished for {seconds:.0} s (--timeout): a promised one did not come")
             }
             false => format!(
-                "drawing its vertices takes too long: no frame was finished for {seconds:.0} s (--timeout). \
+                "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). \
                  Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
                  in the grid should be neighbours in space"
             ),

@@ -17,7 +17,7 @@ use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::gallery::Twin;
 use crate::producer::{ComputeProducer, Producer, Profile};
-use crate::render::Drawing;
+use crate::render::{Camera, Drawing};
 use crate::{Error, Result, note};
 
 /// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
@@ -60,16 +60,18 @@ impl Exchange {
         self.built_in.is_some() && !self.has_kernel()
     }
 
-    /// Puts a client's ring, and what draws its arrays, in the place of the renderer's own producer.
+    /// Puts a client's ring, what draws its arrays, and its camera in the place of the renderer's own.
     pub(super) fn put_ring(
         &mut self,
         engine: &mut Engine,
         client: &str,
         shared: &Rc<RefCell<Shared>>,
         drawing: Drawing,
+        camera: Camera,
     ) -> Result<()> {
         let producer = ForeignProducer::new(engine.queue(), client, shared);
-        self.built_in = Some(exchange(engine, Installed::new(Box::new(producer), &[], drawing))?);
+        let incoming = Installed::new(Box::new(producer), &[], drawing, camera);
+        self.built_in = Some(exchange(engine, incoming)?);
         client.clone_into(&mut self.ring_of);
         self.stamps.begin(engine, client);
         Ok(())
@@ -81,8 +83,9 @@ impl Exchange {
         engine: &mut Engine,
         producer: Box<dyn Producer>,
         source: KernelSource,
+        camera: Camera,
     ) -> Result<()> {
-        let old = exchange_own(engine, self.own, producer, &[])?;
+        let old = exchange_own(engine, self.own, producer, &[], camera)?;
         self.stamps.end(engine);
         // Otherwise the old one is the client's, too.
         self.built_in.get_or_insert(old);
@@ -140,21 +143,17 @@ impl Exchange {
         Ok(())
     }
 
-    /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. False:
-    /// nothing comes to rest.
-    pub(super) fn take_down(&mut self, engine: &mut Engine) -> bool {
-        let Some(faulted) =
-            engine.swap_failed(Installed::new(Box::new(Absent::new()), &[], engine.drawing()))
-        else {
-            return false;
-        };
-        drop(faulted);
-        self.built_in = None;
-        true
+    /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. Returns the
+    /// user's camera; `None`: nothing comes to rest.
+    pub(super) fn take_down(&mut self, engine: &mut Engine) -> Option<Camera> {
+        let camera = engine.view().camera;
+        let absent = Installed::new(Box::new(Absent::new()), &[], engine.drawing(), camera);
+        drop(engine.swap_failed(absent)?);
+        Some(self.built_in.take().map_or(camera, |own| own.view.camera))
     }
 
-    /// Makes the renderer's own producer anew, after [`Exchange::take_down`].
-    pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup) -> Result<()> {
+    /// Makes the renderer's own producer anew, after [`Exchange::take_down`], with the user's camera.
+    pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup, camera: Camera) -> Result<()> {
         let context = EarlyContext::begin(&setup.choice, &setup.config, engine.device().is_inline());
         let made = context
             .finish()
@@ -169,7 +168,7 @@ impl Exchange {
                 Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc(), Twin::wave())?)
             }
         };
-        exchange_own(engine, self.own, built_in, &setup.config.parameters).map(drop)
+        exchange_own(engine, self.own, built_in, &setup.config.parameters, camera).map(drop)
     }
 }
 
@@ -179,6 +178,7 @@ fn exchange_own(
     own: Array,
     producer: Box<dyn Producer>,
     parameters: &[f32],
+    camera: Camera,
 ) -> Result<Installed> {
     let drawing = engine.drawing_of(own)?;
     let Profile { slots, owner, .. } = producer.profile();
@@ -188,7 +188,7 @@ fn exchange_own(
         }
         return Err(error);
     }
-    exchange(engine, Installed::new(producer, parameters, drawing))
+    exchange(engine, Installed::new(producer, parameters, drawing, camera))
 }
 
 /// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.

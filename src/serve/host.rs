@@ -15,6 +15,7 @@ use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, s
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine, Parameters};
+use crate::array::Kind;
 use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
@@ -144,12 +145,11 @@ impl Host {
         {
             return Ok(());
         }
-        self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone())?;
+        let camera = client.first_camera(&self.setup.config);
+        self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone(), camera)?;
+        client.camera = None;
         let view = engine.view_mut();
         (view.limits, view.size) = (client.told.0.limits, client.told.0.size);
-        if let Some(camera) = client.camera.take() {
-            view.camera = camera;
-        }
         Ok(())
     }
 
@@ -180,11 +180,20 @@ impl Host {
                 return Ok(());
             }
         };
-        if let Err(error) = self.exchange.put_kernel(engine, producer, source) {
+        // One kernel after another is seen from the same place.
+        let drawn_in_3d =
+            self.exchange.has_kernel() || (self.exchange.has_ring() && engine.array().kind() != Kind::Image);
+        let camera = match client.camera {
+            Some(camera) => camera,
+            None if drawn_in_3d => engine.view().camera,
+            None => self.setup.config.camera(),
+        };
+        if let Err(error) = self.exchange.put_kernel(engine, producer, source, camera) {
             // The kernel that ran until now has faulted just now, and this one was not put in its place.
             client.compiling = Some(request).filter(|request| request.id.is_some());
             return self.rescue(engine, error);
         }
+        client.camera = None;
         client.shared.borrow_mut().session.kernel_runs();
         client.starting = Some(Starting { since: engine.next_frame(), request });
         give_up_picture(client);
@@ -195,12 +204,12 @@ impl Host {
     /// the renderer's own.
     fn renew(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         let last_good = self.exchange.kernels.take_last_good();
-        if !self.exchange.take_down(engine) {
-            return Err(error);
-        }
+        let seen_from = engine.view().camera;
+        let Some(own_camera) = self.exchange.take_down(engine) else { return Err(error) };
         self.exchange.kernels.forget_context();
-        self.exchange.rebuild(engine, &self.setup)?;
+        self.exchange.rebuild(engine, &self.setup, own_camera)?;
         if let Some(client) = &mut self.client {
+            client.camera = Some(seen_from);
             let request = client.starting.take().map_or(KERNEL, |starting| starting.request);
             client.fail(request, error);
             if let Some(request) = client.compiling.take() {

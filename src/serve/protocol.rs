@@ -353,7 +353,7 @@ pub enum RefusedCode {
     Version,
     /// It is another user's.
     User,
-    /// Such memory cannot be had.
+    /// Such memory is not available.
     Memory,
     /// Such an array cannot be drawn.
     Array,

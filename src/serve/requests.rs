@@ -102,13 +102,14 @@ impl Desk<'_> {
                 if !kernel.is_empty() {
                     self.engine.set_parameters(&values);
                 }
+                let shows_client = self.shows_client();
                 let view = self.engine.view_mut();
                 if self.draws {
                     (view.limits, view.size) = (wanted.limits, wanted.size);
                 }
                 // Until its arrays are drawn, it is not the client's picture that the camera would move in.
                 match camera {
-                    Some(camera) if self.draws || self.kernels.running().is_some() => view.camera = camera,
+                    Some(camera) if shows_client => view.camera = camera,
                     Some(camera) => client.camera = Some(camera),
                     None => {}
                 }
@@ -117,6 +118,11 @@ impl Desk<'_> {
             Err(reason) => client.fail(request, reason),
         }
         Ok(())
+    }
+
+    /// The client's ring or its kernel is in the engine.
+    fn shows_client(&self) -> bool {
+        self.draws || self.kernels.running().is_some()
     }
 
     /// The values of the client's kernel with these changes.
@@ -161,7 +167,10 @@ impl Desk<'_> {
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
-            camera: client.camera.unwrap_or(self.engine.view().camera).into(),
+            camera: match self.shows_client() {
+                true => self.engine.view().camera.into(),
+                false => client.first_camera(&self.setup.config).into(),
+            },
             shown_at: client.shown_at,
         }
     }

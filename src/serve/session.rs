@@ -375,7 +375,7 @@ impl Session {
     fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), Fault> {
         let wrong = Fault::new(ErrorCode::Value);
         if self.terms.trust {
-            let reason = "`show` cannot be had with --trust: the frame may be submitted already";
+            let reason = "`show` does not work with --trust: the frame may be submitted already";
             return Err(Fault { code: ErrorCode::Order, reason: reason.into() });
         }
         let Some(&Held { bytes, .. }) = self.allocations.get(&id) else {
@@ -425,7 +425,7 @@ impl Session {
         let reason = match self.terms.memory {
             MemoryKind::Cuda if !self.terms.trust => return Ok(()),
             MemoryKind::Cuda => {
-                "`import` cannot be had with --trust, where nothing is shown from an allocation"
+                "`import` does not work with --trust, where nothing is shown from an allocation"
             }
             MemoryKind::Host => {
                 "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`"

@@ -1,6 +1,6 @@
 //! `--verify`: what the check found while a client's ring was drawn, and what is said of it in the end.
 
-use crate::app::{Engine, Scene};
+use crate::app::Engine;
 use crate::verify::tally::Counts;
 use crate::{Error, Result, note, say};
 
@@ -28,7 +28,7 @@ impl Stamps {
         // What lies in the lowest bits by chance is now and then right.
         if checked > 0 && wrong >= checked - checked / 10 {
             note!(
-                "note: of {client} {wrong} of {checked} checked vertices did not carry the number of their frame. --verify is \
+                "note: of {client} {wrong} of {checked} checked stamps were not the number of their frame. --verify is \
                  for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
             );
             self.unstamped.get_or_insert(client);
@@ -41,9 +41,9 @@ impl Stamps {
     /// It found anything, or checked nothing.
     pub(super) fn verdict(&self, engine: &Engine) -> Result<()> {
         let Some(tally) = engine.found() else { return Ok(()) };
-        let (frames, total, found) = (tally.frames, tally.total(), tally.findings(Scene::Field));
+        let (frames, total, found) = (tally.frames, tally.total(), tally.findings("stamps"));
         say!(
-            "checked       {frames} frames, every vertex before and after each draw: {} stale, {} overwritten, {} missing",
+            "checked       {frames} frames, every stamp before and after each draw: {} stale, {} overwritten, {} missing",
             total.stale,
             total.overwritten,
             total.missing

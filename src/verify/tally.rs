@@ -1,9 +1,7 @@
 //! What the counts of a frame's two looks say of the frame, and the sum over all frames. Pure arithmetic. A vertex here is
-//! whatever a frame has many of: a texel, where slots are images.
+//! whatever a frame has many of: a texel, where slots are images; a stamp, where a client chose the array.
 
 use serde::{Deserialize, Serialize};
-
-use crate::scene::Scene;
 
 /// What one look over a slot has counted. Each vertex is `stale`, `overwritten`, `missing` or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,9 +127,8 @@ impl Tally {
         self.unchecked_frames += u64::from(!whole);
     }
 
-    /// What of it must not be, in words; nothing where every frame was right.
-    pub fn findings(&self, scene: Scene) -> Vec<String> {
-        let what_of = scene.elements();
+    /// What of it must not be, in words; nothing where every frame was right. `what_of`: what a frame has many of.
+    pub fn findings(&self, what_of: &str) -> Vec<String> {
         let total = self.total();
         let mut found = Vec::new();
         if self.unchecked_frames > 0 {

@@ -55,14 +55,19 @@ class _Shower:
         """Have a connection for arrays of this layout; return whether it is a new one."""
         if title is None:
             title = self.title
+        camera = None
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return False
-            # The renderer stays for the next connection.
+            # The renderer stays for the next connection, which begins with the usual camera.
+            if self.layout is not None and self.layout.kind == layout.kind:
+                camera = self.field.camera
             self.field._on_close = None
             self.field.close()
             self.field = None
         self.field = self._connect(layout, memory, title)
+        if camera is not None:
+            self.field.camera = camera
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
         self.asked.clear()
@@ -113,7 +118,8 @@ def show(
     `limits`: the numbers between which the colour map spans, and a surface's height. By default the smallest and the
     largest of the first array; they stay for the arrays that follow, until the shape, type or kind changes. Colours
     (RGB and RGBA) span 0 to 1, or 0 to 255 as bytes.
-    `colormap`, `size`: of the points, in pixels; `camera`: as in `field.parameters` and `field.camera`.
+    `colormap`, `size`: of the points, in pixels; `camera`: as in `field.parameters` and `field.camera`; where it is, it
+    stays until the kind changes.
     `title`: a name for the renderer to show.
     `memory`: "cuda" draws arrays of the GPU from where they are or with one copy on the GPU, "host" goes through the
     CPU's memory, "auto" takes CUDA where there is any. `field.memory` says which.

@@ -3,10 +3,10 @@
 use vulkan_cuda::ownership::Owner;
 
 use super::Engine;
-use crate::array::{Array, Kind};
+use crate::array::Array;
 use crate::cuda::KernelValues;
 use crate::producer::{Producer, Source};
-use crate::render::{Drawing, View};
+use crate::render::{Camera, Drawing, View};
 use crate::verify::Check;
 use crate::verify::tally::Tally;
 use crate::{Error, Result};
@@ -24,11 +24,16 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// A producer that has not produced yet, with these values of its parameters, and what draws its arrays:
-    /// [`Engine::drawing_of`].
-    pub(crate) fn new(producer: Box<dyn Producer>, parameters: &[f32], drawing: Drawing) -> Self {
+    /// A producer that has not produced yet, with these values of its parameters, what draws its arrays
+    /// ([`Engine::drawing_of`]), and where they are seen from.
+    pub(crate) fn new(
+        producer: Box<dyn Producer>,
+        parameters: &[f32],
+        drawing: Drawing,
+        camera: Camera,
+    ) -> Self {
         let parameters = producer.profile().parameters.values(parameters);
-        let view = View::of(drawing.array());
+        let view = View { camera, ..View::of(drawing.array()) };
         Self { producer, next: 0, parameters, drawing, view }
     }
 }
@@ -91,14 +96,8 @@ impl Engine {
         self.first = submitted - incoming.next;
         let producer = std::mem::replace(&mut *self.producer, incoming.producer);
         let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
-        let is_image = |array: &Array| array.kind() == Kind::Image;
-        let turns = is_image(self.array()) != is_image(incoming.drawing.array());
         let drawing = self.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.view, incoming.view);
-        if !turns {
-            // The user has it where it is.
-            self.view.camera = view.camera;
-        }
         self.begin_producer();
         Installed { producer, next, parameters, drawing, view }
     }
@@ -132,9 +131,9 @@ mod tests {
     use super::*;
     use crate::app::engine::Moment;
     use crate::app::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
-    use crate::array::Number;
+    use crate::array::{Kind, Number};
     use crate::producer::{Frame, Produced, Profile};
-    use crate::render::{Camera, Style};
+    use crate::render::Style;
     use crate::report::Failures;
     use crate::vulkan::{Buffer, Validation};
     use crate::wave::Grid;
@@ -194,7 +193,8 @@ mod tests {
         let engine = run.engine();
         let drawing = engine.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
-        Some(engine.swap(&mut Some(Installed::new(given, &[], drawing))).unwrap())
+        let camera = View::of(&array).camera;
+        Some(engine.swap(&mut Some(Installed::new(given, &[], drawing, camera))).unwrap())
     }
 
     fn end(mut run: Headless) {
@@ -245,24 +245,25 @@ mod tests {
         end(run);
     }
 
-    /// The camera stays where the user has put it, where both are seen from anywhere; a style chosen meanwhile holds for both.
+    /// Each has a camera of its own; a style chosen meanwhile holds for both.
     #[test]
-    fn a_surface_takes_over_camera_and_style() {
+    fn a_surface_takes_over_the_style_and_not_the_camera() {
         let mut run = run();
+        run.engine().view_mut().camera.rotate(1.0);
+        let turned = run.engine().view().camera;
         run.engine().set_style(Style::Wireframe).unwrap();
         let lines = draw(&mut run, 1);
         run.engine().set_style(Style::Surface).unwrap();
-        run.engine().view_mut().camera.rotate(1.0);
-        let turned = run.engine().view().camera;
         let array = Array::new(Kind::Surface, &[2, 3], Number::F32).unwrap();
         let stamped = f32::from_bits(0x3f00_0001).to_le_bytes().repeat(6);
         let mut own = put(&mut run, array, &stamped);
-        assert_eq!(run.engine().view().camera, turned);
-        run.engine().view_mut().camera = Camera::default();
+        assert_eq!(run.engine().view().camera, Camera::default());
+        run.engine().view_mut().camera.rotate(2.0);
         let surface = draw(&mut run, 1);
         run.engine().set_style(Style::Wireframe).unwrap();
         assert_ne!(draw(&mut run, 1), surface);
         drop(run.engine().swap(&mut own).unwrap());
+        assert_eq!(run.engine().view().camera, turned);
         assert!(draw(&mut run, 1) == lines, "the wave is drawn as lines, too");
         let mut failures = Failures::default();
         let summary = run.engine().summary(FrameTimes::default(), 0, &mut failures);

@@ -33,7 +33,7 @@ use crate::array::Array;
 use crate::cuda::KernelSource;
 use crate::film::{Film, Recorded};
 use crate::handoff::Handoff;
-use crate::render::{self, Camera, Picture};
+use crate::render::{Camera, Picture};
 use crate::report::Failures;
 use crate::vulkan::{
     Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
@@ -623,7 +623,7 @@ impl State {
     fn home(&self) -> Camera {
         match *self.engine.array() == Array::mesh(self.config.grid) {
             true => self.controls.first(),
-            false => render::View::of(self.engine.array()).camera,
+            false => self.config.camera_for(self.engine.array()),
         }
     }
 
