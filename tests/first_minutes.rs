@@ -116,10 +116,10 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
     assert!(text.contains("no sudo") && !text.contains("online"), "{text}");
     assert!(machine.log().contains("cargo test --locked"), "{}", machine.log());
     assert!(!machine.log().contains("install"), "{}", machine.log());
-    // The tools and the Python package; and of the tests one that says so and one that is ignored.
+    // The tools, the guide and the Python package; and of the tests one that says so and one that is ignored.
     let last = text.lines().last().unwrap();
     assert!(
-        last.contains("17 tests passed") && last.contains("2 of the checks") && last.contains(" 2 tests"),
+        last.contains("17 tests passed") && last.contains("3 of the checks") && last.contains(" 2 tests"),
         "{text}"
     );
 }
