@@ -42,7 +42,10 @@ def cell(cells, grid, strategy, ring, batch):
     found = [
         c
         for c in cells
-        if c["grid"] == [grid, grid] and c["strategy"] == strategy and ring in (None, c["ring"]) and batch in (None, c["batch"])
+        if c["grid"] == [grid, grid]
+        and c["strategy"] == strategy
+        and ring in (None, c["ring"])
+        and batch in (None, c["batch"])
     ]
     assert len(found) == 1, (grid, strategy, ring, batch, len(found))
     return found[0]

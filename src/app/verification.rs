@@ -136,7 +136,7 @@ impl Verification {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
             Verdict::Found => {
-                Err(Error::Check(format!("the check found what must not be: {}", self.findings.join("; "))))
+                Err(Error::Check(format!("the check found wrong data: {}", self.findings.join("; "))))
             }
             _ if self.frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
             _ if !self.complete => Err(Error::Stopped(format!(

@@ -137,7 +137,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         (&["devices", "--check"], "--formats"),
         (&["devices", "--json=a.json"], "--formats"),
         (&["devices", "--formats", "--validation"], "--check"),
-        (&["devices", "--formats", "--check", "--producer=compute"], "--check goes through CUDA"),
+        (&["devices", "--formats", "--check", "--producer=compute"], "--check uses CUDA"),
         (&["bench", "--force"], "--compare"),
         (&["bench", "--fail-above=1.1"], "--compare"),
         (&["bench", "--compare", "a", "b", "--size=8x8"], "cannot be used with"),
