@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(error.exit_code(), 1);
         }
         let text = verification(None, tally(40)).outcome().unwrap_err().to_string();
-        assert!(text.contains("what must not be") && text.contains("stale"), "{text}");
+        assert!(text.contains("wrong data") && text.contains("stale"), "{text}");
 
         let stopped = Verification { complete: false, ..verification(None, tally(0)) };
         assert!(stopped.outcome().unwrap_err().to_string().contains("marked incomplete"));

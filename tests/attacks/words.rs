@@ -129,7 +129,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         (&["verify", "--present=fifo"], "--present is for a window"),
         (&["--headless", "--scene=texture", "--style=points"], "--style points is for the field"),
         (&["verify", "--window", "--headless"], "cannot be used with"),
-        (&["verify", "--window", "--output=a.png"], "--output is the last picture"),
+        (&["verify", "--window", "--output=a.png"], "--output writes the last frame"),
         (&["verify", "--break=free", "--producer=host"], "--break free"),
         (&["serve", "--headless", "--trace=a.json"], "--trace"),
         (&["serve", "--headless", "--scene=texture"], "--scene texture"),
