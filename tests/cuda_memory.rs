@@ -91,11 +91,18 @@ fn a_ring_hands_over_memory_of_cuda() {
     stream.synchronize().unwrap();
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
-    for (frame, words) in seen.words().unwrap().chunks(words).enumerate() {
-        // An earlier number was read too early, a later one too late.
-        let wrong = words.iter().enumerate().find(|(_, word)| **word != frame as u32);
-        assert_eq!(wrong, None, "frame {frame}: the first wrong word, and what it was");
-    }
+    let all = seen.words().unwrap();
+    // An earlier number was read too early, a later one too late.
+    let wrong: Vec<_> = all
+        .chunks(words)
+        .enumerate()
+        .filter_map(|(frame, words)| {
+            let wrong = words.iter().filter(|word| **word != frame as u32).count();
+            let (at, was) = words.iter().enumerate().find(|(_, word)| **word != frame as u32)?;
+            Some(format!("frame {frame}: {wrong} words, the first is word {at}, which is {was}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// What is impossible is refused before a driver is asked for an import, and the error says why.
