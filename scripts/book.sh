@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# book.sh [SOURCE]: builds the guide into target/book, and checks every link of every Markdown file.
+# book.sh [SOURCE]: builds the guide into target/book, and checks every link of every Markdown file, and the README's chart.
 #
 # SOURCE is the address of the repository's files, for a book that is published; by default the book links to the files of
 # this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).
@@ -29,6 +29,7 @@ if [[ $("$mdbook" --version 2>/dev/null) != "mdbook v$version" ]]; then
 fi
 
 python3 scripts/book.py check
+python3 scripts/handoff_chart.py check
 # The guide's broken hand-offs are still ones of this source.
 for patch in docs/guide/breaks/*.patch; do
     git apply --check "$patch" || die "FAILED: $patch does not apply any more"

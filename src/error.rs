@@ -128,7 +128,7 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// `wavefield verify` found what must not be, or did not find what was broken on purpose.
+    /// `wavefield verify` found wrong data, or did not find what was broken on purpose.
     #[error("{0}")]
     Check(String),
 

@@ -180,8 +180,8 @@ fn several_runs_a_side_are_compared() {
     let alone = file("redesign-1");
     for (old, part) in [
         (format!("{alone},{alone}"), "old run 1 and old run 2 are the same run"),
-        (format!("{alone},"), "a file's name is missing beside a comma"),
-        (format!(",{alone}"), "a file's name is missing beside a comma"),
+        (format!("{alone},"), "a file name is missing before or after a comma"),
+        (format!(",{alone}"), "a file name is missing before or after a comma"),
     ] {
         let output = run(&["bench", "--compare", &old, &alone]);
         assert_exit(&output, 2);

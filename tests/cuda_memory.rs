@@ -19,7 +19,7 @@ use std::error::Error;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -49,9 +49,15 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
     }
 }
 
+/// Held by a test that floods CUDA with small memsets, and by one whose frames are memsets: see [`ImportedSemaphore::signal`].
+///
+/// [`ImportedSemaphore::signal`]: vulkan_cuda::ImportedSemaphore::signal
+static MEMSETS: Mutex<()> = Mutex::new(());
+
 /// Buffers in CUDA's memory are slots like others: CUDA allocates them, in one allocation, and hands them over frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
+    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(gpu) = open() else { return };
     const FRAMES: u64 = 20;
     let words = RANGE.size as usize / 4;
@@ -91,11 +97,18 @@ fn a_ring_hands_over_memory_of_cuda() {
     stream.synchronize().unwrap();
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
-    for (frame, words) in seen.words().unwrap().chunks(words).enumerate() {
-        // An earlier number was read too early, a later one too late.
-        let wrong = words.iter().enumerate().find(|(_, word)| **word != frame as u32);
-        assert_eq!(wrong, None, "frame {frame}: the first wrong word, and what it was");
-    }
+    let all = seen.words().unwrap();
+    // An earlier number was read too early, a later one too late.
+    let wrong: Vec<_> = all
+        .chunks(words)
+        .enumerate()
+        .filter_map(|(frame, words)| {
+            let wrong = words.iter().filter(|word| **word != frame as u32).count();
+            let (at, was) = words.iter().enumerate().find(|(_, word)| **word != frame as u32)?;
+            Some(format!("frame {frame}: {wrong} words, the first is word {at}, which is {was}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// What is impossible is refused before a driver is asked for an import, and the error says why.
@@ -127,6 +140,7 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
 /// A buffer whose bytes lie in two chunks, and in one of them alone.
 #[test]
 fn a_buffer_over_two_chunks_is_bound_sparsely() {
+    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let sparse = |has: vk::PhysicalDeviceFeatures| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
     };

@@ -77,7 +77,7 @@ fn raw_frames_go_to_standard_output_and_nothing_else_does() {
 #[test]
 fn what_cannot_be_recorded_is_said_at_once() {
     for (arguments, code, words) in [
-        (&["--record=a.mp4"][..], 2, "would have to end with .gif"),
+        (&["--record=a.mp4"][..], 2, "must end with .gif"),
         (&["--record-side=99"], 2, "--record-side is for --record FILE.gif"),
         (&["--record=-", "--record-side=99"], 2, "--record-side is for --record FILE.gif"),
         (&["--record=a.gif", "--record-side=3"], 2, "from 16 to 4096"),

@@ -135,7 +135,7 @@ fn verified(write: impl FnOnce(&Renderer, &mut Client)) -> Ended {
     write(&renderer, &mut client);
     let ended = renderer.end();
     assert_eq!(ended.code, Some(1), "{}", ended.notes);
-    assert!(ended.notes.contains("the check found what must not be"), "{}", ended.notes);
+    assert!(ended.notes.contains("the check found wrong data"), "{}", ended.notes);
     ended
 }
 

@@ -35,11 +35,15 @@ def block(what: str) -> str:
     return dict(zip(BLOCKS, blocks("python/README.md"), strict=True))[what]
 
 
+def one_lines() -> dict[str, str]:
+    """Return what shows an array with one line, by where it is."""
+    return {"README.md": blocks("README.md")[0], "python/README.md": block("one line")}
+
+
 def first_examples() -> dict[str, str]:
-    """Return what people try first, by where it is."""
+    """Return what writes frame after frame, by where it is."""
     lines = (wavefield.__doc__ or "").splitlines()
     return {
-        "README.md": blocks("README.md")[0],
         "python/README.md": block("frame after frame"),
         "help(wavefield)": textwrap.dedent("\n".join(line for line in lines if not line or line.startswith("    "))),
     }

@@ -259,6 +259,21 @@ def test_the_first_example_shows_a_picture(real: wavefield.Field, monkeypatch: p
     assert readmes.shows_something(picture)
 
 
+@pytest.mark.parametrize("where", readmes.one_lines())
+def test_the_one_line_shows_a_picture(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(_show, "_shower", None)
+    try:
+        exec(readmes.one_lines()[where], {})
+        assert _show._shower is not None
+        picture = _show._shower.field.snapshot()  # type: ignore[union-attr]
+    finally:
+        if _show._shower is not None:
+            _show._shower.close()
+    assert np.ptp(picture[..., 0].astype(int)) > 200, "violet to yellow; the background is dark"
+
+
 def test_cuda_memory_is_refused_with_words_where_there_is_none(real: wavefield.Field) -> None:
     with pytest.raises((wavefield.CudaMissing, wavefield.Refused)) as caught:
         wavefield.connect(real.socket)

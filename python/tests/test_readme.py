@@ -13,7 +13,7 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer, Session
-from readmes import block, blocks, first_examples
+from readmes import block, blocks, first_examples, one_lines
 from wavefield import _show
 
 
@@ -43,10 +43,11 @@ def renderer(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> FakeRen
 
 
 @pytest.mark.usefixtures("started", "without_cuda")
-def test_the_one_line(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("where", one_lines())
+def test_the_one_line(renderer: FakeRenderer, capsys: pytest.CaptureFixture[str], where: str) -> None:
     del renderer.answers["ready"]
     names: dict[str, Any] = {}
-    exec(block("one line"), names)
+    exec(one_lines()[where], names)
     _show._shower.field.status()  # type: ignore[union-attr]
     y, x = np.mgrid[-3:3:480j, -4:4:640j]
     np.testing.assert_array_equal(renderer.frames[0], np.sin(x * x + y * y).astype(np.float32))

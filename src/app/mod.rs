@@ -155,7 +155,7 @@ pub struct Config {
 }
 
 /// Why a kernel that is not built in needs consent to be launched from Vulkan's command buffer.
-pub const RISK: &str = "a fault of a kernel inside Vulkan's command buffer stops drawing on this GPU for every process \
+pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stops drawing on this GPU for every process \
      (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
 
 impl Default for Config {

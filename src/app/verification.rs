@@ -136,7 +136,7 @@ impl Verification {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
             Verdict::Found => {
-                Err(Error::Check(format!("the check found what must not be: {}", self.findings.join("; "))))
+                Err(Error::Check(format!("the check found wrong data: {}", self.findings.join("; "))))
             }
             _ if self.frames == 0 => Err(Error::Check("no frame was drawn, so nothing was checked".into())),
             _ if !self.complete => Err(Error::Stopped(format!(
@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(error.exit_code(), 1);
         }
         let text = verification(None, tally(40)).outcome().unwrap_err().to_string();
-        assert!(text.contains("what must not be") && text.contains("stale"), "{text}");
+        assert!(text.contains("wrong data") && text.contains("stale"), "{text}");
 
         let stopped = Verification { complete: false, ..verification(None, tally(0)) };
         assert!(stopped.outcome().unwrap_err().to_string().contains("marked incomplete"));

@@ -68,7 +68,7 @@ impl<'a> Watchdog<'a> {
             let progress =
                 self.producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
             return Err(Error::Stopped(format!(
-                "stopped without the frame at hand, for which {} takes longer than {:.0} s{progress}",
+                "stopped before the current frame was done: {} has worked on it for more than {:.0} s{progress}",
                 self.device.info().name,
                 waited.as_secs_f64()
             )));

@@ -191,7 +191,7 @@ fn called(which: &str, at: usize, runs: &[Report]) -> String {
 /// Refuses a side that says nothing, or more than it knows.
 fn check(which: &str, runs: &[Report]) -> Result<()> {
     if runs.is_empty() {
-        return Err(Error::Usage(format!("there is no {which} run to compare: name one at least")));
+        return Err(Error::Usage(format!("there is no {which} run to compare: give at least one")));
     }
     for (at, run) in runs.iter().enumerate() {
         let called = |at| called(which, at, runs);

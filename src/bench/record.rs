@@ -46,12 +46,12 @@ fn sleep() -> String {
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What was shown: `field` or `texture`; files of before it could be chosen have the field.
+    /// What was shown: `field` or `texture`; older files omit it; the default is `field`.
     #[serde(default = "field")]
     pub scene: String,
     /// The picture's width and height in pixels.
     pub size: [u32; 2],
-    /// Samples a pixel; files of before it could be chosen have 4.
+    /// Samples per pixel; older files omit it; the default is 4.
     #[serde(default = "four")]
     pub samples: u32,
     /// How the CPU waited for the GPU: `hybrid`, `sleep` or `poll`. Older files omit it: `sleep`, or `poll` where their command has

@@ -11,7 +11,7 @@ use crate::wave::Grid;
 /// One way of getting a frame from the producer to the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Strategy {
-    /// What a run does that is told nothing: `timeline` with the ring and the batch of its own choice.
+    /// What a run does by default: `timeline`, with ring and batch chosen automatically.
     Auto,
     /// A ring of shared buffers and two timelines; the GPU waits.
     Timeline,
@@ -21,9 +21,9 @@ pub enum Strategy {
     Binary,
     /// One shared buffer; the CPU waits for each side.
     CpuSync,
-    /// CUDA fills memory of its own and copies it on the device.
+    /// CUDA fills its own memory and copies it on the device.
     DeviceCopy,
-    /// Device to host to device.
+    /// From the device to the host and back.
     HostCopy,
     /// A Vulkan compute shader on the same device: no interop at all.
     Compute,

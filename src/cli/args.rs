@@ -34,101 +34,106 @@ pub struct RunArgs {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
-    /// Vertices across and along; of --scene texture, texels.
+    /// Columns and rows of vertices; with --scene texture, of texels.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
-    /// Run another kernel than the wave: ripples, ocean, pond or swarm, which come with this program, or a file of your own that
-    /// ends with .ptx, or with .cu, which is compiled by NVRTC. See kernels/README.md for its signature. Without ENTRY the file
-    /// must have one entry only. The window of a plain run reloads a file whenever it is saved.
+    /// Run another kernel than the wave: ripples, ocean, pond or swarm, or a file of your own (its
+    /// signature is in kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first.
+    /// If the file has several entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     pub kernel: Option<String>,
-    /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
-    /// amplitude and frequency.
+    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
+    /// your own declares its parameters in lines of //!PARAM (kernels/README.md).
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
     param: Vec<(String, f32)>,
-    /// Seconds of the field for each second; 0 stands still.
+    /// Seconds of the animation for each second; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
-    /// How the field is drawn [default: surface; of the kernel swarm: points].
+    /// How the field is drawn [default: surface; for the kernel swarm: points].
     #[arg(long, value_enum, help_heading = help::WHAT)]
     style: Option<Style>,
     /// The colours.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     colormap: ColorMap,
-    /// Where the camera is at first: its angles around the field and above the horizon in radians, its distance, and the point that it
-    /// looks at. The field is 2 wide.
+    /// Where the camera starts: its angles around the field and above the horizon in radians, its
+    /// distance, and the point that it looks at. The field is 2 wide.
     #[arg(long, value_name = "AROUND,ABOVE,DISTANCE,X,Y,Z", value_parser = parse::camera, allow_hyphen_values = true, help_heading = help::WHAT)]
     camera: Option<Camera>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// How CUDA's vertices, or its texture, reach Vulkan; all but timeline are there to be compared with it [default:
+    /// How CUDA's vertices or texture reach Vulkan; the others are for comparison with timeline [default:
     /// timeline].
     #[arg(long, value_enum, help_heading = help::HOW)]
     handoff: Option<Handoff>,
     #[command(flatten)]
     consent: Consent,
-    /// Slots between producer and draw: deeper hides the hand-off's cost and adds latency. The hand-offs binary, cpu-sync and
-    /// host-copy have one [default: 3, and with batches as many as they need].
+    /// Slots between producer and draw. More slots hide the hand-off's cost and add latency. The
+    /// hand-offs binary, cpu-sync and host-copy have one slot [default: 3; with batches, as many as they
+    /// need].
     #[arg(long, value_name = "1..=32", value_parser = parse::ring, allow_hyphen_values = true, help_heading = help::HOW)]
     ring: Option<Ring>,
-    /// Slots that CUDA fills for each wait, when the hand-off is timeline: more make the hand-off cheaper and add latency. auto
-    /// takes the fewest with which the hand-off is at most a twentieth of a frame, and changes that in the run [default: auto;
-    /// serve: 1].
+    /// Slots that CUDA fills for each wait, with --handoff timeline. A larger batch makes the hand-off
+    /// cheaper and adds latency. auto chooses the smallest batch whose hand-off takes at most a twentieth
+    /// of a frame, and adapts it during the run [default: auto; serve: 1].
     #[arg(long, value_name = "auto|1..=RING", value_parser = parse::frames, allow_hyphen_values = true, help_heading = help::HOW)]
     batch: Option<Frames>,
-    /// With --batch auto: milliseconds by which what changes the field may show later [default: 33].
+    /// With --batch auto: milliseconds by which the batch may delay a frame, at most [default: 33].
     #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
     batch_latency: Option<Duration>,
     /// Draw without a window.
     #[arg(long, help_heading = help::HOW)]
     pub headless: bool,
-    /// Stop after so many frames [headless: 120, or 1000 to verify, or 20 on a software device; in a
-    /// window: none].
+    /// Stop after N frames [default: in a window, never; headless, 120; verify, 1000; on a software
+    /// device, 20].
     #[arg(long, value_name = "N", value_parser = parse::Whole(1, u64::MAX), allow_hyphen_values = true, help_heading = help::HOW)]
     frames: Option<u64>,
-    /// How frames reach a window's screen; fifo where the window does not offer it [default: fifo].
+    /// How a window's frames reach the screen; fifo if the window does not support the choice [default:
+    /// fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
-    /// Figures and settings over the picture, in a window: Tab hides them, and shows them again [default: on].
+    /// Show figures and settings over the picture in a window; Tab hides and shows them [default: on].
     #[arg(long, value_enum, help_heading = help::HOW)]
     overlay: Option<OnOff>,
     /// How the CPU waits for the GPU.
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
     wait: Wait,
-    /// The picture's size, or the window's at first.
+    /// The picture's size, or the window's initial size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
-    /// Samples a pixel: 4 for smooth edges, 1 for speed.
+    /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
-    /// Write the last frame here; needs --headless. - is standard output, here and for every other output.
+    /// Write the last frame to this file; needs --headless. For this and every other output, - is
+    /// standard output.
     #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = help::OUTPUT)]
     output: Option<PathBuf>,
-    /// Record the run as a GIF, 25 frames a second at most; - writes raw frames to standard output, 30 a second, and says how ffmpeg
-    /// reads them.
+    /// Record the run as a GIF of at most 25 frames a second. - writes raw frames to standard output, 30
+    /// a second, and prints how ffmpeg reads them.
     #[arg(long, value_name = "FILE.gif|-", value_parser = parse::named(&["gif"]), help_heading = help::OUTPUT)]
     record: Option<PathBuf>,
-    /// With --record FILE.gif: its longer side at most; larger pictures are made smaller by a whole number [default: 640].
+    /// With --record FILE.gif: the longer side, at most. Larger pictures are scaled down by a whole
+    /// number [default: 640].
     #[arg(long, value_name = "PIXELS", value_parser = parse::Whole(16, 4096), allow_hyphen_values = true, help_heading = help::OUTPUT)]
     record_side: Option<u64>,
     /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
     /// .svg gives a picture of a few frames instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
-    /// The Khronos validation layer with synchronization validation: any error ends the run with exit code 1 [default:
-    /// on in debug builds where it is installed, else off].
+    /// Use the Khronos validation layer with synchronization validation: any error ends the run with exit
+    /// code 1 [default: on in debug builds if it is installed, otherwise off].
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", help_heading = help::DIAGNOSIS)]
     validation: Option<OnOff>,
-    /// Give up when no frame was finished, or no display answered, for so many seconds. A software device has longer: 30 times
-    /// as long for its first frame, and ten times its slowest frame.
+    /// Give up if no frame finishes, or no display answers, for this many seconds. A software device gets
+    /// more: 30 times as long for its first frame, and ten times its slowest frame.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse::timeout, allow_hyphen_values = true, help_heading = help::DIAGNOSIS)]
     pub timeout: Duration,
 }
 
 #[derive(Args)]
 pub struct Consent {
-    /// Let a kernel of --kernel, or one that a client of `serve` sends, run inside Vulkan's command buffer (inline). If it
-    /// faults there, nothing draws on this GPU any more, in any process: so without this it is refused.
+    /// Let --handoff inline run a kernel of your own, or one that a client of `serve` sends. If it faults
+    /// inside Vulkan's command buffer, no process can draw on this GPU any more. Without this option such
+    /// a kernel is refused.
     #[arg(long, help_heading = help::HOW)]
     pub risk_the_gpu: bool,
 }
@@ -138,7 +143,7 @@ impl Consent {
     pub fn check(&self, kernel: Option<&str>, inline: bool) -> Result<()> {
         match kernel {
             Some(kernel) if inline && !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
-                Err(Error::Usage(format!("--kernel {kernel} is not run inline: {RISK}")))
+                Err(Error::Usage(format!("--kernel {kernel} does not run inline: {RISK}")))
             }
             _ => Ok(()),
         }
@@ -191,7 +196,7 @@ impl RunArgs {
         }
         if !headless && self.output.is_some() {
             return Err(Error::Usage(
-                "--output is the last picture of a run without a window: add --headless".into(),
+                "--output writes the last frame of a run without a window: add --headless".into(),
             ));
         }
         let raw = self.record.as_ref().is_some_and(|path| path.as_os_str() == "-");

@@ -36,11 +36,12 @@ pub struct BenchArgs {
     /// What to show: vertices are handed over in buffers, textures in images.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
-    /// Run this kernel instead of the wave, in the strategies that use CUDA; see kernels/README.md for its signature.
+    /// Run this kernel instead of the wave, in the strategies that use CUDA; its signature is in
+    /// kernels/README.md.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     kernel: Option<String>,
-    /// Set a parameter of the kernel, which its lines of //!PARAM declare (kernels/README.md); may be repeated. The wave has
-    /// amplitude and frequency.
+    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
+    /// your own declares its parameters in lines of //!PARAM (kernels/README.md).
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
     param: Vec<(String, f32)>,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
@@ -76,13 +77,13 @@ pub struct BenchArgs {
     /// The picture's size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
-    /// Samples a pixel: 4 for smooth edges, 1 for speed.
+    /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
     /// Write everything that was found, as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Write one line a cell, as CSV.
+    /// Write one line per cell, as CSV.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
     /// Write a page with charts that needs no network.
@@ -92,17 +93,18 @@ pub struct BenchArgs {
     /// with .svg gives a picture instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
-    /// Measure nothing: show what --json wrote, as a table, with --csv and --report.
+    /// Measure nothing: show a file of --json as a table; --csv and --report work too.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
-    /// Measure nothing: compare JSON files. Several runs a side have commas between them, so a file name with a comma cannot
-    /// be given.
+    /// Measure nothing: compare JSON files. Commas separate several runs a side, so a file name cannot
+    /// have one.
     #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
-    /// With --compare: exit 1 when a cell's frame time grew by more than this factor, beyond doubt.
+    /// With --compare: exit with code 1 if a cell's frame time grew by more than this factor, beyond
+    /// doubt.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
     fail_above: Option<f64>,
-    /// With --compare: compare different hardware all the same.
+    /// With --compare: compare even if the hardware differs.
     #[arg(long, help_heading = "A saved run")]
     force: bool,
 }
@@ -129,7 +131,7 @@ struct LatencyArgs {
     /// Try CUDA's half as a CUDA graph.
     #[arg(long, help_heading = help::HOW)]
     graph: bool,
-    /// Ping-pongs.
+    /// How many ping-pongs.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
@@ -139,13 +141,13 @@ struct LatencyArgs {
 
 #[derive(Args)]
 struct StartupArgs {
-    /// Vertices across and along.
+    /// Columns and rows of vertices.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// Starts, after a first one that finds no compiled PTX.
+    /// How many starts, after a first one that finds no compiled PTX.
     #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
     /// Write what was found, as JSON.
@@ -296,7 +298,7 @@ fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
     say!("{comparison}");
     match comparison.failed() {
         true => Err(Error::Unsupported(
-            "slower than --fail-above allows, or nothing could be judged: see above".into(),
+            "a cell is slower than --fail-above allows, or no cell could be compared: see above".into(),
         )),
         false => Ok(()),
     }

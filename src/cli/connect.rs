@@ -28,7 +28,7 @@ pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
                 Error::Window {
                     what: "connecting to the display",
                     reason: format!(
-                        "it accepted the connection and said nothing for {:.0} s; --timeout allows more, --headless \
+                        "it accepted the connection and sent nothing for {:.0} s; --timeout allows more, --headless \
                          needs no display",
                         timeout.as_secs_f64()
                     ),

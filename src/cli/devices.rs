@@ -16,7 +16,7 @@ use super::outcome::write;
 
 const EXAMPLES: &str =
     "  wavefield devices                              what there is, and which one would be used
-  wavefield devices --formats --check            what it shares with CUDA, each of them tried";
+  wavefield devices --formats --check            what it shares with CUDA, and whether that works";
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
@@ -26,13 +26,14 @@ pub struct DevicesArgs {
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
     #[arg(long, help_heading = help::HOW)]
     formats: bool,
-    /// Take each of them through CUDA and back, level by level; needs CUDA.
+    /// Write and read each of them from both sides, level by level; needs CUDA.
     #[arg(long, requires = "formats", help_heading = help::HOW)]
     check: bool,
     /// Write what was found, as JSON (docs/formats-schema.md).
     #[arg(long, value_name = "FILE", requires = "formats", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// With --check: the Khronos validation layer with synchronization validation; any error ends it with exit code 1.
+    /// With --check: use the Khronos validation layer with synchronization validation; any error gives
+    /// exit code 1.
     #[arg(long, requires = "check", help_heading = help::DIAGNOSIS)]
     validation: bool,
 }
@@ -42,7 +43,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let producer = args.device.producer;
     if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
         return Err(Error::Usage(
-            "--check goes through CUDA, and --producer asks for another: leave it out".into(),
+            "--check uses CUDA, and --producer asks for something else: leave it out".into(),
         ));
     }
     let validation = if args.validation { Validation::Required } else { Validation::Off };
@@ -70,8 +71,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     failures.catch(log.verdict());
     let count = report.failures().len();
     if count > 0 {
-        failures
-            .add(Error::Unsupported(format!("{count} of the round trips came back different: see above")));
+        failures.add(Error::Unsupported(format!("{count} round trips changed the data: see above")));
     }
     failures.outcome()
 }

@@ -43,7 +43,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Draw the field (what happens without a command).
+    /// Draw the field (the default command).
     #[command(after_help = help::end(run::EXAMPLES))]
     Run(args::RunArgs),
     /// List every device of both APIs, and which one would be used.
@@ -62,7 +62,7 @@ enum Command {
     TryImport(try_import::TryImportArgs),
     /// Measure what each way of handing a frame over costs.
     Bench(Box<bench::BenchArgs>),
-    /// Look at every vertex of every frame, or every texel of every level: is any stale, torn or missing?
+    /// Check every vertex of every frame, or every texel of every level: is any stale, torn or missing?
     Verify(verify::VerifyArgs),
 }
 

@@ -19,10 +19,7 @@ pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = 
         let ending = path.extension();
         match ending.is_none_or(|ending| endings.iter().any(|one| ending.eq_ignore_ascii_case(one))) {
             true => Ok(path),
-            false => Err(format!(
-                "its name would have to end with .{}, which is what is written",
-                endings.join(" or .")
-            )),
+            false => Err(format!("the file name must end with .{}", endings.join(" or ."))),
         }
     })
 }
@@ -33,7 +30,7 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
         let Some(text) = path.to_str() else { return Ok(vec![path]) };
         let files: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
         match files.iter().any(|file| file.as_os_str().is_empty()) {
-            true => Err("a file's name is missing beside a comma"),
+            true => Err("a file name is missing before or after a comma"),
             false => Ok(files),
         }
     })
@@ -88,7 +85,7 @@ pub fn parameter(text: &str) -> Result<(String, f32), String> {
 /// The name of something.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
-        "" => Err("an empty name names nothing: leave the option out".into()),
+        "" => Err("the name is empty: give one, or leave the option out".into()),
         _ => Ok(text.to_owned()),
     }
 }

@@ -9,12 +9,12 @@ use super::connect::connect;
 use super::outcome::show;
 
 pub const EXAMPLES: &str =
-    "  wavefield                                              a window, by CUDA where it can be
+    "  wavefield                                              a window; with CUDA if available
   wavefield --headless --output wave.png                 the last frame as a picture
   wavefield --headless --grid 4096x4096 --ring 8         a larger field, a deeper ring
   wavefield --kernel ocean                               another kernel than the wave
   wavefield --headless --frames 300 --record wave.gif    five seconds as a film
-  wavefield --headless --frames 60 --trace frames.svg    when everything was";
+  wavefield --headless --frames 60 --trace frames.svg    what ran when, as a picture";
 
 pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;

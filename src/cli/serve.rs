@@ -28,21 +28,21 @@ pub struct ServeArgs {
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
     #[arg(long, value_name = "PATH", help_heading = help::HOW)]
     socket: Option<PathBuf>,
-    /// End when the other end of this inherited pipe or socket closes, and with it the program that started this one;
-    /// the socket's folder is removed too, if it is empty then.
+    /// End when the other end of this inherited pipe or socket closes: when the program that started this
+    /// one has ended. The socket's folder is removed then, if it is empty.
     #[arg(long, value_name = "FD", value_parser = parse::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
     until_closed: Option<u64>,
-    /// Headless, draws a second while there is nothing new to draw; 0 draws without a pause.
+    /// Headless: draws per second while there is nothing new; 0 draws without a pause.
     #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = help::HOW)]
     pace: f64,
-    /// Write what was measured of each client, as JSON.
+    /// Write what was measured for each client, as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Check every stamp of every frame: it must be the frame's number, as docs/protocol.md says. Ends with exit code 1
-    /// if any does not.
+    /// Check every stamp of every frame: it must be the frame's number, as docs/protocol.md says. If any
+    /// is wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
-    /// Let the GPU wait for a client's signals without looking first: only to measure what looking costs. A client that
+    /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. A client that
     /// stops then stops the picture.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     trust: bool,
@@ -73,11 +73,11 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         config.batch = Batching::Fixed(1);
     }
     if config.record.is_some() {
-        return Err(Error::Usage("--record is for a plain run: `serve` has snapshots".into()));
+        return Err(Error::Usage("--record is for a plain run: `serve` has snapshots instead".into()));
     }
     if config.trace.is_some() {
         return Err(Error::Usage(
-            "--trace follows one producer, and here they change: trace a plain run".into(),
+            "--trace follows one producer, and `serve` changes producers: trace a plain run".into(),
         ));
     }
     check_outputs(config.output.iter().chain(&options.json))?;
@@ -100,7 +100,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
 /// The descriptor of that number, if this process has it from its parent.
 fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if number < 3 {
-        return Err("0, 1 and 2 are the standard streams: a descriptor from 3 on is meant".into());
+        return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
     }
     // SAFETY: it is only asked about, by calls that check it.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };

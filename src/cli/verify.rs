@@ -20,21 +20,21 @@ use super::outcome::write;
 const EXAMPLES: &str =
     "  wavefield verify                               headless, every vertex of every frame
   wavefield verify --scene texture --json found.json
-  wavefield verify --break ready --ring 1        one of the waits left out: now it must find some";
+  wavefield verify --break ready --ring 1        without one of the waits: now it must find wrong data";
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
 pub struct VerifyArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Draw in a window; without this it draws headless.
+    /// Draw in a window; the default is headless.
     #[arg(long, conflicts_with = "headless", help_heading = help::HOW)]
     window: bool,
     /// Write what was found, as JSON (docs/reliability.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Leave a part of the hand-off out, to show that the check finds it: with ready and free it then succeeds only if it
-    /// does, with barrier either way. For CUDA with --handoff timeline.
+    /// Leave out a part of the hand-off, to test the check. With ready and free the command succeeds only
+    /// if it finds wrong data; with barrier it succeeds either way. Needs CUDA and --handoff timeline.
     #[arg(long = "break", value_enum, value_name = "PART", help_heading = help::DIAGNOSIS)]
     broken: Option<Broken>,
 }

@@ -10,10 +10,10 @@ use crate::Result;
 /// How urgent a stream's work is beside that of other streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Priority {
-    /// What CUDA gives a stream that asks for nothing.
+    /// CUDA's default priority.
     #[default]
     Usual,
-    /// The most urgent that the device has.
+    /// The highest priority that the device has.
     Highest,
 }
 

@@ -57,9 +57,10 @@ pub enum Handoff {
     Binary,
     /// A shared buffer or image; the CPU waits for each side.
     CpuSync,
-    /// CUDA fills memory of its own and copies it on the device into the shared slot: all levels of a texture.
+    /// CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all
+    /// levels.
     DeviceCopy,
-    /// Device to host to device, as without interop.
+    /// From the device to the host and back, as without interop.
     HostCopy,
 }
 

@@ -21,7 +21,7 @@ pub struct Picture {
 /// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Samples {
-    /// One: quick, and edges are jagged.
+    /// One: fast, with jagged edges.
     #[value(name = "1")]
     One,
     /// Four: smooth edges.

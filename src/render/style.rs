@@ -6,7 +6,7 @@ pub enum Style {
     /// A lit surface.
     #[default]
     Surface,
-    /// The grid's lines on a dark surface; where they would touch, every second, fourth, … line.
+    /// The grid's lines on a dark surface; where they would touch, only every second, fourth, … line.
     Wireframe,
     /// A dot for each vertex.
     Points,

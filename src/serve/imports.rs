@@ -40,7 +40,7 @@ impl Import {
         let Some(program) = setup.options.try_with.clone() else {
             discard(chunks);
             return Err(Error::Unsupported(
-                "this renderer imports no memory: the program that it is part of says no way to try it \
+                "this renderer imports no memory: its program does not say how to try that first \
                  (serve::Options::try_with)"
                     .into(),
             ));

@@ -108,7 +108,7 @@ impl Kernels {
             ));
         }
         let program = self.try_with.clone().ok_or(
-            "this renderer takes no kernels: the program that it is part of says no way to try them \
+            "this renderer takes no kernels: its program does not say how to try them first \
              (serve::Options::try_with)",
         )?;
         Ok((cuda, program))

@@ -57,7 +57,7 @@ impl Stamps {
                         "; most likely {client} does not stamp its frames, which --verify asks of a client"
                     )
                 });
-                Err(Error::Check(format!("the check found what must not be: {}{why}", found.join("; "))))
+                Err(Error::Check(format!("the check found wrong data: {}{why}", found.join("; "))))
             }
         }
     }

@@ -228,7 +228,8 @@ fn is_ready(file: &File) -> bool {
 /// # Errors
 /// The parent has ended already; the system refuses.
 pub fn end_with_parent(parent: u32) -> Result<()> {
-    let refused = |error| Error::Unsupported(format!("cannot end with process {parent}: {error}"));
+    let refused =
+        |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(refused)?;
     // It may have ended before that.
     let now = rustix::process::getppid().map(|process| process.as_raw_pid() as u32);

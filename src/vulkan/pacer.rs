@@ -11,13 +11,13 @@ use crate::{Result, threads};
 /// How the CPU waits until the GPU is done with a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
-    /// Sleep until shortly before the frame should be done, then poll: at most a tenth of a core more. Frames under a
-    /// millisecond, and a software device, are slept for.
+    /// Sleep until shortly before the frame should be done, then poll: at most a tenth of a core more.
+    /// For frames under a millisecond, and on a software device, only sleep.
     #[default]
     Hybrid,
-    /// Sleep: costs the least, and the CPU is slower to go on, because its caches are cold.
+    /// Sleep: costs the least CPU time, but the CPU continues more slowly, because its caches are cold.
     Sleep,
-    /// Ask again and again: costs a core.
+    /// Poll all the time: costs a core.
     Poll,
 }
 

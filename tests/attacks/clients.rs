@@ -437,7 +437,7 @@ fn a_stop_during_a_slow_draw_names_the_client() {
     let (name, _) = ended.notes.split_once(" draws, with memory").unwrap();
     let name = name.rsplit("note: ").next().unwrap();
     let words = format!("(it draws what {name} wrote)");
-    assert!(ended.notes.contains("stopped without the frame at hand"), "{}", ended.notes);
+    assert!(ended.notes.contains("stopped before the current frame was done"), "{}", ended.notes);
     assert!(ended.notes.contains(&words), "{words}: {}", ended.notes);
 }
 

@@ -85,7 +85,7 @@ fn a_stop_does_not_wait_for_a_frame_that_takes_long() {
         running.signal(libc::SIGINT);
         running.output()
     });
-    let stopped = |output: &&Output| stderr(output).contains("stopped without the frame at hand");
+    let stopped = |output: &&Output| stderr(output).contains("stopped before the current frame was done");
     let output = ends.iter().find(stopped);
     assert_exit(output.unwrap_or_else(|| panic!("{}", stderr(&ends[2]))), 1);
 }
@@ -189,7 +189,7 @@ fn a_silent_display_is_not_waited_for_without_end() {
         return common::skip_without_tools("the X11 libraries are not installed");
     }
     assert_exit(&output, 1);
-    assert!(stderr(&output).contains("said nothing for 1 s"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("sent nothing for 1 s"), "{}", stderr(&output));
 }
 
 #[test]

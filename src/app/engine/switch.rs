@@ -25,7 +25,7 @@ impl Engine {
         config.check_kernel(&choice)?;
         let (handoff, _) = config.handoff.on(self.device().info(), config.scene);
         if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
-            return Err(Error::Unsupported(format!("a kernel of yours is not run inline: {RISK}")));
+            return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
         self.finish()?;
         // Of the frames that were drawn so far, everything is counted.
