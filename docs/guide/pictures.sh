@@ -34,8 +34,8 @@ broken() {
 cargo build --release --locked
 keep devices "$program" devices
 keep right "$program" verify "${field[@]}" --frames 41 --output "$out/right.png"
-# Which frame is torn differs from run to run: choose a picture with two colours. Nothing overwrites the last frame, so for `free` only
-# the film can show it.
+# On an H200 each picture is whole and of the frame before; elsewhere one may have two colours. Nothing overwrites the last frame, so
+# for `free` only the film can show it.
 for frames in 38 39 40 41 42; do
     keep "ready-$frames" "$program" verify "${field[@]}" --break ready --frames "$frames" --output "$out/ready-$frames.png"
 done

@@ -55,6 +55,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // ANCHOR_END: adopt
 
     let mut engine = Engine::new(device)?;
+    // ANCHOR: ring
     let reads = Reads {
         family: engine.device.family,
         stage: vk::PipelineStageFlags::TRANSFER,
@@ -64,6 +65,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
     let stream = context.new_stream()?;
     let mut ring = SharedRing::new(&pair, stream.clone(), slots, reads)?;
+    // ANCHOR_END: ring
 
     let drawn = draw_all(&mut engine, &mut ring, &stream);
     // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, in `Drop` too.

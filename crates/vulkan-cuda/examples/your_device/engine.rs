@@ -101,9 +101,11 @@ impl Engine {
         unsafe {
             raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
             raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
+            // ANCHOR: barriers
             ring.record_acquire(&read, frame.commands);
             raw.cmd_copy_buffer(frame.commands, ring.slots()[read.slot()].vulkan(), frame.target, &copy);
             ring.record_release(&read, frame.commands);
+            // ANCHOR_END: barriers
             raw.cmd_pipeline_barrier2(
                 frame.commands,
                 &vk::DependencyInfo::default().memory_barriers(&to_host),
