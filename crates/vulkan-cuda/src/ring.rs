@@ -4,7 +4,7 @@
 //! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead. Where a frame's work is short, up to K
 //! frames then share a pair of switches.
 //!
-//! Where a frame's own work takes longer than a switch, the ring alone does not help: slots become free one at a time, each
+//! Where a frame's own work is long (a draw of 2 ms and more on an H200), the ring alone does not help: slots become free one at a time, each
 //! lets CUDA in for one frame, and the GPU switches for every frame again. Then a *batch* helps: CUDA waits once for B free slots
 //! and fills them in one go, and Vulkan takes them one by one. The last of them is then about B frames old when it is drawn. That
 //! does not come on top of the ring's latency: a batch lies in the ring, so no frame is more than K frames old.

@@ -52,8 +52,8 @@
 //! # What it costs
 //!
 //! A GPU runs CUDA's work or Vulkan's, and a switch takes about 160 µs on an H200 (driver 580), whatever the size of a slot. Where a
-//! frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is drawn. Where its work takes
-//! longer than a switch, write several in a row ([`SharedRing::reserve`]): K stays the bound. [`crate::ring`] says why.
+//! frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is drawn. Where its work is
+//! long, write several in a row ([`SharedRing::reserve`]): K stays the bound. [`crate::ring`] says why.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
