@@ -206,7 +206,8 @@ fn many_entries_are_not_all_listed() {
 #[test]
 fn an_empty_name_is_wrong_usage() {
     let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx:");
-    for (argument, part) in [(flat, "names no entry"), ("", "the name is empty"), (":flat", "names no file")] {
+    for (argument, part) in [(flat, "names no entry"), ("", "the name is empty"), (":flat", "names no file")]
+    {
         let output = common::run(&["--headless", "--kernel", argument]);
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
