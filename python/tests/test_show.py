@@ -15,6 +15,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
+from wavefield import _libraries, _show
 from wavefield.errors import CudaMissing
 
 TESTS = Path(__file__).parent
@@ -329,3 +330,20 @@ def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: Fake
     _, said = program.communicate(timeout=30)
     assert ("a mistake" in said) == (program.returncode == 1), said
     assert "is closed" not in said
+
+
+@pytest.mark.parametrize(
+    "values", [[1e9, 1e9], [1e30, 1e30], [0.0, 1e-40], [-3e38, 3e38], [np.nan, 5.0], [np.inf, 1.0, 2.0], [np.nan]]
+)
+def test_default_limits_are_limits_that_the_renderer_takes(values: list[float]) -> None:
+    low, high = (np.float32(limit) for limit in _libraries.extent(np.array(values)))
+    # As `checked_limits` in src/serve/wishes.rs.
+    assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < np.inf
+
+
+def test_what_is_converted_keeps_its_meaning() -> None:
+    mask = np.ones((4, 5, 3), bool)
+    array, layout, _ = _show._prepare(mask, None)
+    assert (layout.kind, array.dtype, array.max()) == ("image", np.float32, 1.0)
+    array, layout, reason = _show._prepare(np.zeros((4, 5, 3), np.uint8)[..., :1], None)
+    assert layout.shape == (4, 5) and "make it contiguous" in reason

@@ -68,7 +68,9 @@ pub(super) fn welcome(
 fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
     let own = config.ring.unwrap_or_default().depth() as u32;
     let most = (MAX_RING_BYTES / array.bytes().max(1)).clamp(2, 32) as u32;
-    let depth = wanted.unwrap_or(own).clamp(2, most.max(own).max(2));
+    // The user has said `--ring` for frames of the renderer's own grid.
+    let most = if array == Array::mesh(config.grid) { most.max(own) } else { most };
+    let depth = wanted.unwrap_or(own).clamp(2, most);
     Ring::new(depth).unwrap_or_default()
 }
 
@@ -161,5 +163,6 @@ mod tests {
         );
         assert_eq!(depth(&[2, 2], None), config.ring.unwrap_or_default().depth());
         assert_eq!(depth(&[1 << 14, 1 << 14], Some(32)), 8, "of 1 GiB each");
+        assert_eq!(depth(&[1 << 15, 1 << 15], None), 2, "of 4 GiB each, whatever --ring says");
     }
 }

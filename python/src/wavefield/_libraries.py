@@ -81,6 +81,10 @@ def on_the_host(array: Any) -> NDArray[Any]:
     return np.asarray(array)
 
 
+MOST = 1.7e38
+"""Limits are not larger: half of the largest 32-bit float."""
+
+
 def extent(values: Any) -> tuple[float, float]:
     """Return the smallest and the largest finite number, by the array's own library if that finds no other ones."""
     if hasattr(values, "min") and hasattr(values, "max"):
@@ -95,4 +99,11 @@ def extent(values: Any) -> tuple[float, float]:
         if host.size == 0:
             return 0.0, 1.0
         low, high = float(host.min()), float(host.max())
-    return (low, high) if low < high else (low - 0.5, low + 0.5)
+    import numpy as np
+
+    # The renderer has 32-bit floats, and their difference has to be one, too.
+    low, high = max(low, -MOST), min(high, MOST)
+    if np.float32(high) - np.float32(low) < np.finfo(np.float32).tiny:
+        around = max(0.5, abs(low) * 2**-20)
+        low, high = low - around, high + around
+    return low, high

@@ -9,7 +9,12 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .field import Field
+
+before_closing: list[Callable[[], None]] = []
+"""Called at the end of the program, before the fields are closed."""
 
 # The newest last.
 _fields: list[weakref.ref[Field]] = []
@@ -36,6 +41,8 @@ def newest_in_cuda() -> Field | None:
 
 def _close_all() -> None:
     """Close what a program has forgotten to close, while everything that this needs is still there."""
+    for call in before_closing:
+        call()
     with contextlib.ExitStack() as fields:
         for ref in _fields:
             if (field := ref()) is not None:

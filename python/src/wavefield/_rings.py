@@ -176,8 +176,8 @@ class CudaRing(Ring):
         self._events = [_cuda.Event(context) for _ in range(self.size)]
         # What the GPU may still be reading, for each slot.
         self._held: list[list[object]] = [[] for _ in range(self.size)]
-        # The same for frames that were given up, until the event.
-        self._given_up: list[tuple[_cuda.Event, list[object]]] = []
+        # The same until the event: of frames that were given up, and what was shown without a copy.
+        self._until: list[tuple[_cuda.Event, list[object]]] = []
         # The last frame that was handed over.
         self._last: int | None = None
         # The stream that was last used, and its end.
@@ -203,7 +203,7 @@ class CudaRing(Ring):
         if index >= self.size:
             self._wait_for(self._events[slot])
             self._held[slot].clear()
-        self._given_up = [(event, held) for event, held in self._given_up if not event.done]
+        self._until = [(event, held) for event, held in self._until if not event.done]
         value = _ring.free_before(index, self.size)
         with self.context.current():
             if self._used is not None and self._used != stream:
@@ -239,7 +239,7 @@ class CudaRing(Ring):
             self._use(frame._stream)
             if frame._held:
                 event = _cuda.Event(self.context)
-                self._given_up.append((event, frame._held))
+                self._until.append((event, frame._held))
                 event.record(frame._stream.handle)
 
     def wait_until_free(self, index: int, stream: Stream | None) -> None:
@@ -247,6 +247,11 @@ class CudaRing(Ring):
         assert stream is not None
         with self.context.current():
             self._wait_until(index + 1, stream)
+            if held := self._held[_ring.slot(index, self.size)]:
+                # The renderer may draw from these until then.
+                event = _cuda.Event(self.context)
+                self._until.append((event, list(held)))
+                event.record(stream.handle)
 
     def _wait_until(self, value: int, stream: Stream) -> None:
         """Make the stream wait for a value of `free`. The context is current."""
@@ -296,8 +301,8 @@ class CudaRing(Ring):
         else:
             self._ready.abandon()
             self._free.abandon()
-            _abandoned.append((self._held, self._given_up))
-        self._held, self._given_up = [], []
+            _abandoned.append((self._held, self._until))
+        self._held, self._until = [], []
         self._slots.clear()
 
     def _let_go(self) -> None:

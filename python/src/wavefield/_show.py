@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _libraries, _source
+from . import _cuda, _libraries, _open, _source
 from ._array import rows_are_contiguous
 from ._launch import Renderer
 from ._layout import Layout, dtypes_of, kind_of
@@ -33,6 +32,8 @@ class _Shower:
         self.title: str | None = None
         self.memory: str = "auto"
         self.layout: Layout | None = None
+        # Whether the connection was not told yet how to draw.
+        self.new = True
         # The parameters and the camera that were asked for last.
         self.asked: dict[str, Any] = {}
         # Where arrays begin that were written while they were on show. From then on they are copied.
@@ -42,8 +43,9 @@ class _Shower:
 
     @property
     def usable(self) -> bool:
-        """Return whether it can show more: nobody has closed it, and it is this process's."""
-        return self.owner == os.getpid() and (self.field is None or not self.field.closed)
+        """Return whether it can show more: nobody has closed it or cut a hand-over short, and it is this process's."""
+        field = self.field
+        return self.owner == os.getpid() and (field is None or not (field.closed or field._handing_over is not None))
 
     def close(self) -> None:
         """End the renderer."""
@@ -51,14 +53,14 @@ class _Shower:
             self.field.close()
         self.renderer.close()
 
-    def connect(self, layout: Layout, memory: str, title: str | None) -> bool:
-        """Have a connection for arrays of this layout; return whether it is a new one."""
+    def connect(self, layout: Layout, memory: str, title: str | None) -> None:
+        """Have a connection for arrays of this layout."""
         if title is None:
             title = self.title
         camera = None
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
-                return False
+                return
             # The renderer stays for the next connection, which begins with the usual camera.
             if self.layout is not None and self.layout.kind == layout.kind:
                 camera = self.field.camera
@@ -71,7 +73,7 @@ class _Shower:
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
         self.asked.clear()
-        return True
+        self.new = True
 
     def _connect(self, layout: Layout, memory: str, title: str | None) -> Field:
         wanted: Memory
@@ -138,11 +140,11 @@ def show(
         _shower = _Shower(array, _wants_window() if window is None else window)
     shower = _shower
     try:
-        new = shower.connect(layout, memory, title)
+        shower.connect(layout, memory, title)
         assert shower.field is not None
         field = shower.field
         _keep_window_open()
-        if limits is None and new:
+        if limits is None and shower.new:
             limits = _limits(array, layout)
         span: Any = limits
         if hasattr(span, "__iter__"):
@@ -155,6 +157,7 @@ def show(
         if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
         shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
+        shower.new = False
         _draw(shower, field, array, converted)
     except RendererGone as gone:
         shower.close()
@@ -202,7 +205,9 @@ def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
         converted = f"it is {dtype}, and was converted; make it {target} at first"
     described = _source.describe(array) or _source.describe_host(array)
     _, shape, strides, _ = described
-    if len(shape) == len(layout.shape) and not rows_are_contiguous(layout, shape, strides):
+    # One component is none.
+    shape, strides = shape[: len(layout.shape)], strides[: len(layout.shape)]
+    if not rows_are_contiguous(layout, shape, strides):
         array = _libraries.packed(array)
         converted = (
             converted or "its numbers do not lie one after the other, and were put so; make it contiguous at first"
@@ -220,7 +225,7 @@ def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
         raise ArrayMismatch(
             f'colours as {dtype}: bytes are 0 to 255, x.astype("uint8") (in PyTorch x.byte()), and floats are 0 to 1'
         )
-    if dtype == "bool" and "uint8" in types:
+    if dtype == "bool" and "uint8" in types and not (len(shape) == 3 and shape[2] > 1):
         return "uint8"
     real = ("float", "bfloat", "int", "uint", "bool", "<", ">")
     return "float32" if dtype.startswith(real) else dtype
@@ -272,9 +277,8 @@ def _say_once(words: str) -> None:
 
 
 def _keep_window_open() -> None:
-    # The last one registered is the first one called: ahead of what closes the fields.
-    atexit.unregister(_wait_until_the_window_is_closed)
-    atexit.register(_wait_until_the_window_is_closed)
+    if _wait_until_the_window_is_closed not in _open.before_closing:
+        _open.before_closing.append(_wait_until_the_window_is_closed)
 
 
 def _wait_until_the_window_is_closed() -> None:
