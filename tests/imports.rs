@@ -215,7 +215,7 @@ fn refused(renderer: Renderer) {
     // These need no trial.
     assert!(owner.chunks(&[CHUNK; 65]).refusal(&mut client).contains("65 chunks"));
     assert!(owner.chunks(&[CHUNK]).saying(0, 0).refusal(&mut client).contains("0 bytes"));
-    wait_for_rest(&renderer, descriptors);
+    renderer.wait_for_rest(descriptors);
     // A good one is imported afterwards, and many chunks are.
     let wave = client.wave(0.0);
     let chunks = owner.chunks(&[CHUNK; 64]);
@@ -239,23 +239,6 @@ fn with_memory_host_there_is_nothing_to_import() {
     renderer.end().assert_fine();
 }
 
-/// The processes in which something is being tried.
-fn trials(renderer: &Renderer) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
-}
-
-/// No process is left, alive or dead, nor a descriptor of one that was.
-fn wait_for_rest(renderer: &Renderer, descriptors: usize) {
-    let until = Instant::now() + PATIENCE;
-    while !trials(renderer).is_empty() || renderer.resources().0 > descriptors {
-        let left = (trials(renderer), renderer.resources().0);
-        assert!(Instant::now() < until, "children and descriptors: {left:?}, {descriptors} before");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Sends the signal to a process.
 fn signal_to(process: &str, name: &str) {
     // It may have ended.
@@ -268,7 +251,7 @@ fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) 
     let until = Instant::now() + PATIENCE;
     loop {
         assert!(renderer.is_alive() && Instant::now() < until, "{}", renderer.notes());
-        let trial = trials(renderer).pop().unwrap_or_default();
+        let trial = renderer.trials().pop().unwrap_or_default();
         let its = |what: &str| std::fs::read_to_string(format!("/proc/{trial}/{what}")).unwrap_or_default();
         if its("cmdline").contains("try-import") && its("maps").contains("libvulkan") {
             signal_to(&trial, "STOP");
@@ -302,7 +285,7 @@ fn in_order(mut renderer: Renderer) {
         owner.ready(&client, frame + 1);
     }
     owner.wait_for_free(&client, 10);
-    assert_eq!(trials(&renderer), std::slice::from_ref(&trial), "it is still being tried");
+    assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
     client.say(&FromClient::Snapshot { after: None });
     signal_to(&trial, "CONT");
     let FromServer::Imported { id, .. } = client.answer().0 else { panic!("{}", renderer.notes()) };
@@ -332,7 +315,7 @@ fn left(mut renderer: Renderer) {
         }
         drop(client);
         // What a driver keeps open is not for this test.
-        wait_for_rest(&renderer, if renderer.stand_in.is_some() { descriptors } else { usize::MAX });
+        renderer.wait_for_rest(if renderer.stand_in.is_some() { descriptors } else { usize::MAX });
     }
     // By its client's end, and not by its own time limit.
     assert!(!renderer.notes().contains("import failed"), "{}", renderer.notes());

@@ -580,23 +580,6 @@ fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
     renderer.end().assert_fine();
 }
 
-/// The process in which a kernel of this renderer is being tried.
-fn trials(renderer: &Renderer) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
-    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
-}
-
-/// No process is left, alive or dead, nor a descriptor of one that was.
-fn wait_for_rest(renderer: &Renderer, descriptors: usize) {
-    let until = Instant::now() + PATIENCE;
-    while !trials(renderer).is_empty() || renderer.resources().0 > descriptors {
-        let left = (trials(renderer), renderer.resources().0);
-        assert!(Instant::now() < until, "children and descriptors: {left:?}, {descriptors} before");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// A renderer with the stand-in for a GPU in CUDA's place.
 fn stand_in_renderer(more: &[&str]) -> Option<Renderer> {
     let stand_in = StandIn::new()?;
@@ -652,7 +635,7 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     let before = client.state();
     assert!(before.producer.starts_with("cuda"), "{}", before.producer);
     while client.state().frames_drawn < before.frames_drawn + 10 {}
-    wait_for_rest(&renderer, descriptors);
+    renderer.wait_for_rest(descriptors);
     // And another one after that.
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
     assert_eq!(verdict(&mut client), None, "it runs after the fault: {}", renderer.notes());
@@ -892,7 +875,7 @@ fn endless_kernel(renderer: Renderer) {
     // The renderer has drawn on, and holds nothing of it.
     let before = client.state();
     while client.state().frames_drawn < before.frames_drawn + 10 {}
-    wait_for_rest(&renderer, descriptors);
+    renderer.wait_for_rest(descriptors);
     // CUDA is untouched: a good kernel runs.
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
     assert_eq!(verdict(&mut client), None, "{}", renderer.notes());
@@ -907,7 +890,7 @@ fn begin_endless_trial(renderer: &mut Renderer, client: &Client) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
         assert!(renderer.is_alive() && Instant::now() < until, "{}", renderer.notes());
-        if let [trial] = trials(renderer).as_slice() {
+        if let [trial] = renderer.trials().as_slice() {
             return trial.clone();
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -958,7 +941,7 @@ fn a_trial_inherits_nothing_and_ends_with_its_client() {
     // The client goes, and with it what it sent, long before the hour is over.
     drop(client);
     wait_until_gone(&trial);
-    wait_for_rest(&renderer, descriptors);
+    renderer.wait_for_rest(descriptors);
     let mut next = renderer.client(Memory::Host);
     assert!(next.state().producer.starts_with("cuda"));
     drop(next);

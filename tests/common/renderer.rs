@@ -145,6 +145,23 @@ impl Renderer {
         }
     }
 
+    /// The processes in which something is being tried.
+    pub fn trials(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
+    }
+
+    /// No process is left, alive or dead, nor a descriptor of one that was.
+    pub fn wait_for_rest(&self, descriptors: usize) {
+        let until = Instant::now() + PATIENCE;
+        while !self.trials().is_empty() || self.resources().0 > descriptors {
+            let left = (self.trials(), self.resources().0);
+            assert!(Instant::now() < until, "children and descriptors: {left:?}, {descriptors} before");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Open descriptors, and resident memory in KiB.
     pub fn resources(&self) -> (usize, u64) {
         let process = PathBuf::from(format!("/proc/{}", self.child.id()));

@@ -205,7 +205,7 @@ def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
         converted = f"it is {dtype}, and was converted; make it {target} at first"
     described = _source.describe(array) or _source.describe_host(array)
     _, shape, strides, _ = described
-    # One component is none.
+    # A layout leaves out a last dimension of 1.
     shape, strides = shape[: len(layout.shape)], strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
         array = _libraries.packed(array)
