@@ -48,12 +48,13 @@ impl Order for BinaryPair {
         Ok(None)
     }
 
-    fn submission(&mut self, _turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+    fn submission(&mut self, _turn: Turn) -> Result<FrameSync> {
         let written = self.written.take();
         let written =
             written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
+        // All commands: the barriers that transfer the slot are in no narrower stage.
+        let (wait, ready) = written.vulkan_wait(vk::PipelineStageFlags2::ALL_COMMANDS);
         let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
-        let (wait, ready) = written.vulkan_wait(reads);
         self.submitting = Some((ready, free));
         Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
     }

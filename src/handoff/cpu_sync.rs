@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use ash::vk;
 use vulkan_cuda::Turn;
 
 use super::order::Order;
@@ -32,7 +31,7 @@ impl Order for CpuSync {
         Ok(Some(began.elapsed()))
     }
 
-    fn submission(&mut self, _turn: Turn, _reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+    fn submission(&mut self, _turn: Turn) -> Result<FrameSync> {
         Ok(FrameSync::default())
     }
 

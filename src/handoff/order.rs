@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use ash::vk;
 use vulkan_cuda::Turn;
 
 use crate::Result;
@@ -28,8 +27,8 @@ pub(super) trait Order {
     /// CPU". Such a wait has an end: see [`Fill::wait_idle`].
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>>;
 
-    /// Vulkan: what the submission, whose stages `reads` read the slot, waits for and signals.
-    fn submission(&mut self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync>;
+    /// Vulkan: what the submission that reads the slot waits for and signals.
+    fn submission(&mut self, turn: Turn) -> Result<FrameSync>;
 
     /// The submission was made.
     fn submitted(&mut self) {}

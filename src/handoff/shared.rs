@@ -88,7 +88,7 @@ impl SharedHandoff {
     fn enqueue(&mut self, frame: &Frame) -> Result<Produced> {
         let blocked = if frame.index < self.filled.end() { None } else { self.fill_batch(frame)? };
         let turn = (self.plan)(self.ring.turn(frame.index));
-        let sync = self.order.submission(turn, frame.reads.stage)?;
+        let sync = self.order.submission(turn)?;
         let source = self.profile.slots[turn.slot];
         Ok(Produced { source, number: frame.index, batch: self.filled, sync, blocked })
     }

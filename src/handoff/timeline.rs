@@ -53,14 +53,14 @@ impl Order for Timelines {
         Ok(None)
     }
 
-    fn submission(&mut self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync> {
+    fn submission(&mut self, turn: Turn) -> Result<FrameSync> {
         // ANCHOR: submission
+        // The barriers that transfer the slot are in no narrower stage.
+        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         Ok(FrameSync {
             signal_before: None,
-            // Only what reads waits; what comes before it (and the frame before) goes on.
-            wait: Some(self.ready.vulkan_wait(turn.wait_ready, reads)),
-            // All commands, because the release barrier must be done too.
-            signal: Some(self.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?),
+            wait: Some(self.ready.vulkan_wait(turn.wait_ready, all)),
+            signal: Some(self.free.vulkan_signal(turn.signal_free, all)?),
         })
         // ANCHOR_END: submission
     }

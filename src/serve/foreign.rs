@@ -76,15 +76,15 @@ impl Shared {
     }
 
     /// What the frame's submission says to the client, and (with `--trust` only) waits for.
-    fn sync(&self, current: Current, frame: &Frame) -> FrameSync {
+    fn sync(&self, current: Current) -> FrameSync {
         let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
+        // The barriers that transfer the slot are in no narrower stage.
+        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
-        let free = (current.new && current.frame > 0)
-            .then(|| memory.free.vulkan(current.frame, vk::PipelineStageFlags2::ALL_COMMANDS));
+        let free = (current.new && current.frame > 0).then(|| memory.free.vulkan(current.frame, all));
         // The cautious way waits for nothing: the counter was read, and a client could even set it back.
-        let wait =
-            self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1, frame.reads.stage));
+        let wait = self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1, all));
         FrameSync { signal_before: free, wait, signal: None }
     }
 
@@ -141,7 +141,7 @@ impl Producer for ForeignProducer {
             // The client counts its own frames, and one is drawn until there is the next.
             number: current.frame,
             batch: Batch::of_one(frame.index),
-            sync: shared.sync(current, frame),
+            sync: shared.sync(current),
             blocked: None,
         })
     }

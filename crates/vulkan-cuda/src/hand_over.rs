@@ -42,7 +42,7 @@ impl HandOver {
         unsafe { self.free.cuda_wait(stream, value) }
     }
 
-    /// CUDA's stream signals that the frame's slot is written. Vulkan is to wait for that at `stage`.
+    /// CUDA's stream signals that the frame's slot is written.
     ///
     /// # Safety
     /// `self` lives until the stream has passed the signal.
@@ -51,7 +51,6 @@ impl HandOver {
         stream: &dyn Stream,
         frame: u64,
         turn: Turn,
-        stage: vk::PipelineStageFlags,
     ) -> Result<Read> {
         // SAFETY: the caller's promise.
         let signalled = unsafe { self.ready.cuda_signal(stream, turn.signal_ready) };
@@ -64,7 +63,7 @@ impl HandOver {
         Ok(Read {
             frame,
             slot: turn.slot,
-            wait: (self.ready.semaphore(), turn.wait_ready, stage),
+            wait: (self.ready.semaphore(), turn.wait_ready),
             signal: (signal.semaphore, signal.value),
             open: true,
             hand_over: self.clone(),
@@ -168,7 +167,7 @@ fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
 pub struct Read {
     frame: u64,
     slot: usize,
-    wait: (vk::Semaphore, u64, vk::PipelineStageFlags),
+    wait: (vk::Semaphore, u64),
     signal: (vk::Semaphore, u64),
     open: bool,
     hand_over: Arc<HandOver>,
@@ -185,8 +184,10 @@ impl Read {
         self.slot
     }
 
-    /// What the submission waits for: `ready`, its value, and the stages that must wait.
-    pub fn wait(&self) -> (vk::Semaphore, u64, vk::PipelineStageFlags) {
+    /// What the submission waits for, before all its commands: `ready` and its value.
+    ///
+    /// The stage must be `ALL_COMMANDS`. No narrower one orders the acquire: see [`crate::ownership`].
+    pub fn wait(&self) -> (vk::Semaphore, u64) {
         self.wait
     }
 
@@ -197,16 +198,12 @@ impl Read {
 
     /// [`Read::wait`] for `vkQueueSubmit2`.
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        let (semaphore, value, stage) = self.wait;
-        let stage = vk::PipelineStageFlags2::from_raw(stage.as_raw().into());
-        vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(stage)
+        submit_info(self.wait)
     }
 
     /// [`Read::signal`] for `vkQueueSubmit2`.
     pub fn signal_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        let (semaphore, value) = self.signal;
-        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-        vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
+        submit_info(self.signal)
     }
 
     /// A submission that waits and signals as this read says was accepted.
@@ -235,4 +232,10 @@ impl Drop for Read {
             self.end(Fate::GivenUp);
         }
     }
+}
+
+/// At `ALL_COMMANDS`: the barriers that transfer the slot are in no narrower stage ([`crate::ownership`]).
+fn submit_info((semaphore, value): (vk::Semaphore, u64)) -> vk::SemaphoreSubmitInfo<'static> {
+    let all = vk::PipelineStageFlags2::ALL_COMMANDS;
+    vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
 }

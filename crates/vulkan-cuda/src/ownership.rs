@@ -7,8 +7,8 @@
 //! driver ("Queue Family Ownership Transfer"). CUDA's interface has no counterpart.
 //!
 //! An acquire and a release happen in no pipeline stage. The specification ignores the first stages of an acquire's barrier and the
-//! second stages of a release's. To order them by its letter, wait and signal at `ALL_COMMANDS`, or set the flag of
-//! `VK_KHR_maintenance8`. This crate signals at `ALL_COMMANDS` and waits at the stages that you name.
+//! second stages of a release's. So the submission waits and signals at `ALL_COMMANDS`: no narrower stage orders them, unless you
+//! set the flag of `VK_KHR_maintenance8`.
 //!
 //! # Images
 //!
@@ -28,7 +28,7 @@ use ash::vk;
 /// What Vulkan does with the buffer while it owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The stage that does it; the submission's semaphore wait names the same one.
+    /// The stage that does it.
     pub stage: vk::PipelineStageFlags2,
     /// How it touches the memory.
     pub access: vk::AccessFlags2,
@@ -49,8 +49,8 @@ impl Owner {
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
-            // The stage that the semaphore wait names. What CUDA wrote was made available by its signal, so there is no
-            // source access; an acquire ignores it anyway.
+            // What CUDA wrote was made available by its signal. An acquire ignores its first stage and access: the
+            // semaphore's wait orders it, at `ALL_COMMANDS`.
             Self::External => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)

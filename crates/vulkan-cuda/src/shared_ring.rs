@@ -242,7 +242,7 @@ impl<S: Slot> Write<'_, S> {
         let (frame, Parts { hand_over, stream, .. }) = (ring.frame, &*ring.parts);
         ring.frame += 1;
         // SAFETY: the parts live until the stream has passed this: `Drop` of the ring sees to it.
-        let read = unsafe { hand_over.hand_out(&**stream, frame, turn, ring.reads.stage) }?;
+        let read = unsafe { hand_over.hand_out(&**stream, frame, turn) }?;
         ring.unfinished = false;
         Ok(read)
     }

@@ -63,7 +63,7 @@ unsafe impl<S: Slot + ?Sized> Slot for Arc<S> {
 pub struct Reads {
     /// The queue family that reads.
     pub family: u32,
-    /// The stages that read. The submission waits for CUDA there and no earlier.
+    /// The stages that read.
     pub stage: vk::PipelineStageFlags,
     /// How they read.
     pub access: vk::AccessFlags,

@@ -124,12 +124,12 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         let release = raw(self.gpu, |commands| unsafe { self.ring.record_release(&frame, commands) });
         let commands = [acquire, work.finish(), release];
         // ANCHOR: submit
-        let ((ready, value, stage), (free, next)) = (frame.wait(), frame.signal());
+        let ((ready, value), (free, next)) = (frame.wait(), frame.signal());
         // SAFETY: nothing of the queue is destroyed.
         let queue = unsafe { self.gpu.queue.as_hal::<Api>() }.expect(VULKAN);
         // The next submission, whoever makes it, takes these two: nothing may come in between.
         if wait {
-            queue.add_wait_semaphore(ready, Some(value), stage);
+            queue.add_wait_semaphore(ready, Some(value), Stage::ALL_COMMANDS);
         }
         queue.add_signal_semaphore(free, Some(next));
         drop(queue);

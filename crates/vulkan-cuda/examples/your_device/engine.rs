@@ -114,8 +114,8 @@ impl Engine {
         }
 
         // ANCHOR: submit
-        // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more, at the
-        // stage that reads the slot. `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
+        // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more.
+        // `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
         let waits = [own.value(self.submitted), read.wait_info()];
