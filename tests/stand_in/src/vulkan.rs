@@ -796,7 +796,13 @@ own! {
                 let infos = if count == 0 { &[][..] } else { std::slice::from_raw_parts(infos, count as usize) };
                 let shared = lock(&SEMAPHORES);
                 let rewrite = |info: &vk::SemaphoreSubmitInfo<'static>| match shared.get(&info.semaphore.as_raw()) {
-                    Some(semaphore) => info.value(value(semaphore, info.value)),
+                    Some(semaphore) => {
+                        // No narrower stage orders the ownership transfer that comes with it.
+                        if info.stage_mask != vk::PipelineStageFlags2::ALL_COMMANDS {
+                            script::offence(format!("a shared semaphore at {:?}, not ALL_COMMANDS", info.stage_mask));
+                        }
+                        info.value(value(semaphore, info.value))
+                    }
                     None => *info,
                 };
                 infos.iter().map(rewrite).collect::<Vec<_>>()
