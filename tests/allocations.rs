@@ -1,4 +1,4 @@
-//! A frame allocates nothing on the heap once the run is under way: shown by an allocator that counts.
+//! Counts heap allocations: once a run is under way, a frame allocates nothing.
 
 mod common;
 
@@ -13,13 +13,13 @@ use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 
 thread_local! {
-    /// Allocations of this thread. The tests of a binary run side by side, and drivers have threads of their own.
+    /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: everything is the system allocator's; counting touches no memory that is allocated.
+// SAFETY: the system allocator does everything. Counting itself does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));

@@ -77,7 +77,7 @@ impl StandIn {
             "library_path": stand_in.library,
             "api_version": "1.3.0",
             "implementation_version": "1",
-            "description": "A GPU that fails when it is told to",
+            "description": "A GPU that fails on request",
             "device_extensions": extensions,
         }});
         std::fs::write(stand_in.folder.path().join("stand_in.json"), manifest.to_string()).unwrap();
