@@ -159,7 +159,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     }
     stream.synchronize().unwrap();
     let bound = |range| {
-        // SAFETY: without the feature, this returns an error; the queue is idle, and nobody else uses it.
+        // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and used by nobody else.
         unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
     };
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
