@@ -673,7 +673,7 @@ exports! {
 struct Physical {
     fd: c_int,
     size: u64,
-    /// Another allocation accounts for the bytes of imported memory.
+    /// Whether the memory was imported. The process that created it counts its bytes.
     imported: bool,
 }
 
