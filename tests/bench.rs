@@ -141,7 +141,10 @@ fn the_default_fields_suit_the_device() {
 
     let output = run(&[quick.as_slice(), &["--grids=32x32"]].concat());
     assert_exit(&output, 0);
-    assert!(!stderr(&output).contains("draws in software"), "said of what was asked for");
+    assert!(
+        !stderr(&output).contains("draws in software"),
+        "a note about the default although --grids was given"
+    );
 }
 
 #[test]

@@ -244,7 +244,8 @@ fn every_call_fails_in_turn() {
             cases.push(Case { symbol, handoff, nth: 2, code: 999 });
             cases.push(Case { symbol, handoff, nth: 3, code: 719 });
         } else if count > 1 {
-            // Many other calls make the context current first. At 10 before the last, the program is giving everything back.
+            // Each cuStreamQuery makes the context current first, so the number of these calls varies too. At 10 before the
+            // last, the program is giving everything back.
             let nth = if symbol == "cuCtxSetCurrent" { count - 10 } else { count };
             cases.push(Case { symbol, handoff, nth, code: 999 });
         }

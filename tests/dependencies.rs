@@ -14,12 +14,12 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
         common::skip("not run by cargo");
         return Ok(None);
     };
-    let version = Command::new("rustc").arg("-vV").output().expect("where cargo is there is rustc");
+    let version = Command::new("rustc").arg("-vV").output().expect("rustc comes with cargo");
     let host =
         common::stdout(&version).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let mut command = Command::new(cargo);
     command.args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform"]);
-    command.arg(host.expect("rustc knows its host")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.arg(host.expect("rustc prints its host")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command.output().expect("cargo starts");
     if !output.status.success() {
         return Err(common::stderr(&output));
@@ -34,7 +34,9 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
 /// default features.
 fn packages() -> Option<Vec<Value>> {
     metadata(&["--all-features"]).unwrap_or_else(|words| {
-        common::skip_without_tools(&format!("the packages of optional features, for `cargo fetch`: {words}"));
+        common::skip_without_tools(&format!(
+            "packages of optional features are missing, run `cargo fetch`: {words}"
+        ));
         metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
     })
 }

@@ -57,7 +57,7 @@ fn two_thousand_frames_in_a_storm_leave_nothing_behind() {
     let output = program.wait_with_output().expect("it is our child");
     assert_exit(&output, 0);
     println!("{rounds} rounds of the storm\n{}", stdout(&output));
-    assert!(rounds >= 10, "only {rounds} rounds of the storm fell into the run");
+    assert!(rounds >= 10, "only {rounds} rounds of the storm happened during the run");
     assert!(!stderr(&output).contains("error"), "{}", stderr(&output));
 
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

@@ -228,7 +228,7 @@ fn on_a_terminal(arguments: &str) -> Option<String> {
             Some(stdout(&output))
         }
         Err(error) => {
-            common::skip_without_tools(&format!("script, for a terminal: {error}"));
+            common::skip_without_tools(&format!("`script`, which gives a program a terminal: {error}"));
             None
         }
     }

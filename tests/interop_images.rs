@@ -255,7 +255,7 @@ fn a_check_without_cuda_says_why_not() {
         .choose(None, ProducerKind::Cuda)
         .is_ok()
     {
-        return common::skip("CUDA is here, so the check runs");
+        return common::skip("CUDA is available, so the check runs");
     }
     let output = common::run(&["devices", "--formats", "--check"]);
     common::assert_exit(&output, 1);

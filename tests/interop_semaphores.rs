@@ -87,7 +87,11 @@ impl Gpu {
         self.queue.wait_idle().unwrap();
         self.stream.synchronize().unwrap();
         let log = self.instance.validation_log();
-        assert_eq!((log.errors(), log.warnings()), (0, 0), "the validation layer said something, see above");
+        assert_eq!(
+            (log.errors(), log.warnings()),
+            (0, 0),
+            "the validation layer reported something, see above"
+        );
     }
 }
 
@@ -414,7 +418,7 @@ fn wrong_handles_are_clear_errors() {
         let before = common::descriptors_of(file.path());
         let fd = std::os::fd::OwnedFd::from(file.reopen().unwrap());
         let attempt = ImportedSemaphore::import(&gpu.context, make(Fd::from(fd)));
-        let text = attempt.err().expect("a file is no semaphore").to_string();
+        let text = attempt.err().expect("a file is not a semaphore").to_string();
         println!("a file as a semaphore: {text}");
         for part in ["cuImportExternalSemaphore failed on", "not one that Vulkan exported on this GPU"] {
             assert!(text.contains(part), "{part} is missing in: {text}");

@@ -104,7 +104,7 @@ impl Compiler {
             externs: [&wavefield[..], &library[..], &[ash]].concat(),
         });
         let mut candidates = candidates.filter(|compiler| compiler.compile(probe).is_empty());
-        candidates.next().expect("they were built for this test")
+        candidates.next().expect("the libraries were built for this test")
     }
 
     /// Compiles a program. Returns the code and the message of each error.
@@ -118,7 +118,7 @@ impl Compiler {
             .arg("-L")
             .arg(&self.libraries);
         rustc.args(&self.externs).arg("--out-dir").arg(folder.path()).arg(&file);
-        let output = rustc.output().expect("where cargo is there is rustc");
+        let output = rustc.output().expect("rustc comes with cargo");
         let messages = String::from_utf8(output.stderr).unwrap();
         let messages = messages.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let errors = messages.filter(|message| {
@@ -140,7 +140,9 @@ fn what_must_not_compile_is_refused_for_its_reason() {
     for path in [sources(&root.join("crates/vulkan-cuda/src")), sources(&root.join("src"))].concat() {
         for (index, (named, program)) in examples(&fs::read_to_string(&path).unwrap()).iter().enumerate() {
             let path = path.strip_prefix(root).unwrap().display().to_string();
-            let Some(&(file, number, code, words)) = reasons.next() else { panic!("{path} has one more") };
+            let Some(&(file, number, code, words)) = reasons.next() else {
+                panic!("{path} has one example more")
+            };
             assert_eq!((path.as_str(), index + 1, named.as_str()), (file, number, code));
             let errors = compiler.compile(program);
             let [(found, said)] = errors.as_slice() else { panic!("{file}, {number}: {errors:#?}") };

@@ -98,7 +98,7 @@ impl<'a> Edited<'a> {
         match (shown, machine) {
             (Some(true), _) => Some(edited),
             (Some(false), Machine::Gpu) if notes.contains("CUDA") => {
-                common::skip(&format!("this display shows nothing of the GPU: {notes}"));
+                common::skip(&format!("the GPU cannot draw on this display: {notes}"));
                 None
             }
             _ => panic!("no window: {notes}"),
@@ -194,7 +194,7 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
     let Some(mut edited) = Edited::start(&machine, &display, FLAT, &["--overlay=off"]) else { return };
     let (flat, wave) = (edited.reference(FLAT, &[]), edited.reference(WAVE, &[]));
     assert!(!is_same(&flat, &wave));
-    edited.assert_shows("the kernel of the start", &flat);
+    edited.assert_shows("the first kernel", &flat);
 
     edited.save(WAVE, "note: reloaded ");
     edited.assert_shows("what was saved", &wave);
@@ -215,11 +215,11 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
 
     // Saving the kernel that is already drawn removes the problem, and so does saving another good kernel.
     edited.save(WAVE, "");
-    edited.assert_shows("the kernel as it was", &wave);
+    edited.assert_shows("the unchanged kernel", &wave);
     edited.save("no PTX at all", "no .entry");
     edited.assert_shows_problem("another problem", &wave);
     edited.replace(FLAT, "note: reloaded ");
-    edited.assert_shows("the mended kernel", &flat);
+    edited.assert_shows("the corrected kernel", &flat);
 
     // A file that is missing for a while is no problem.
     fs::remove_file(edited.file()).unwrap();
@@ -241,7 +241,7 @@ fn parameters_keep_their_values_by_name() {
     edited.assert_shows("the values that were given", &given);
 
     edited.save(&LEVEL.replace("0.25\n", "0.5\n"), "note: reloaded ");
-    edited.assert_shows("the values that it had", &given);
+    edited.assert_shows("the values from before", &given);
     // A new parameter has its default.
     edited.save(&LEVEL.replace("PARAM height", "PARAM tallness"), "note: reloaded ");
     edited.assert_shows("a default", &default);
@@ -259,7 +259,7 @@ fn a_trial_that_is_out_of_date_is_given_up() {
     let process = edited.program.id().to_string();
     edited.poll("a trial", |_| children(&process).contains("try-kernel").then_some(()));
     edited.replace(WAVE, "note: reloaded ");
-    edited.assert_shows("the mended kernel", &wave);
+    edited.assert_shows("the corrected kernel", &wave);
     edited.poll("the end of the trial", |_| children(&process).is_empty().then_some(()));
     assert!(!edited.notes().contains("goes on"), "{}", edited.notes());
     edited.assert_ends_well();

@@ -256,7 +256,11 @@ fn memory_that_cannot_be_had_is_refused_in_words() {
     let renderer = Renderer::start(&[]);
     match connect(&renderer.arguments(Memory::Cuda)) {
         Ok((_, welcome, descriptors)) => {
-            assert_eq!(descriptors.len(), welcome.ring as usize + 2, "slots and two semaphores");
+            assert_eq!(
+                descriptors.len(),
+                welcome.ring as usize + 2,
+                "a descriptor for each slot and two semaphores"
+            );
         }
         Err(error) => {
             let error = error.to_string();
@@ -367,7 +371,7 @@ fn pictures_that_nobody_reads_do_not_pile_up() {
         pictures += 1;
     }
     signal(&renderer.child, "CONT");
-    assert!((1..=60).contains(&pictures), "{pictures} pictures were there to be read");
+    assert!((1..=60).contains(&pictures), "{pictures} pictures were waiting");
     // The others follow as the client reads.
     for _ in pictures..ASKED {
         assert!(matches!(client.answer().0, FromServer::Picture { .. }));
@@ -485,7 +489,7 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         "{} clients killed, {drew} of them while they drew: late by {latest:?} µs at most; descriptors and KiB {early:?} to {late:?}",
         kills()
     );
-    assert!(drew > 1, "none was killed while it drew");
+    assert!(drew > 1, "no client was killed while it drew");
 }
 
 #[test]
@@ -746,7 +750,7 @@ fn later_fault(renderer: Renderer) {
     let reason = failed(&mut client, &renderer);
     assert!(reason.contains("late") && reason.contains("CUDA_ERROR_LAUNCH_FAILED"), "{reason}");
     let before = client.state();
-    assert_eq!(before.camera, camera, "its next kernel is seen from there");
+    assert_eq!(before.camera, camera, "the camera stays for its next kernel");
     while client.state().frames_drawn < before.frames_drawn + 10 {}
     // A driver may recover CUDA. If it does not, the renderer says so, and refuses the next kernel with that reason.
     if renderer.notes().contains("CUDA does not come back") {

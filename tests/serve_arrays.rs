@@ -71,7 +71,7 @@ fn a_mesh_of_any_grid_is_drawn_and_the_renderers_own_comes_back() {
     assert_same_picture(&path, &own_picture(folder, "40x24"), common::SAME_PICTURE);
     drop(client);
     let mut client = renderer.client(example::client::Memory::Host);
-    assert_eq!(client.welcome.array.shape, [16, 16, 4], "nothing is said of an array");
+    assert_eq!(client.welcome.array.shape, [16, 16, 4], "without an array, the grid is the renderer's");
     client.picture(&path);
     assert_same_picture(&path, &own_picture(folder, "16x16"), common::SAME_PICTURE);
     renderer.end().assert_fine();
@@ -133,12 +133,16 @@ fn a_camera_belongs_to_its_client() {
     // The camera is already there, so this moves nothing.
     set(&mut image, Wishes::default(), Some(upright));
     let seen = shown(&mut image, 0, &[255; 12]);
-    assert_eq!((seen.at(0.5, 0.02), seen.at(0.5, 0.98)), ([255; 3], [255; 3]), "all of it is in the picture");
+    assert_eq!(
+        (seen.at(0.5, 0.02), seen.at(0.5, 0.98)),
+        ([255; 3], [255; 3]),
+        "the whole image is in the picture"
+    );
     set(&mut image, Wishes::default(), Some(far));
     drop(image);
     let wave = |frame| {
         let mut mesh = renderer.client(example::client::Memory::Host);
-        assert!(own(&mut mesh) == before, "the user's camera is where it was");
+        assert!(own(&mut mesh) == before, "the user's camera is unchanged");
         assert_eq!(mesh.state().camera, started, "before its first frame");
         let bytes = mesh.wave(0.0);
         shown(&mut mesh, frame, &bytes);

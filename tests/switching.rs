@@ -266,7 +266,7 @@ const SWITCHES: usize = 200;
 fn without_cuda() {
     let table = DeviceTable::headless(Validation::Off).unwrap();
     if table.choose(None, ProducerKind::Cuda).is_ok() {
-        return common::skip("CUDA and Vulkan share a device here: that is tried instead");
+        return common::skip("CUDA and Vulkan share a device here, so the test with CUDA runs instead");
     }
     tour(SWITCHES, &Tour { cuda: false, ..EVERYTHING });
     // A checked run is not held, so also do an unchecked one.

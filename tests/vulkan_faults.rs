@@ -148,11 +148,11 @@ impl Case {
         let explained =
             text.contains("VK_EXT_device_fault: the stand-in was told to fail, invalid read at 0xdead0000");
         if result == vk::Result::ERROR_DEVICE_LOST && call != "vkCreateDevice" && !explained {
-            return Err(problem(format!("what the device says of its loss is missing: {text}")));
+            return Err(problem(format!("the device's description of its loss is missing: {text}")));
         }
         match report.count(call) >= nth {
             true => Ok(()),
-            false => Err(problem(format!("it was called {} times only", report.count(call)))),
+            false => Err(problem(format!("it was called only {} times", report.count(call)))),
         }
     }
 }
@@ -243,7 +243,7 @@ fn what_a_window_answers_is_no_failure() {
         }
         Ok(())
     });
-    say(&format!("{} answers of a window were taken", cases.len()));
+    say(&format!("the program handled {} results of a window", cases.len()));
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 

@@ -167,18 +167,18 @@ impl<'a> Shown<'a> {
     /// Sets or clears the state that a window manager sets on a minimised window.
     fn mark_minimised(&mut self, minimised: bool) {
         let window = self.window_even_hidden();
-        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display is there");
+        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display exists");
         let atom = |name: &str| {
-            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display is there");
+            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display exists");
             asked.reply().expect("an atom").atom
         };
         let (state, hidden) = (atom("_NET_WM_STATE"), atom("_NET_WM_STATE_HIDDEN"));
         let atoms = if minimised { &[hidden][..] } else { &[] };
         connection
             .change_property32(PropMode::REPLACE, window, state, AtomEnum::ATOM, atoms)
-            .expect("the display is there")
+            .expect("the display exists")
             .check()
-            .expect("the window is there");
+            .expect("the window exists");
     }
 
     /// Presses and releases a key. The window gets the focus first, because keys go to the window that has it.
@@ -196,7 +196,7 @@ impl<'a> Shown<'a> {
 
     /// Waits until the window shows the picture in the file `want`.
     fn assert_shows(&mut self, want: &Path) {
-        let (size, pixels) = read_png(want).expect("the reference is there");
+        let (size, pixels) = read_png(want).expect("the reference exists");
         let mut last = None;
         let matched = poll(|| {
             self.assert_alive();
@@ -211,7 +211,7 @@ impl<'a> Shown<'a> {
             write_png(&got, last.size, &last.rgba, &[]).expect("the temporary folder is writable");
             assert_same_picture(&got, want, SAME_PICTURE);
         }
-        assert!(last.colors() > 100, "the window shows {} colours only", last.colors());
+        assert!(last.colors() > 100, "the window shows only {} colours", last.colors());
     }
 
     /// Waits until the window shows a different picture than `was`.
@@ -681,7 +681,7 @@ fn space_pauses_and_goes_on() {
         shown.assert_frames_go_on();
         (before == shown.picture()).then_some(before)
     });
-    assert!(paused.colors() > 100, "the window shows {} colours only", paused.colors());
+    assert!(paused.colors() > 100, "the window shows only {} colours", paused.colors());
 
     shown.key("space");
     shown.assert_differs(&paused);
@@ -718,15 +718,15 @@ fn f_asks_for_the_whole_screen_and_back() {
     let Some(display) = Display::start() else { return };
     let mut shown = Shown::start(&display, &[]);
     shown.assert_frames_go_on();
-    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display is there");
+    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display exists");
     let root = connection.setup().roots[screen].root;
     let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
-    connection.change_window_attributes(root, &listen).expect("the display is there").check().unwrap();
+    connection.change_window_attributes(root, &listen).expect("the display exists").check().unwrap();
     let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
     for wanted in [1, 0] {
         shown.key("f");
         shown.poll("a message to the window manager", |_| {
-            match connection.poll_for_event().expect("the display is there")? {
+            match connection.poll_for_event().expect("the display exists")? {
                 Event::ClientMessage(message) => {
                     let data = message.data.as_data32();
                     (data[0] == wanted && data[1] == atom).then_some(())
@@ -790,7 +790,7 @@ fn without_a_display_it_goes_headless_and_says_so() {
         let (summary, notes) = (stdout(&output), stderr(&output));
         assert!(notes.contains("note: no display: "), "{notes}");
         assert!(notes.contains("running headless, the last frame goes to wavefield.png"), "{notes}");
-        assert!(!notes.contains(".rs:"), "a note for people names no source line: {notes}");
+        assert!(!notes.contains(".rs:"), "a note must not name a source line: {notes}");
         assert!(summary.contains("frames        2\n"), "{summary}");
         assert!(summary.contains("picture       wavefield.png\n"), "{summary}");
         let (size, _) = read_png(&folder.path().join("wavefield.png")).expect("a picture was written");
@@ -877,7 +877,7 @@ fn the_summary_has_the_parts_of_a_frame() {
     let assert_measures = |command: &dyn Fn() -> Command, more: &[&str]| {
         let mut all = (8..14).map(|power| parts(command(), 1 << power, more));
         let measured = all.find_map(|parts| parts.filter(|parts| parts.contains(" ± ")));
-        let parts = measured.expect("an error of the hand-off after so many frames");
+        let parts = measured.expect("the error of the hand-off is known after so many frames");
         assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
     };
     assert_measures(&common::wavefield, &[]);

@@ -20,7 +20,9 @@ fn swiftshader() -> Option<PathBuf> {
         return Some(path);
     }
     // Not every distribution has it.
-    common::skip("SwiftShader is not here: Debian has it in chromium-common, and scripts/test.sh fetches it");
+    common::skip(
+        "SwiftShader is not installed: Debian has it in chromium-common, and scripts/test.sh fetches it",
+    );
     None
 }
 
@@ -73,7 +75,8 @@ fn a_driver_that_does_not_know_the_display_is_not_taken() {
     assert!(stderr(&output).contains("VK_KHR_xlib_surface"), "{}", stderr(&output));
 }
 
-/// SwiftShader needs pipelines with one entry point each. Its sine is as coarse as Vulkan allows, so the shaders have their own.
+/// SwiftShader needs shader modules with one entry point each. Its sine is as coarse as Vulkan allows, so the shaders have their
+/// own.
 #[test]
 fn swiftshader_fills_and_draws_everything_right() {
     let Some(swiftshader) = swiftshader() else { return };

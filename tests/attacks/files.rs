@@ -62,7 +62,7 @@ fn names(folder: &TempDir) -> Vec<OsString> {
 
 fn fifo(folder: &TempDir, name: &str) -> PathBuf {
     let path = folder.path().join(name);
-    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is everywhere").success());
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is installed").success());
     path
 }
 
@@ -246,7 +246,7 @@ fn a_fifo_is_written_to_and_stays() {
     // Without `timeout`, the reader would wait for ever if the FIFO is replaced.
     let mut reader = Command::new("timeout");
     reader.arg("60").arg("cat").arg(&path).stdout(File::create(&copy).unwrap());
-    let mut reader = reader.spawn().expect("timeout is everywhere");
+    let mut reader = reader.spawn().expect("timeout is installed");
     let written = finish(command(&SMALL, ["--output".as_ref(), &*path]).borrow_mut());
     if !fs::metadata(&path).unwrap().file_type().is_fifo() {
         let _ = reader.kill();
@@ -316,7 +316,7 @@ fn one_output_that_fails_leaves_the_others() {
     let Some(mut command) = among_devices(&devices) else { return };
     command.args(SMALL).arg("--output").arg(&full).arg("--trace").arg(path("t.json"));
     let output = expect(command, 1, &["full: No space", "t.json"]);
-    assert!(stdout(&output).contains("frames  "), "what was drawn is told: {}", stdout(&output));
+    assert!(stdout(&output).contains("frames  "), "the summary is missing: {}", stdout(&output));
     json(&path("t.json"));
     // Both failures are reported.
     let Some(mut command) = among_devices(&devices) else { return };
@@ -342,7 +342,7 @@ fn a_stop_leaves_the_trace() {
     assert!(stdout(&output).contains("frames  "), "{}", stdout(&output));
     assert_eq!(names(&folder), ["t.json"]);
     let events = json(&trace)["traceEvents"].as_array().unwrap().clone();
-    assert!(events.iter().any(|event| event["name"] == "draw"), "frames are in it");
+    assert!(events.iter().any(|event| event["name"] == "draw"), "the trace has frames");
 }
 
 /// The kernel never ends. After the watchdog's error, the program still writes the trace and the record.
@@ -507,7 +507,7 @@ fn a_file_that_may_not_be_written_stays() {
         command.uid(65534).gid(65534);
     }
     let Ok(output) = command.output() else {
-        return common::skip("the superuser's program cannot be run by anybody else");
+        return common::skip("the program cannot be run as another user here");
     };
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("a.png: Permission denied"), "{}", stderr(&output));

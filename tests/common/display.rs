@@ -63,7 +63,7 @@ impl Display {
             (said, number) => {
                 let _ = server.kill();
                 let _ = server.wait();
-                panic!("Xvfb said no display number: {said:?}, {number:?}");
+                panic!("Xvfb printed no display number: {said:?}, {number:?}");
             }
         }
     }
@@ -133,8 +133,8 @@ impl Display {
         Picture::from_xwd(&output.stdout).unwrap_or_else(|problem| panic!("xwd's picture: {problem}"))
     }
 
-    /// Asks a window to close, as the close button of its frame does. xdotool can do that only with a window manager:
-    /// without one, its `windowclose` destroys the window.
+    /// Asks a window to close, as the close button of its frame does. xdotool can do that only with a window manager; its
+    /// `windowclose` destroys the window instead.
     pub fn ask_to_close(&self, window: u32) {
         let asked = Wire::connect(self.number).and_then(|mut wire| wire.ask_to_close(window));
         asked.unwrap_or_else(|error| panic!("asking window {window} to close: {error}"));

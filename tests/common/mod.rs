@@ -29,7 +29,7 @@ pub fn skip_without_gpu(reason: &str) {
 /// Whether CUDA and Vulkan share a device here. If not, the test is skipped. If so, it must treat every error as a failure.
 pub fn has_gpu() -> bool {
     let table = DeviceTable::headless(Validation::default())
-        .expect("a Vulkan driver, for a software device at least");
+        .expect("a Vulkan driver is installed, at least a software one");
     table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
 }
 
@@ -118,7 +118,7 @@ pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
 /// Asserts that two PNG files show the same picture. On failure, it keeps `got` in the temporary folder.
 pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
     let (got_size, got_pixels) = read_png(got).expect("a picture was written");
-    let (want_size, want_pixels) = read_png(want).expect("the reference is there");
+    let (want_size, want_pixels) = read_png(want).expect("the reference exists");
     assert_eq!(got_size, want_size, "sizes of {} and {}", got.display(), want.display());
     let difference = difference(&got_pixels, &want_pixels);
     if difference.mean > tolerance.mean || difference.off > tolerance.off {

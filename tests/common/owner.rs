@@ -44,7 +44,7 @@ impl Gpu {
         let driver = Driver::load().unwrap();
         let devices = driver.devices().unwrap();
         let found = devices.iter().find(|device| device.uuid == uuid);
-        let device = found.unwrap_or_else(|| panic!("{uuid} is none of {devices:?}")).clone();
+        let device = found.unwrap_or_else(|| panic!("{uuid} is not among {devices:?}")).clone();
         let context = Cuda::primary(driver, &device).unwrap();
         let timeline = |index: Option<u32>| {
             let fd = client.descriptors[index.unwrap() as usize].try_clone().unwrap();

@@ -42,10 +42,10 @@ impl StandIn {
     /// the CPU can write only to the memory of a software device.
     pub fn new() -> Option<Self> {
         // Cargo builds it beside the tests.
-        let tests = std::env::current_exe().expect("a test knows its file");
+        let tests = std::env::current_exe().expect("a test knows its own path");
         let library = tests.with_file_name("libwavefield_stand_in.so");
         if !library.exists() {
-            common::skip_without_tools(&format!("{} is not there", library.display()));
+            common::skip_without_tools(&format!("{} does not exist", library.display()));
             return None;
         }
         let stand_in = Self::of(library);
@@ -56,7 +56,7 @@ impl StandIn {
             assert!(table.contains("shares with CUDA"), "{table}{}", stderr(&devices));
             return Some(stand_in);
         }
-        common::skip_without_tools("the first Vulkan device here is no software device (lavapipe)");
+        common::skip_without_tools("the first Vulkan device is not a software device (lavapipe)");
         None
     }
 
@@ -114,7 +114,7 @@ impl StandIn {
             let name: Vec<u8> = [b"\0", symbol.as_bytes(), b"\0"].concat();
             let places: Vec<_> =
                 (0..library.len() - name.len()).filter(|&at| library[at..].starts_with(&name)).collect();
-            assert!(!places.is_empty(), "{symbol} is none of the stand-in's");
+            assert!(!places.is_empty(), "the stand-in has no {symbol}");
             places.into_iter().for_each(|at| library[at + 1] = b'x');
         }
         let mut file = tempfile::Builder::new().suffix(".so").tempfile().unwrap();

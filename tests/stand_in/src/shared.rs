@@ -31,8 +31,8 @@ pub(crate) struct Semaphore {
 }
 
 impl Semaphore {
-    /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that they signal, and the next
-    /// 8 are the value that the timeline has here. Reading the counter here updates both sides.
+    /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that they signal, and the
+    /// next 8 are the value that the timeline has here. Reading the counter here updates both sides.
     pub fn share(&self, fd: c_int) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.binary && file.is_none() {

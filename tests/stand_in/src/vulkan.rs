@@ -129,10 +129,10 @@ fn tell_uuid(first: Option<[u8; 16]>) {
     UUID_KNOWN.notify_all();
 }
 
-/// The address of the loader's table, at which a dispatchable handle points. It is the same for an instance and its
-/// physical devices, and the same for a device, its queues and its command buffers.
+/// The address of the loader's table, with which the object behind a dispatchable handle begins. It is the same for an
+/// instance and its physical devices, and the same for a device, its queues and its command buffers.
 fn key<T: Handle>(handle: T) -> u64 {
-    // SAFETY: a dispatchable handle points to the address of the table.
+    // SAFETY: a dispatchable handle points to an object that begins with this address.
     unsafe { *(handle.as_raw() as *const u64) }
 }
 
