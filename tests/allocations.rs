@@ -1,4 +1,4 @@
-//! A frame allocates nothing on the heap once the run is under way: shown by an allocator that counts.
+//! Counts heap allocations: once a run is under way, a frame allocates nothing.
 
 mod common;
 
@@ -13,13 +13,13 @@ use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
 
 thread_local! {
-    /// Allocations of this thread. The tests of a binary run side by side, and drivers have threads of their own.
+    /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
-// SAFETY: everything is the system allocator's; counting touches no memory that is allocated.
+// SAFETY: the system allocator does everything. Counting itself does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
@@ -42,10 +42,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The ring and the batch of a run that is told nothing.
+/// The ring and the batch of a run without options for them.
 const AUTO: (Option<Ring>, Batching) = (None, Batching::Auto { latency: Batching::LATENCY });
 
-/// Allocations of this thread in 200 frames, after some that may allocate what they like.
+/// The allocations of this thread in 200 frames. The frames before them may allocate.
 fn allocations(
     scene: Scene,
     producer: ProducerKind,
@@ -66,7 +66,7 @@ fn allocations(
     };
     let choice = DeviceTable::headless(Validation::default()).unwrap().choose(None, producer).unwrap();
     let mut run = Headless::quietly(&choice, &config).unwrap();
-    // A checked run looks at the process itself once, when it has settled.
+    // A checked run measures its own process once, after it has settled.
     let warm = if verify { Footprint::SETTLED + 20 } else { 20 };
     for _ in 0..warm {
         run.frame(0.01).unwrap();
@@ -74,7 +74,7 @@ fn allocations(
     let before = COUNT.with(Cell::get);
     for _ in 0..200 {
         run.frame(0.01).unwrap();
-        // The times are part of every frame of the benchmark.
+        // The benchmark also reads the times in every frame.
         std::hint::black_box(run.engine().finished());
     }
     let count = COUNT.with(Cell::get) - before;

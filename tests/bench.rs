@@ -1,4 +1,4 @@
-//! `wavefield bench` on whatever this machine has: its files, its refusals, its comparison.
+//! `wavefield bench` on this machine's devices: its files, its errors, its comparison.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     let output = run(&[SMALL.as_slice(), &outputs].concat());
     assert_exit(&output, 0);
 
-    // Before the first measurement, as soon as it is known what can run here.
+    // The note comes before the first measurement, as soon as the program knows what can run here.
     let note = stderr(&output)
         .lines()
         .find(|line| line.contains("this takes"))
@@ -51,7 +51,7 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     }
     assert_eq!(report.settings.wait, "hybrid");
     if cfg!(target_os = "linux") {
-        // Its own threads, and of a software device those that draw.
+        // Counts the program's own threads. On a software device, these include the threads that draw.
         let cores = |cell: &Cell| cell.cores.is_some_and(|cores| cores > 0.0);
         let measured = report.cells.iter().filter(|cell| cell.strategy != "produce-only");
         assert!(measured.clone().all(cores), "{:?}", report.cells);
@@ -76,21 +76,21 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     let about = if on_software { "takes at least " } else { "takes about " };
     let cells = format!("s: {} cells, each measured 2 times for 40 ms", report.cells.len());
     assert!(note.starts_with("note: ") && note.contains(about) && note.contains(&cells), "{note}");
-    // Without CUDA there is no hand-off to choose.
+    // Without CUDA, there is no hand-off to choose.
     assert_eq!(stdout(&output).contains("\nUse `--"), report.machine.cuda.is_some(), "{}", stdout(&output));
 
-    // A run compared with itself is the same; the machine is the same by nature.
+    // A run compared with itself shows no difference.
     let output = run(&["bench", "--compare", text(&json), text(&json), "--fail-above", "1.1"]);
     assert_exit(&output, 0);
 }
 
-/// Images instead of buffers: other bytes, and nothing to compare with a field.
+/// Images need another number of bytes than buffers, and cannot be compared with a field.
 #[test]
 fn the_scene_is_measured_and_kept_apart() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let (texture, field) = (path("texture.json"), path("field.json"));
-    // None of these has a ring to choose.
+    // These strategies have no ring to choose.
     let ringless =
         SMALL.into_iter().filter(|word| !word.starts_with("--rings") && !word.starts_with("--batches"));
     let small: Vec<_> = ringless.chain(["--strategies=compute,render-only,render-shared"]).collect();
@@ -99,7 +99,7 @@ fn the_scene_is_measured_and_kept_apart() {
     let report = read_json(&texture).unwrap();
     assert_eq!(report.settings.scene, "texture");
     let cell = report.cells.iter().find(|cell| cell.strategy == "compute" && cell.grid == [32, 32]).unwrap();
-    // 8 bytes a texel, and all levels.
+    // All levels, with 8 bytes per texel.
     assert_eq!(cell.bytes, 8 * (1024 + 256 + 64 + 16 + 4 + 1));
     let output = run(&["bench", "--compare", text(&texture), text(&field)]);
     assert_exit(&output, 1);
@@ -141,7 +141,10 @@ fn the_default_fields_suit_the_device() {
 
     let output = run(&[quick.as_slice(), &["--grids=32x32"]].concat());
     assert_exit(&output, 0);
-    assert!(!stderr(&output).contains("draws in software"), "said of what was asked for");
+    assert!(
+        !stderr(&output).contains("draws in software"),
+        "a note about the default although --grids was given"
+    );
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn several_runs_a_side_are_compared() {
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
     }
-    // Another picture, on one side only.
+    // One side alone has a run of another scene.
     let other = format!("{alone},{}", file("texture"));
     let output = run(&["bench", "--compare", &other, &alone]);
     assert_exit(&output, 1);

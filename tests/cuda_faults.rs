@@ -1,10 +1,10 @@
-//! Every call to the CUDA driver fails in turn, with each code that a machine may answer. The stand-in for a GPU
-//! (`tests/stand_in`) makes the program believe in a device, up to drawn frames.
+//! Makes every call to the CUDA driver fail in turn, with each code that a driver may return. The stand-in for a GPU
+//! (`tests/stand_in`) simulates the device, up to drawn frames.
 
 #![cfg(target_os = "linux")]
 
 mod common;
-// It shares `01_match` with nobody here.
+// Nothing else here uses its copy of `01_match`.
 #[allow(dead_code)]
 #[path = "../crates/vulkan-cuda/examples/08_cuda_memory.rs"]
 mod cuda_memory;
@@ -19,11 +19,11 @@ use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, IMAGE_VIEW_HANDLE, Report, Run, StandIn, each, run, say};
 use wavefield::handoff::Handoff;
 
-/// Enough frames for the ring to come round, with nothing that takes long.
+/// A short run with enough frames to use every slot twice.
 const SMALL: [&str; 6] =
     ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
 
-/// Runs that together make every call: each hand-off, and what none of them does.
+/// The runs that together make every call: each hand-off, and those for the calls that no hand-off makes.
 const RUNS: [&str; 15] = [
     "timeline",
     "inline",
@@ -42,42 +42,42 @@ const RUNS: [&str; 15] = [
     CUDA_MEMORY,
 ];
 
-/// What the runs begin with that hand over images instead of buffers.
+/// The prefix of the runs that hand over images instead of buffers.
 const TEXTURE: &str = "texture ";
-/// The kernel alone.
+/// Runs only the kernel.
 const BENCH: &str = "bench";
 const BENCH_ARGUMENTS: [&str; 6] =
     ["bench", "--strategies=produce-only", "--grids=8x8", "--rounds=1", "--round-ms=1", "--size=32x24"];
-/// Ping-pongs, by a CUDA graph on an urgent stream.
+/// Ping-pongs, by a CUDA graph on a stream of the highest priority.
 const LATENCY: &str = "latency";
 const LATENCY_ARGUMENTS: [&str; 5] =
     ["bench", "latency", "--rounds=1", "--graph", "--stream-priority=highest"];
-/// Every image format through CUDA and back. The stand-in's arrays hold nothing, so this always ends with exit code 1.
+/// Sends every image format through CUDA and back. The stand-in's arrays hold nothing, so this always ends with exit code 1.
 const FORMATS: &str = "formats";
-/// The library's example of memory that CUDA allocates, which the program itself never does: the test of that name.
+/// The library's example of memory that CUDA allocates, as the test of this name. The program itself makes no such calls.
 const CUDA_MEMORY: &str = "the_example_of_cuda_memory";
 
-/// What a driver may answer: out of memory, no device, bad PTX, PTX too new, no such sharing (WSL2), illegal address,
-/// launch failed, fabric not ready, unknown, and a code that is not in the headers that this program was built with.
+/// The codes that a driver may return: out of memory, no device, bad PTX, PTX too new, no such sharing (WSL2), illegal
+/// address, launch failed, fabric not ready, unknown, and a code that is not in this program's headers.
 const CODES: [u32; 10] = [2, 100, 218, 222, 304, 700, 719, 802, 999, 9999];
 
-/// Every symbol that the program looks up, read from the table itself: a new call is tested without further ado.
+/// Every symbol that the program looks up, read from the table itself. So a new call is tested automatically.
 fn symbols() -> Vec<&'static str> {
-    // The comments aside.
+    // Start at the table, so that no quote in a comment counts.
     let table = include_str!("../crates/vulkan-cuda/src/cuda/api.rs")
         .split_once("\nfunctions! {\n")
         .expect("the table")
         .1;
     let table = table.split_once("\n}\n").expect("the table's end").0;
     let symbols = table.split('"').skip(1).step_by(2);
-    // Only whoever adopts a context asks for its device; this program makes its own. (`examples.rs` adopts.)
+    // Only a program that adopts a context asks for its device. This program makes its own. (`examples.rs` adopts one.)
     symbols.filter(|&symbol| symbol != "cuCtxGetDevice").collect()
 }
 
-/// Those that only some runs need begin so.
+/// The prefixes of the symbols that only some runs need.
 const OPTIONAL: [&str; 3] = ["cuGraph", "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"];
 
-/// The name by which errors call it.
+/// The name of a symbol in errors.
 fn shown(symbol: &str) -> &str {
     symbol.strip_suffix("_v2").unwrap_or(symbol)
 }
@@ -101,8 +101,8 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
     run(command.env("STAND_IN_FAIL", fail))
 }
 
-/// Started by [`attempt`], in a process of its own. It ends as the program does: with exit code 1 after an error, one of a `Drop`
-/// included.
+/// [`attempt`] starts this test in its own process. It ends as the program does: with exit code 1 after an error, even in a
+/// `Drop`.
 #[test]
 #[ignore = "runs on the stand-in, where the other tests start it"]
 fn the_example_of_cuda_memory() {
@@ -123,7 +123,7 @@ fn the_example_of_cuda_memory() {
     std::process::exit(FAILED.load(Ordering::Relaxed).into());
 }
 
-/// Everything works before anything is made to fail: drawn frames, nothing left. Returns what each run called.
+/// Does every run without a failure: it draws its frames and leaves nothing. Returns the report of each run.
 fn sound_runs(stand_in: &StandIn) -> BTreeMap<&'static str, Report> {
     let mut reports = BTreeMap::new();
     for handoff in RUNS {
@@ -138,7 +138,7 @@ fn sound_runs(stand_in: &StandIn) -> BTreeMap<&'static str, Report> {
     reports
 }
 
-/// One call, in one run, and how it fails.
+/// One failure of one call in one run.
 struct Case {
     symbol: &'static str,
     handoff: &'static str,
@@ -151,7 +151,7 @@ impl Case {
         let Self { symbol, handoff, nth, code } = *self;
         let mut fail = format!("{symbol}:{code}:{nth}");
         let named = match shown(symbol) {
-            // These are asked when another call has failed.
+            // The program calls these two after another call has failed.
             "cuGetErrorName" | "cuGetErrorString" => {
                 fail += ",cuInit:802";
                 "cuInit"
@@ -161,7 +161,7 @@ impl Case {
         let problem = |what: String| format!("{fail} in {handoff}: {what}");
         let done = attempt(stand_in, handoff, &fail).map_err(problem)?;
         done.check_exit(1).map_err(problem)?;
-        // There a refusal is an answer, and stands in the table.
+        // In this run, a refusal is an answer and appears in the table.
         let table = if handoff == FORMATS { stdout(&done.output) } else { String::new() };
         let text = done.text() + &table;
         let code = if named == shown(symbol) { code } else { 802 };
@@ -171,12 +171,12 @@ impl Case {
         {
             return Err(problem(format!("call, device or code is missing: {text}")));
         }
-        // A ping-pong that breaks off leaves each side waiting for the other, and the process ends at once.
+        // If a ping-pong fails, each side waits for the other, and the process ends at once, without a report.
         if handoff == LATENCY && done.report.is_none() {
             return Ok(());
         }
         let report = done.check_end(1).map_err(problem)?;
-        // What CUDA refused to take back is left, and after a fault it refuses everything.
+        // The program cannot give back what CUDA refuses to take. After a fault, CUDA refuses everything.
         let faulted = matches!(code, 700 | 719);
         let refused = |kind: &str| {
             let takes_back: &[&str] = match kind {
@@ -192,19 +192,19 @@ impl Case {
                 "CUDA memory" => &["cuMemFree_v2"],
                 "memory of CUDA's" => &["cuMemRelease"],
                 "mapping" => &["cuMemUnmap"],
-                // Not while something is mapped there.
+                // CUDA keeps the range while something is mapped there.
                 "address range" => &["cuMemAddressFree", "cuMemUnmap"],
                 "external memory" => &["cuDestroyExternalMemory"],
                 "external semaphore" => &["cuDestroyExternalSemaphore"],
                 _ => return false,
             };
-            // Nothing is given back in a context that cannot be made current.
+            // Nothing can be given back if the context cannot be made current.
             faulted || takes_back.contains(&symbol) || symbol == "cuCtxSetCurrent"
         };
         if let Some((kind, count)) = report.left.iter().find(|(kind, _)| !refused(kind)) {
             return Err(problem(format!("left {count} of {kind}: {text}")));
         }
-        // A descriptor is CUDA's from a successful import until the import is destroyed, and else it is closed.
+        // CUDA owns a descriptor from a successful import until the import is destroyed. Every other descriptor must be closed.
         let owned = |kind| report.left.get(kind).copied().unwrap_or(0);
         let owned = owned("external memory") + owned("external semaphore");
         if report.descriptors as i64 != owned {
@@ -224,12 +224,12 @@ fn every_call_fails_in_turn() {
     let mut cases = Vec::new();
     let mut table = String::new();
     for symbol in symbols() {
-        // These are tests of their own; cuDeviceGetLuid is asked on Windows only, and cuEventQuery by `wavefield serve` with a
-        // client that CUDA serves, which no run here has.
+        // Other tests cover these. The program calls cuDeviceGetLuid on Windows only, and cuEventQuery only in `wavefield
+        // serve` with a client that CUDA serves, which no run here has.
         if matches!(symbol, "cuDeviceGetUuid" | "cuDeviceGetLuid" | "cuMemGetInfo_v2" | "cuEventQuery") {
             continue;
         }
-        // These are called where an import is tried, and nowhere else: tests/imports.rs.
+        // Only the trial of an import calls these: see tests/imports.rs.
         if matches!(symbol, "cuMemImportFromShareableHandle" | "cuMemGetAllocationPropertiesFromHandle") {
             continue;
         }
@@ -240,11 +240,12 @@ fn every_call_fails_in_turn() {
         let before = cases.len();
         cases.extend(CODES.map(|code| Case { symbol, handoff, nth: 1, code }));
         if symbol == "cuStreamQuery" {
-            // How often it is asked depends on how long things take; the second and third time everything is drawn.
+            // The number of these calls depends on timing. At the second and third call, everything is drawn.
             cases.push(Case { symbol, handoff, nth: 2, code: 999 });
             cases.push(Case { symbol, handoff, nth: 3, code: 719 });
         } else if count > 1 {
-            // Each such question makes the context current first; 10 before the end everything is being given back.
+            // Each cuStreamQuery makes the context current first, so the number of these calls varies too. At 10 before the
+            // last, the program is giving everything back.
             let nth = if symbol == "cuCtxSetCurrent" { count - 10 } else { count };
             cases.push(Case { symbol, handoff, nth, code: 999 });
         }
@@ -258,7 +259,7 @@ fn every_call_fails_in_turn() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// `cuDeviceGetUuid` is called only where the driver has no newer form.
+/// The program calls `cuDeviceGetUuid` only if the driver lacks the newer form.
 #[test]
 fn an_older_driver_has_the_first_form_of_the_uuid() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -275,8 +276,8 @@ fn an_older_driver_has_the_first_form_of_the_uuid() {
     run(older.command(&ALL).args(SMALL)).unwrap().check_clean(0).unwrap();
 }
 
-/// Linux knows no LUIDs, so the driver is not asked for one: compute-sanitizer takes the refusal for a fault. What Windows'
-/// driver answers is told apart by `a_refused_luid_is_none`.
+/// Linux has no LUIDs, so the program does not ask the driver for one: compute-sanitizer would report the refusal as a fault. The
+/// test `a_refused_luid_is_none` covers the answers of the driver on Windows.
 #[test]
 fn no_luid_is_asked_for_on_linux() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -297,7 +298,7 @@ fn every_symbol_is_missing_in_turn() {
         let problem = |what: String| format!("{symbols:?}: {what}");
         let (mut command, says) = (lacking.command(&ALL), format!("lacks {name}"));
         if OPTIONAL.iter().any(|start| name.starts_with(start)) {
-            // Only the run that needs it does without.
+            // Only the run that needs the symbol fails.
             run(lacking.command(&ALL).args(SMALL))
                 .and_then(|done| done.check_clean(0).map(drop))
                 .map_err(problem)?;
@@ -313,24 +314,24 @@ fn every_symbol_is_missing_in_turn() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// The layer that checks the use of Vulkan, where it is installed. It sees no signal of the stand-in's CUDA, and of a
-/// binary semaphore it wants to: 1.3.239 was seen to wait for ten seconds, to call that "most likely a validation bug",
-/// and to go on. With real drivers `scripts/gpu-check.sh` runs that hand-off under it.
+/// The argument for the validation layer, if it is installed. The layer does not see the signals of the stand-in's CUDA, but
+/// expects to see those of a binary semaphore: 1.3.239 waits for ten seconds, reports "most likely a validation bug" and goes
+/// on. `scripts/gpu-check.sh` runs the binary hand-off under the layer with real drivers.
 fn validation(handoff: &str) -> &'static str {
     static INSTALLED: LazyLock<bool> = LazyLock::new(common::has_validation);
     if handoff != "binary" && *INSTALLED { "--validation=on" } else { "--validation=off" }
 }
 
-/// Every vertex of every frame arrives, and without one of the waits that is seen: without a GPU, too.
+/// Every vertex of every frame arrives, and the check notices when one of the waits is missing.
 #[test]
 fn every_hand_off_is_verified() {
     verify_scene("field", "2");
 }
 
-/// Every texel of every level likewise.
+/// Like [`every_hand_off_is_verified`], for every texel of every level.
 #[test]
 fn every_hand_off_of_images_is_verified() {
-    // Fourteen kernels a frame.
+    // One millisecond is enough for fourteen kernels per frame.
     verify_scene("texture", "1");
 }
 
@@ -339,16 +340,16 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
     let verify = |frames: &str, arguments: &[&str]| {
         let mut command = stand_in.command(&ALL);
         command.args(["verify", "--producer=cuda", "--grid=64x64", "--size=64x48", "--scene", scene]);
-        // Slow enough for Vulkan to be early.
+        // Kernels this slow let Vulkan be early.
         command.args(["--frames", frames]).env("STAND_IN_KERNEL_MS", kernel_ms);
         run(command.args(arguments))
     };
     for handoff in on_the_stand_in() {
         let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
-        // A few frames under the layer. A timeline's signal that comes from another thread, as the stand-in's do, it may miss
-        // (seen about once in ten such runs of a busy machine, and never without the layer), and then it waits as for a
-        // binary semaphore's: another try.
+        // A few frames under the layer. The stand-in signals timelines from other threads, and the layer may miss such a
+        // signal: about once in ten runs on a busy machine, and never without the layer. It then waits as for a binary
+        // semaphore, so try again.
         let arguments = ["--handoff", handoff, validation(handoff)];
         let done = (0..5).find_map(|_| verify("5", &arguments).ok());
         let done =
@@ -364,13 +365,12 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
     }
 }
 
-/// All but `inline`: the stand-in does not run kernels inside a command buffer.
+/// All hand-offs except `inline`: the stand-in does not run kernels inside a command buffer.
 fn on_the_stand_in() -> impl Iterator<Item = &'static str> {
     Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline).map(Handoff::name)
 }
 
-/// With the stand-in's kernels on the CPU and Vulkan's semaphores below, every hand-off draws the same picture as Vulkan
-/// alone.
+/// Every hand-off draws the same picture as Vulkan alone. The stand-in runs the kernels on the CPU.
 #[test]
 fn every_hand_off_draws_the_picture() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -379,7 +379,7 @@ fn every_hand_off_draws_the_picture() {
         let path = folder.path().join(format!("{name}.png"));
         let mut command = stand_in.command(&ALL);
         command.args(["--headless", "--frames=7", "--grid=64x48", "--size=160x120", "--output"]).arg(&path);
-        // Without the layer: it may miss a signal of the stand-in's threads (see above).
+        // Without the layer, which may miss a signal of the stand-in's threads (see above).
         let done = run(command.arg("--validation=off").args(arguments));
         let done = done.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
@@ -396,8 +396,8 @@ fn every_hand_off_draws_the_picture() {
     }
 }
 
-/// Handles, launches, barriers and layouts of a texture that is painted in Vulkan's command buffer, under the validation layer;
-/// what the kernels would paint only a GPU can show.
+/// Checks the handles, launches, barriers and layouts of a texture that kernels paint in Vulkan's command buffer, under the
+/// validation layer. Only a GPU can show what the kernels paint.
 #[test]
 fn a_texture_is_painted_in_the_command_buffer() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -411,17 +411,17 @@ fn a_texture_is_painted_in_the_command_buffer() {
     let text = stdout(&done.output);
     assert!(text.contains("cuda, inline by VK_NVX_binary_import, 8x8 texels"), "{text}");
     assert!(!done.text().contains("validation error:"), "{}", done.text());
-    // 8x8, 4x4, 2x2 and 1x1: of each slot a handle, in each frame a kernel.
+    // The levels are 8x8, 4x4, 2x2 and 1x1. Each has one handle per slot and one kernel per frame.
     assert_eq!(report.count("vkGetImageViewHandleNVX"), 2 * 4);
     assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 4);
-    // Each level is stamped too; since nothing paints, the check finds frames that are not there.
+    // Each level is stamped too. Nothing paints here, so the check finds missing frames.
     let done = inline(&["verify"], validation("inline"));
     let (report, text) = (done.check_clean(1).unwrap(), done.text());
     assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 8, "{text}");
     assert!(!text.contains("validation error:"), "{text}");
 }
 
-/// Without such handles there are no images to write: that is said, and another way taken.
+/// Without handles of image views, the kernels cannot write to images. The program says so and falls back.
 #[test]
 fn a_texture_by_inline_falls_back_to_timeline() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -433,7 +433,7 @@ fn a_texture_by_inline_falls_back_to_timeline() {
     assert!(stdout(&done.output).contains("producer      cuda, 8x8 texels"), "{}", stdout(&done.output));
 }
 
-/// CUDA starts while Vulkan does: each call waits for the other, so none of the two may come first.
+/// CUDA and Vulkan start in parallel. Each call of a pair waits for the other, so a sequential start would fail.
 #[test]
 fn cuda_and_vulkan_start_beside_each_other() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -444,14 +444,14 @@ fn cuda_and_vulkan_start_beside_each_other() {
     for pair in ["vkCreateInstance+cuInit", CONTEXT] {
         small(pair, &[]).check_clean(0).unwrap_or_else(|problem| panic!("{pair}: {problem}"));
     }
-    // But not a context and a device that has CUDA inside.
+    // Exception: a context and a device with CUDA inside are made one after the other.
     let done = small(CONTEXT, &["--handoff=inline"]);
     let offences = done.report.unwrap().offences;
     assert!(matches!(offences.as_slice(), [one] if one.contains("was not called beside")), "{offences:?}");
     assert_exit(&done.output, 0);
 }
 
-/// A context takes memory of the GPU, so whoever does not use it makes none.
+/// A context takes memory of the GPU, so a run that does not use CUDA makes none.
 #[test]
 fn a_run_without_cuda_makes_no_context() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -464,7 +464,7 @@ fn a_run_without_cuda_makes_no_context() {
     }
 }
 
-/// Both drivers fail at once: the error is Vulkan's, and CUDA's context is given back.
+/// If both drivers fail, the program reports Vulkan's error. CUDA's context is given back.
 #[test]
 fn a_failure_of_vulkan_comes_before_one_of_cuda() {
     let Some(stand_in) = StandIn::new() else { return };

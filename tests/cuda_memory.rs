@@ -1,8 +1,8 @@
-//! Memory that CUDA allocated, in Vulkan: what the example `08_cuda_memory` does not show. And what is left where a Vulkan call of
-//! that, or of the engine in `06_your_device`, fails.
+//! Vulkan uses memory that CUDA allocated: what the example `08_cuda_memory` does not show. Also checks that nothing is left
+//! when a Vulkan call of an import, or of the engine in `06_your_device`, fails.
 
 #![cfg(target_os = "linux")]
-// Each example has its own copy of what it takes from the first.
+// Each example has its own copy of what it uses from the first example.
 #![allow(dead_code, clippy::duplicate_mod)]
 
 mod common;
@@ -33,7 +33,7 @@ use vulkan_cuda::{CudaAllocation, ImportedBuffer, SharedRing};
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
 const RANGE: Range = Range { offset: 0, size: 4096 };
 
-/// Both APIs; where there are none, a skip.
+/// Opens both APIs. Skips the test if they are not available.
 fn open() -> Option<Gpu> {
     open_with(|_| Default::default())
 }
@@ -49,12 +49,13 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
     }
 }
 
-/// Held by a test that floods CUDA with small memsets, and by one whose frames are memsets: see [`ImportedSemaphore::signal`].
+/// Separates the test that floods CUDA with small memsets from the test whose frames are memsets. See
+/// [`ImportedSemaphore::signal`] for the reason.
 ///
 /// [`ImportedSemaphore::signal`]: vulkan_cuda::ImportedSemaphore::signal
 static MEMSETS: Mutex<()> = Mutex::new(());
 
-/// Buffers in CUDA's memory are slots like others: CUDA allocates them, in one allocation, and hands them over frame by frame.
+/// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
     let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,20 +78,20 @@ fn a_ring_hands_over_memory_of_cuda() {
     for frame in 0..FRAMES {
         let write = ring.write().unwrap();
         let address = write.slot().cuda().unwrap();
-        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        // SAFETY: the slot has this many words, and CUDA owns it until `finish`.
         unsafe { sys::cuMemsetD32Async(address, frame as u32, words, stream.cu_stream()) }.result().unwrap();
         let read = write.finish().unwrap();
         let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(frame * RANGE.size).size(RANGE.size)];
-            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            // SAFETY: the commands are being recorded for this family, and the copy lies within both buffers.
             unsafe {
                 ring.record_acquire(&read, commands);
                 device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
                 ring.record_release(&read, commands);
             }
         });
-        // SAFETY: recorded above; everything lives until both sides are idle.
+        // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
         unsafe { seen.submit(&gpu, commands.unwrap(), &[read.wait_info()], &[read.signal_info()]) }.unwrap();
         read.submitted();
     }
@@ -98,7 +99,7 @@ fn a_ring_hands_over_memory_of_cuda() {
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
     let all = seen.words().unwrap();
-    // An earlier number was read too early, a later one too late.
+    // An earlier frame's number was read too early, a later one's too late.
     let wrong: Vec<_> = all
         .chunks(words)
         .enumerate()
@@ -111,7 +112,7 @@ fn a_ring_hands_over_memory_of_cuda() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What is impossible is refused before a driver is asked for an import, and the error says why.
+/// An impossible range is refused before the driver is asked for an import, and the error says why.
 #[test]
 fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     let Some(gpu) = open() else { return };
@@ -127,17 +128,17 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     refused(Range { offset: 0, size: all }, "span 2 chunks");
     refused(Range { offset: 1, size: 64 }, "VkMemoryRequirements::alignment");
     assert!(allocation.export(2).unwrap_err().to_string().contains("no chunk 2 in memory of 2"));
-    // None of that cost the process anything.
+    // None of these refusals prevents a later import.
     ImportedBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
     let view = ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
     assert_eq!((view.cuda(), view.size()), (Some(allocation.pointer()), RANGE.size));
-    // The view has a share of it for as long as it lives.
+    // The view keeps the allocation alive.
     assert_eq!(Arc::strong_count(&allocation), 2);
     drop(view);
     assert_eq!(Arc::strong_count(&allocation), 1);
 }
 
-/// A buffer whose bytes lie in two chunks, and in one of them alone.
+/// Binds a buffer whose bytes lie in two chunks, and one whose bytes lie in the second chunk only.
 #[test]
 fn a_buffer_over_two_chunks_is_bound_sparsely() {
     let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,12 +154,12 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     let words = (around.size / 4) as u32;
     for word in 0..words {
         let address = allocation.pointer() + around.offset + 4 * u64::from(word);
-        // SAFETY: one word, which is mapped there.
+        // SAFETY: the word is mapped at this address.
         unsafe { sys::cuMemsetD32Async(address, word, 1, stream.cu_stream()) }.result().unwrap();
     }
     stream.synchronize().unwrap();
     let bound = |range| {
-        // SAFETY: the device has the feature, or says so here; the queue is idle, and nobody else's.
+        // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and used by nobody else.
         unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
     };
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
@@ -171,7 +172,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
         let target = readback::Target::new(&gpu, range.size).unwrap();
         let copied = target.run(&gpu, |device, commands| {
             let copy = [vk::BufferCopy::default().size(range.size)];
-            // SAFETY: being recorded; both buffers have so many bytes. CUDA is done.
+            // SAFETY: the commands are being recorded, both buffers have this many bytes, and CUDA is done.
             unsafe { device.cmd_copy_buffer(commands, view.vulkan(), target.buffer, &copy) };
         });
         copied.unwrap();
@@ -182,7 +183,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     assert!(text.contains("16") && text.contains("VkMemoryRequirements::alignment"), "{text}");
 }
 
-/// Why a stranger's descriptor is tried in a process of its own: the stand-in does as NVIDIA's driver was seen to do.
+/// Shows why a stranger's descriptor is tried in its own process. The stand-in imitates NVIDIA's driver.
 #[test]
 #[ignore = "spoils imports for its process, so it runs on the stand-in alone"]
 fn a_refused_import_costs_every_later_one() {
@@ -190,7 +191,7 @@ fn a_refused_import_costs_every_later_one() {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 1).unwrap();
     let size = allocation.size();
     let import = |fd: Fd| {
-        // SAFETY: memory of this size, or what the stand-in refuses.
+        // SAFETY: the descriptor is memory of this size, or the stand-in refuses it.
         unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
     };
     drop(import(allocation.export(0).unwrap()).unwrap());
@@ -200,7 +201,7 @@ fn a_refused_import_costs_every_later_one() {
     assert!(import(allocation.export(0).unwrap()).is_err());
 }
 
-/// The tests above on the stand-in: they run to their end, and give everything back.
+/// Runs the tests above on the stand-in. They pass and give everything back.
 #[test]
 fn all_of_them_run_on_the_stand_in() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -217,14 +218,14 @@ fn all_of_them_run_on_the_stand_in() {
     }
 }
 
-/// Runs one test of this file in a process of its own, on the stand-in.
+/// Runs one test of this file in its own process, on the stand-in.
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
     run(stand_in.beneath(test, &[&ALL[..], &["sparseBinding"]].concat()).env("STAND_IN_FAIL", fail))
 }
 
-/// Ends the process as a program does.
+/// Ends the process as the program does: with exit code 1 after an error.
 fn end(outcome: Result<(), Box<dyn Error>>) -> ! {
     if let Err(error) = &outcome {
         eprintln!("{error}");
@@ -252,7 +253,7 @@ fn one_sparse_import() {
         let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1])?;
         let all = Range { offset: 0, size: allocation.size() };
         let queue = (gpu.queue, gpu.family);
-        // SAFETY: the device has the feature; the queue is idle, and nobody else's.
+        // SAFETY: the device has the feature; the queue is idle, and nobody else uses it.
         unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
         Ok(())
     };
@@ -265,7 +266,7 @@ fn one_engine() {
     end(your_device::run());
 }
 
-/// After each failure everything was given back, and descriptors are closed.
+/// After each failure, everything is given back and every descriptor is closed.
 #[test]
 fn every_vulkan_call_fails_in_turn() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -274,7 +275,7 @@ fn every_vulkan_call_fails_in_turn() {
         let done = attempt(&stand_in, name, "").unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap"];
-        // These two are asked by a `Drop`: the engine then destroys what it has all the same, and the ring leaks its slots.
+        // A `Drop` makes these two calls. If they fail, the engine still destroys what it has, and the ring leaks its slots.
         let in_drop = ["vkDeviceWaitIdle", "vkGetSemaphoreCounterValue"];
         let can_fail = |call: &&String| {
             let starts = |start: &&str| call.starts_with(*start);
@@ -293,7 +294,7 @@ fn every_vulkan_call_fails_in_turn() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// After a fault CUDA signals nothing more, and the engine's queue must not wait for it for ever.
+/// After a fault, CUDA signals nothing more. The engine's queue must not wait for CUDA for ever.
 #[test]
 fn an_engine_outlives_a_fault_of_cuda() {
     let Some(stand_in) = StandIn::new() else { return };

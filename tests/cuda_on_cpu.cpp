@@ -1,11 +1,11 @@
-// Runs a kernel of kernels/*.cu on the CPU. An ordinary compiler makes a program of this and the kernel's own source:
+// Runs a kernel of kernels/*.cu on the CPU. An ordinary compiler builds this file and the kernel's source into one program:
 //
 //     c++ -D SOURCE='"../kernels/ripples.cu"' -D KERNEL=ripples tests/cuda_on_cpu.cpp -o PROGRAM
 //     PROGRAM COLS ROWS THREADS FRAMES STEP VALUE… > VERTICES
 //
 // The program launches the kernel for FRAMES frames, STEP seconds apart, in blocks of THREADS threads, and writes the vertices of
-// the last frame. The threads of a block are threads of the CPU, so that ThreadSanitizer sees a race between them. Blocks run
-// one after another.
+// the last frame. The threads of a block are CPU threads, so that ThreadSanitizer sees a race between them. Blocks run one
+// after another.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ static inline float4 make_float4(float x, float y, float z, float w) { return {x
 
 static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline double min(double a, double b) { return a < b ? a : b; }
-// Not functions: the C library has others of these names.
+// Macros, because the C library has functions of these names.
 #define __sinf sinf
 #define __sincosf(a, sine, cosine) (*(sine) = sinf(a), *(cosine) = cosf(a))
 #define __fdividef(a, b) ((a) / (float)(b))
@@ -46,7 +46,7 @@ static inline void __syncthreads() { pthread_barrier_wait(&barrier); }
 int main(int count, char **words)
 {
     if (count != int(6 + sizeof(Parameters) / sizeof(float)))
-        return fprintf(stderr, "the kernel takes other values\n"), 2;
+        return fprintf(stderr, "the kernel takes another number of values\n"), 2;
     unsigned cols = atoi(words[1]), rows = atoi(words[2]);
     blockDim.x = atoi(words[3]);
     unsigned long long frames = atoll(words[4]);
@@ -60,7 +60,7 @@ int main(int count, char **words)
     std::vector<float4> vertices;
     pthread_barrier_init(&barrier, nullptr, blockDim.x);
     for (unsigned long long frame = 0; frame < frames; frame++) {
-        // A vertex that is not written stays no number.
+        // A vertex that the kernel does not write stays NaN.
         float none = std::numeric_limits<float>::quiet_NaN();
         vertices.assign(size, {none, none, none, none});
         std::vector<std::thread> threads;
@@ -70,7 +70,7 @@ int main(int count, char **words)
                 for (unsigned block = 0; block < blocks; block++) {
                     blockIdx.x = block;
                     KERNEL(vertices.data(), cols, rows, frame, frame * step, parameters);
-                    // A block shares its memory with nobody, not even with the next.
+                    // The next block reuses the shared memory, so it waits until this one is done.
                     pthread_barrier_wait(&barrier);
                 }
             });

@@ -1,4 +1,4 @@
-//! What the dependencies ask of this program: their licences, and the Rust that they need. Needs cargo and no network.
+//! Checks the licences of the dependencies and the Rust version that they need. This needs cargo, but no network.
 
 mod common;
 
@@ -7,19 +7,19 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
-/// Every package that is compiled here, as cargo describes it, with these arguments to `cargo metadata`; `Err` has cargo's
-/// words, `None` inside means that there is no cargo, and a word about it was said.
+/// Every package that is compiled here, as `cargo metadata` describes it with these arguments. Returns `None` and reports a
+/// skip if there is no cargo. The error is cargo's message.
 fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
     let Ok(cargo) = std::env::var("CARGO") else {
         common::skip("not run by cargo");
         return Ok(None);
     };
-    let version = Command::new("rustc").arg("-vV").output().expect("where cargo is there is rustc");
+    let version = Command::new("rustc").arg("-vV").output().expect("rustc comes with cargo");
     let host =
         common::stdout(&version).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let mut command = Command::new(cargo);
     command.args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform"]);
-    command.arg(host.expect("rustc knows its host")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.arg(host.expect("rustc prints its host")).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     let output = command.output().expect("cargo starts");
     if !output.status.success() {
         return Err(common::stderr(&output));
@@ -30,10 +30,13 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
     Ok(Some(packages))
 }
 
-/// Those of every feature; of the default ones where the others' were never fetched, with a word about it.
+/// The packages of all features. If those of optional features were never fetched, reports a skip and returns those of the
+/// default features.
 fn packages() -> Option<Vec<Value>> {
     metadata(&["--all-features"]).unwrap_or_else(|words| {
-        common::skip_without_tools(&format!("the packages of optional features, for `cargo fetch`: {words}"));
+        common::skip_without_tools(&format!(
+            "packages of optional features are missing, run `cargo fetch`: {words}"
+        ));
         metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
     })
 }
@@ -64,7 +67,7 @@ fn every_licence_is_allowed() {
     assert!(refused.is_empty(), "licences that deny.toml does not allow:\n{}", refused.join("\n"));
 }
 
-/// The stated Rust is enough for every dependency. That it is enough for this program is shown by a build with it.
+/// The stated Rust version is enough for every dependency. Only a build shows that it is enough for this program too.
 #[test]
 fn no_dependency_needs_a_newer_rust() {
     let Some(packages) = packages() else { return };

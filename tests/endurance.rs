@@ -1,5 +1,5 @@
-//! Two thousand frames in a window that somebody keeps resizing, hiding and showing: every vertex of every frame is right,
-//! and the process holds no more at the end than when it had settled.
+//! Draws two thousand frames in a window that is resized, hidden and shown all the time. Every vertex of every frame is
+//! right, and at the end the process holds no more than after it had settled.
 
 #![cfg(target_os = "linux")]
 
@@ -14,10 +14,12 @@ use display::{Display, poll};
 
 const FRAMES: u64 = 2000;
 
-/// As the program itself allows, where the picture has the same size: pools breathe. All pictures here are small.
+/// The growth of memory that the program itself allows for pictures of the same size, because pools vary. All pictures here
+/// are small.
 const ALLOWANCE: u64 = 16 << 20;
 
-/// Until the window's program has ended. Sizes come and go faster than it can draw; hidden, it rests.
+/// Resizes, hides and shows the window until its program has ended. Sizes change faster than it can draw, and while hidden it
+/// rests.
 fn storm(display: &Display, window: u32, mut ended: impl FnMut() -> bool) -> u32 {
     let window = window.to_string();
     let mut rounds = 0;
@@ -29,7 +31,7 @@ fn storm(display: &Display, window: u32, mut ended: impl FnMut() -> bool) -> u32
             commands.push(format!("windowsize {window} {width} {height}"));
             commands.push("sleep 0.01".to_owned());
         }
-        // To minimise a window is to unmap it, for a window manager; here is none that could be asked to.
+        // A window manager minimises a window by unmapping it. There is none here, so unmap it directly.
         commands.push(format!("windowunmap {window} sleep 0.02 windowmap {window} sleep 0.05"));
         let words: Vec<String> = commands.join(" ").split(' ').map(String::from).collect();
         display.try_xdotool(&words.iter().map(String::as_str).collect::<Vec<_>>());
@@ -45,7 +47,7 @@ fn two_thousand_frames_in_a_storm_leave_nothing_behind() {
     let path = folder.path().join("verify.json");
     let mut command = common::wavefield();
     command.args(["verify", "--window", "--grid=32x32", "--size=160x120"]);
-    // The layer keeps a record of what it has seen, so its own memory is not what is looked at here.
+    // The layer records what it has seen, and its memory must not count here.
     command.args(["--validation=off", &format!("--frames={FRAMES}"), "--json"]).arg(&path);
     let program =
         display.show(&mut command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -55,7 +57,7 @@ fn two_thousand_frames_in_a_storm_leave_nothing_behind() {
     let output = program.wait_with_output().expect("it is our child");
     assert_exit(&output, 0);
     println!("{rounds} rounds of the storm\n{}", stdout(&output));
-    assert!(rounds >= 10, "only {rounds} rounds of the storm fell into the run");
+    assert!(rounds >= 10, "only {rounds} rounds of the storm happened during the run");
     assert!(!stderr(&output).contains("error"), "{}", stderr(&output));
 
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

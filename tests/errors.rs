@@ -1,5 +1,5 @@
-//! What goes wrong on users' machines, and what they get: one sentence that says what, where and what to do, and the
-//! right exit code; never a panic, and nothing half-written.
+//! What goes wrong on users' machines. The user gets one sentence that says what failed, where and what to do, and the
+//! right exit code: never a panic, and never a half-written file.
 
 #![cfg(unix)]
 
@@ -86,7 +86,7 @@ fn a_kernel_needs_cuda() {
     assert_fails(&output, 2, &["--kernel is for the CUDA producer", "--producer host"]);
 }
 
-/// Kernels that have a compute shader run without CUDA; the others say that they need it.
+/// Kernels that also exist as a compute shader run without CUDA. The others report that they need it.
 #[test]
 fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
     let folder = without_cuda();
@@ -129,7 +129,7 @@ fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
     assert_fails(&kernel("./ocean", &[]), 1, &["cannot read ./ocean"]);
 }
 
-/// What comes with this program is not a risk that takes consent.
+/// A built-in kernel is no risk, so it needs no consent.
 #[test]
 fn a_kernel_of_the_gallery_runs_inline() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -193,8 +193,8 @@ fn a_picture_beyond_what_the_device_draws() {
     assert_fails(&output, 1, &["100000x10", "maxImageDimension2D"]);
 }
 
-/// A limit on the process's address space stands for a full device: a software device takes its memory there. Whether
-/// the driver itself survives that is its own affair: Mesa 22.3 does, 25.0 was seen to crash.
+/// Simulates a full device by a limit on the address space, from which a software device takes its memory. Some drivers do
+/// not survive that: Mesa 22.3 does, but 25.0 has crashed.
 #[test]
 fn out_of_device_memory() {
     if !stdout(&run(&["devices"])).contains("llvmpipe") {
@@ -281,7 +281,7 @@ fn a_kernel_file_that_is_none() {
     }
 }
 
-/// The driver's compiler says what is wrong, with the line.
+/// The error has the message of the driver's compiler, with the line.
 #[test]
 fn a_kernel_that_does_not_compile() {
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/broken.ptx");
@@ -292,7 +292,7 @@ fn a_kernel_that_does_not_compile() {
     assert_fails(&output, 1, &["broken.ptx", "cuModuleLoadDataEx", "line"]);
 }
 
-/// Whoever closed it wants no more; what else was asked for is done.
+/// The reader who closed the pipe wants no more output. The program still does the rest of its work.
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,18 +316,18 @@ fn standard_output_on_a_full_disk() {
     assert_fails(&output, 1, &["cannot write to standard output", "No space left"]);
 }
 
-/// A limit on the size of files stands for a full disk: it is met when the picture is written, at the end.
+/// Simulates a full disk by a limit on the size of files. The program reaches it at the end, when it writes the picture.
 #[test]
 fn a_disk_that_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("a.png");
     std::fs::write(&picture, "the picture of yesterday").unwrap();
     let mut command = Command::new("sh");
-    // With the signal ignored the write fails as on a full disk. The unit is 512 bytes or 1024.
+    // With the signal ignored, the write fails as on a full disk. The unit of the limit is 512 or 1024 bytes.
     command.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"]).arg(wavefield().get_program());
     let arguments =
         ["--headless", "--frames=1", "--grid=64x64", "--size=640x480", "--validation=off", "--output"];
-    // A shader cache is written, too, and its driver's affair.
+    // The driver would write a shader cache too, which is not tested here.
     let output =
         command.args(arguments).arg(&picture).env("MESA_SHADER_CACHE_DISABLE", "true").output().unwrap();
     assert_fails(&output, 1, &["cannot write", "a.png", "File too large"]);
@@ -341,17 +341,17 @@ fn an_output_folder_that_may_not_be_written() {
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
     let mut command = wavefield();
     if std::fs::write(folder.path().join("probe"), "").is_ok() {
-        // The superuser may write everywhere; nobody else may.
+        // The superuser may write everywhere, so run the program as the user `nobody`.
         command.uid(65534).gid(65534);
     }
     let picture = folder.path().join("a.png");
     let Ok(output) = command.args(SMALL).arg("--output").arg(picture).output() else {
-        return common::skip("the superuser's program cannot be run by anybody else");
+        return common::skip("the program cannot be run as another user here");
     };
     assert_fails(&output, 1, &["cannot write", "a.png", "Permission denied"]);
 }
 
-/// It was there at the start, when it is looked at, and is gone when the picture is done.
+/// The folder exists at the start, when the program checks it, and is gone when the picture is done.
 #[test]
 fn an_output_folder_that_vanishes() {
     let folder = tempfile::tempdir().unwrap();
@@ -363,7 +363,7 @@ fn an_output_folder_that_vanishes() {
     assert!(!inner.exists());
 }
 
-/// Starts a run that takes a while, and waits for as long as it takes to begin.
+/// Starts a run that takes a while, and waits until it has begun.
 fn long_run(output: &Path, frames: &str) -> Child {
     let mut command = wavefield();
     command
@@ -376,7 +376,7 @@ fn long_run(output: &Path, frames: &str) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    // A shell has `kill` built in; the program of that name is not on every system.
+    // `kill` is built into every shell, but not every system has the program.
     let killed = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
     assert!(killed.success());
 }
@@ -386,7 +386,7 @@ fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["TERM", "INT", "HUP"] {
         let child = long_run(&folder.path().join("a.png"), "--frames=1000000");
-        // Long after the handler is in place, which is the first thing that the program does.
+        // The program installs the handler first, so it has been in place for long by now.
         std::thread::sleep(Duration::from_millis(700));
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
@@ -395,7 +395,7 @@ fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     }
 }
 
-/// At any moment: while it starts, draws, writes, ends. Either the picture is whole or there is none.
+/// A signal may come at any moment: while the program starts, draws, writes or ends. The picture is whole, or there is none.
 #[test]
 fn signals_at_random_moments() {
     const ROUNDS: u32 = 48;
@@ -411,7 +411,7 @@ fn signals_at_random_moments() {
         ]);
         command.arg(picture).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    // How long a run takes here when nobody disturbs it, with as many beside it as there will be.
+    // How long a run takes here without a signal.
     let undisturbed = || {
         let (folder, began) = (tempfile::tempdir().unwrap(), Instant::now());
         assert_fails(&start(&folder.path().join("a.png")).wait_with_output().unwrap(), 0, &[]);
@@ -424,7 +424,7 @@ fn signals_at_random_moments() {
         let folder = tempfile::tempdir().unwrap();
         let picture = folder.path().join("a.png");
         let child = start(&picture);
-        // Denser towards the start, where a run passes from one stage to the next.
+        // More signals come near the start, where a run passes from one stage to the next.
         std::thread::sleep(whole * 2 * round * round / (ROUNDS * ROUNDS));
         signal(&child, if round % 2 == 0 { "INT" } else { "TERM" });
         let output = child.wait_with_output().unwrap();
@@ -435,7 +435,7 @@ fn signals_at_random_moments() {
                 files == 1 && read_png(&picture).is_ok()
             }
             Some(1) => files == 0 && text.contains("no picture was written") && !text.contains("panicked"),
-            // The signal came before the handler, and the system ended the process.
+            // The signal came before the handler was installed, so the system ended the process.
             None => files == 0,
             Some(_) => false,
         };
@@ -445,7 +445,7 @@ fn signals_at_random_moments() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Two instances share the devices, and even the output: the last one wins, and the file is whole at any time.
+/// Several instances share the devices and even the output. The last one wins, and the file is whole at any time.
 #[test]
 fn two_instances_at_once() {
     let folder = tempfile::tempdir().unwrap();

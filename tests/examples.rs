@@ -1,7 +1,6 @@
-//! The library's examples, to their end: on this machine's GPU, and where there is none on the stand-in. (`05_client` is run by
-//! `serve.rs`.)
+//! Runs the library's examples to their end: on this machine's GPU, and on the stand-in. (`serve.rs` runs `05_client`.)
 
-// Each example has its own copy of what it takes from the first.
+// Each example has its own copy of what it uses from the first example.
 #![allow(dead_code, clippy::duplicate_mod)]
 
 use std::sync::{Mutex, PoisonError};
@@ -25,11 +24,11 @@ mod your_cuda;
 #[path = "../crates/vulkan-cuda/examples/06_your_device.rs"]
 mod your_device;
 
-/// Each example makes an instance and destroys it. With the last instance the loader unloads NVIDIA's driver, and where other
-/// threads used it meanwhile, they were once seen to stand still on an H200 (driver 580).
+/// Lets only one example run at a time. Each makes an instance and destroys it, and with the last instance the loader unloads
+/// NVIDIA's driver. Other threads that used the driver meanwhile once hung on an H200 (driver 580).
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// An example fails by an error; what it skips is a skip here.
+/// Runs an example. Its error fails the test, unless it reports that the machine lacks something: that is a skip.
 fn finish(run: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     match run() {
@@ -57,7 +56,7 @@ runs! {
     a_kernel_of_cudarc_fills_the_slots: your_cuda,
 }
 
-/// The part of `08_cuda_memory` that runs in a process of its own. Alone it has nothing to try.
+/// The part of `08_cuda_memory` that runs in its own process. As an ordinary test it does nothing.
 #[cfg(unix)]
 #[test]
 fn a_descriptor_is_tried() {
@@ -68,13 +67,13 @@ fn a_descriptor_is_tried() {
 
 #[test]
 fn memory_of_cuda_is_imported() {
-    // Its child is this program again, with the test above.
+    // Its child process runs the test above.
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "a_descriptor_is_tried", "--nocapture"]);
     finish(|| cuda_memory::run(child));
 }
 
-/// The same on the stand-in: they run to their end, and give everything back.
+/// Runs the tests above on the stand-in. They pass and give everything back.
 #[cfg(target_os = "linux")]
 #[test]
 fn all_of_them_run_on_the_stand_in() {
@@ -91,7 +90,7 @@ fn all_of_them_run_on_the_stand_in() {
     ];
     for name in names {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        // One after the other, and nothing skipped.
+        // One at a time, and a skip is a failure.
         test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
         let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
@@ -100,7 +99,7 @@ fn all_of_them_run_on_the_stand_in() {
     }
 }
 
-/// After a fault CUDA signals nothing more, and Vulkan's queue must not wait for it for ever, wherever the example leaves.
+/// After a fault, CUDA signals nothing more. Wherever the example then returns, Vulkan's queue must not wait for CUDA for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_example_outlives_a_fault_of_cuda() {
@@ -116,7 +115,7 @@ fn an_example_outlives_a_fault_of_cuda() {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
         let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail));
-        // That test must fail, and end.
+        // The test in the child process must fail, but end.
         match done {
             Ok(done) if done.output.status.code() == Some(101) => Ok(()),
             Ok(done) => Err(format!("{name}, {fail}: {}", done.output.status)),

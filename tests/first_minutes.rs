@@ -1,5 +1,5 @@
-//! What a new user meets first: the scripts on a machine that lacks this and that, how far a run is, the page of a benchmark,
-//! the published package.
+//! What a new user meets first: the scripts on a machine that lacks programs, the progress of a run, the page of a benchmark, the
+//! published package.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,7 @@ use common::{assert_exit, stderr, stdout};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A machine that is made up: the scripts see these programs and no others. Nobody there is root.
+/// A simulated machine: the scripts see only its programs, and do not run as root.
 struct Machine {
     folder: tempfile::TempDir,
 }
@@ -23,7 +23,7 @@ struct Machine {
 const LIBRARIES: &str = "echo '\tlibvulkan.so.1 (libc6,x86-64) => /lib/libvulkan.so.1'";
 
 impl Machine {
-    /// With Rust, a linker, a Vulkan loader and apt-get, but none of what only a window or a test needs, and no sudo.
+    /// A machine with Rust, a linker, a Vulkan loader and apt-get. It lacks sudo, and what only a window or a test needs.
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["", "bin", "root", "root/scripts", "root/target", "root/target/debug", "tmp"] {
@@ -72,21 +72,21 @@ impl Machine {
         command.arg(self.path("root/scripts").join(script)).env_clear();
         command.env("PATH", self.path("bin")).env("HOME", self.path("")).env("TMPDIR", self.path("tmp"));
         command.env("VK_DRIVER_FILES", "chosen").envs(variables.iter().copied());
-        // Nobody.
-        // SAFETY: takes no memory and has no effect beyond its answer.
+        // Run as the user `nobody`.
+        // SAFETY: `geteuid` always succeeds.
         if unsafe { libc::geteuid() } == 0 {
             command.uid(65534).gid(65534);
         }
         command.output().unwrap()
     }
 
-    /// What cargo, apt-get and sudo were told.
+    /// The commands that cargo and apt-get were given.
     fn log(&self) -> String {
         fs::read_to_string(self.path("tmp/log")).unwrap_or_default()
     }
 }
 
-/// The line with the command, which is alone on it, and no package is named elsewhere.
+/// Asserts that one line has the install command with `package`, and that no other line names the package.
 #[track_caller]
 fn assert_packages_once(text: &str, package: &str) {
     let lines: Vec<&str> =
@@ -116,7 +116,7 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
     assert!(text.contains("no sudo") && !text.contains("online"), "{text}");
     assert!(machine.log().contains("cargo test --locked"), "{}", machine.log());
     assert!(!machine.log().contains("install"), "{}", machine.log());
-    // The tools, the guide and the Python package; and of the tests one that says so and one that is ignored.
+    // Three checks are left out: the tools, the guide and the Python package. So are two tests: one skips itself, one is ignored.
     let last = text.lines().last().unwrap();
     assert!(
         last.contains("17 tests passed") && last.contains("3 of the checks") && last.contains(" 2 tests"),
@@ -164,7 +164,7 @@ fn the_demo_runs_where_only_a_windows_libraries_are_missing() {
     assert_exit(&output, 0);
     assert_packages_once(&text, "libx11-6");
     assert!(machine.log().contains("cargo build --release"), "{}", machine.log());
-    // Before that it says what a first build takes.
+    // Before the build it prints how long a first build takes.
     assert!(text.contains("first build") && text.contains("min") && text.contains("GB"), "{text}");
 }
 
@@ -184,7 +184,7 @@ fn the_demo_takes_a_small_field_on_a_software_device_unless_told_otherwise() {
         let log = machine.log();
         assert_eq!(log.lines().last().unwrap().ends_with("--grid 256x256"), small, "{log}");
     }
-    // As the program says it.
+    // The program prints the kinds of devices in the same words.
     let output = common::run(&["devices"]);
     let text = stdout(&output);
     match text.lines().find(|line| line.starts_with('>')) {
@@ -214,7 +214,7 @@ fn what_a_script_needs_is_looked_for_first() {
     assert!(stderr(&output).contains("/no/such/program"), "{}", stderr(&output));
 }
 
-/// Runs the program with a terminal of 100 columns for its standard error, and gives what it wrote there.
+/// Runs the program with a terminal of 100 columns as its standard error, and returns what it wrote there.
 fn on_a_terminal(arguments: &str) -> Option<String> {
     let program = common::wavefield().get_program().to_owned().into_string().unwrap();
     let line = format!("stty cols 100; '{program}' {arguments} >/dev/null; exit $?");
@@ -228,7 +228,7 @@ fn on_a_terminal(arguments: &str) -> Option<String> {
             Some(stdout(&output))
         }
         Err(error) => {
-            common::skip_without_tools(&format!("script, for a terminal: {error}"));
+            common::skip_without_tools(&format!("`script`, which gives a program a terminal: {error}"));
             None
         }
     }
@@ -265,7 +265,7 @@ fn a_file_gets_no_bar_and_a_run_without_a_picture_says_so() {
     assert!(picture.contains("none") && picture.contains("--output"), "{text}");
 }
 
-/// The page in the repository is what the program makes of the file beside it.
+/// The program makes the page in the repository from the measurement beside it.
 #[test]
 fn the_committed_report_is_made_from_the_committed_measurement() {
     let measurements = Path::new(ROOT).join("docs/measurements");

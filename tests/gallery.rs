@@ -1,5 +1,5 @@
-//! The kernels of the gallery and their twins, against references in double precision: on a GPU where there is one, as compute
-//! shaders, and their own source on the CPU.
+//! Compares the kernels of the gallery with references in double precision: on a GPU if there is one, as compute shaders, and
+//! from their own source on the CPU.
 
 mod common;
 #[path = "common/pond.rs"]
@@ -21,11 +21,11 @@ use wavefield::wave::{Grid, HEIGHT, Vertex};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Seconds between two frames: longer than the pond's longest step on any grid here, and shorter. No drop falls at a multiple of
-/// them, where the last bit of a sum would decide in which frame.
+/// Seconds between two frames. One is longer and one is shorter than the pond's longest step on any grid here. No drop falls at
+/// a multiple of them, because there the last bit of a sum would decide in which frame it falls.
 const STEPS: [f64; 2] = [0.3701, 0.00901];
 
-/// The values that a kernel has by default, its least, and its greatest.
+/// The default, the least and the greatest values of a kernel's parameters.
 fn settings(entry: &Entry) -> [KernelValues; 3] {
     let parameters = entry.source().parameters().unwrap();
     let all = |value: fn(&wavefield::cuda::KernelParameter) -> f32| {
@@ -34,7 +34,7 @@ fn settings(entry: &Entry) -> [KernelValues; 3] {
     [parameters.values(&[]), all(|parameter| parameter.min), all(|parameter| parameter.max)]
 }
 
-/// The largest difference between vertices and what they should be, in units of the wave's height.
+/// The largest error of the vertices, in units of the wave's height.
 fn worst(grid: Grid, got: &[Vertex], want: impl Fn(u32, u32) -> [f64; 4]) -> f64 {
     assert_eq!(got.len() as u64, grid.count());
     let errors = got.iter().enumerate().flat_map(|(index, got)| {
@@ -44,7 +44,7 @@ fn worst(grid: Grid, got: &[Vertex], want: impl Fn(u32, u32) -> [f64; 4]) -> f64
     errors.fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) }) / HEIGHT
 }
 
-/// The same for frames of a kernel of the gallery, from one on, `step` seconds apart.
+/// The largest error of consecutive frames of a kernel of the gallery, from frame `first` on, `step` seconds apart.
 fn errors_of(
     entry: &Entry,
     grid: Grid,
@@ -70,12 +70,12 @@ fn errors_of(
     frames.iter().zip(first..).map(error).fold(0.0, f64::max)
 }
 
-/// What it may be. Greater values of the parameters make greater angles, and so greater errors.
+/// The largest allowed error. Greater parameter values make greater angles and so greater errors.
 fn tolerance(values: &KernelValues, default: &KernelValues) -> f64 {
     if values == default { TOLERANCE } else { 4.0 * TOLERANCE }
 }
 
-/// A kernel's own source as a program for the CPU; `None`, with a word about it, where there is no compiler for that.
+/// Compiles a kernel's own source into a program for the CPU. Returns `None` and reports a skip if there is no compiler.
 fn compile(entry: &Entry, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = folder.join(entry.name);
     let source = format!("SOURCE=\"{ROOT}/kernels/{}.cu\"", entry.name);
@@ -94,7 +94,7 @@ fn compile(entry: &Entry, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// The vertices that such a program writes: of the frame before `frames`.
+/// Runs such a program for `frames` frames. Returns the vertices of the last one.
 fn on_cpu(
     program: &Path,
     grid: Grid,
@@ -110,7 +110,7 @@ fn on_cpu(
     [bytemuck::allocation::pod_collect_to_vec(&output.stdout)]
 }
 
-/// Blocks of one thread and of several, grids with a last block that is not full.
+/// Runs blocks of one thread and of several threads, on grids whose last block is not full.
 #[test]
 fn the_source_of_each_kernel_agrees_with_its_reference() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn the_source_of_each_kernel_agrees_with_its_reference() {
     }
 }
 
-/// All vertices in one block, whose threads are threads of the CPU: nothing is written that another thread reads meanwhile.
+/// Runs all vertices in one block, whose threads are CPU threads. ThreadSanitizer finds no data race between them.
 #[test]
 fn threads_of_a_launch_do_not_race() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn threads_of_a_launch_do_not_race() {
     }
 }
 
-/// Drops fall for an hour, as many as can, in the smallest pond and in an ordinary one: the water stays where it can be seen.
+/// Drops fall for an hour in the smallest pond and in an ordinary one, also as many as possible. The water stays visible.
 #[test]
 fn the_pond_stays_bounded() {
     let entry = gallery().iter().find(|entry| entry.name == "pond").unwrap();
@@ -160,10 +160,10 @@ fn the_pond_stays_bounded() {
     }
 }
 
-/// Runs it, and compares what lies in every slot with the frame that filled it.
+/// Runs a kernel, and compares every slot with the frame that filled it.
 fn check(producer: ProducerKind, handoff: Handoff, entry: &Entry) {
     let settings = settings(entry);
-    // Columns, rows, slots, batch, frames. A software device gets less to do.
+    // Columns, rows, slots, batch, frames. A software device gets less work.
     let cases = match producer {
         ProducerKind::Cuda => {
             &[(2, 2, 1, 1, 4), (33, 7, 2, 1, 12), (1000, 37, 5, 5, 30), (700, 520, 4, 2, 60)][..]
@@ -223,7 +223,7 @@ fn each_kernel_agrees_with_the_reference_by_every_handoff() {
     }
 }
 
-/// The comparison can fail: a kernel is far from every other one's reference.
+/// The comparison can fail: a kernel differs clearly from the reference of every other kernel.
 #[test]
 fn no_kernel_is_mistaken_for_another() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The commands that the documents show are commands.
+//! Checks that the commands in the documents exist.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{run, stderr};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The guide's chapters, and the other documents that show commands. The published package has not all of them.
+/// The guide's chapters, and the other documents that show commands. The published package does not contain all of them.
 fn pages() -> Vec<PathBuf> {
     let folders = ["docs", "docs/guide/src"].map(|folder| Path::new(ROOT).join(folder));
     let listed = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten();
@@ -41,7 +41,7 @@ fn every_command_of_the_documents_is_one() {
     for page in pages() {
         for line in commands(&std::fs::read_to_string(&page).unwrap()) {
             let place = format!("{}: {line}", page.display());
-            // What the shell does with it is not looked at; what a loop fills in cannot be.
+            // Check only the command itself, without the rest of the shell line. A line with a variable cannot be checked.
             let line = line.split([';', '|', '>', '&']).next().unwrap().trim();
             let mut words: Vec<_> = line.split_whitespace().collect();
             match words[..] {
@@ -80,6 +80,6 @@ fn every_command_of_the_documents_is_one() {
 
 fn exists(folder: &str, name: &str, place: &str) {
     let folder = Path::new(ROOT).join(folder);
-    // The published package has no library.
+    // The published package does not contain the library.
     assert!(!folder.exists() || folder.join(format!("{name}.rs")).exists(), "{place}");
 }

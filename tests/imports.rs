@@ -1,4 +1,4 @@
-//! Memory that a client of `wavefield serve` has allocated, shown from where it lies: on the stand-in for a GPU, and on a real one.
+//! The renderer shows memory that a client has allocated, without a copy: on the stand-in for a GPU, and on a real one.
 
 #![cfg(target_os = "linux")]
 
@@ -26,12 +26,12 @@ use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, Wishes};
 use wavefield::serve::socket::Received;
 
-/// All that the stand-in can pretend to have.
+/// Everything that the stand-in can pretend to have.
 fn with_sparse() -> Vec<&'static str> {
     [&ALL[..], &["sparseBinding"]].concat()
 }
 
-/// A renderer on the stand-in.
+/// Starts a renderer on the stand-in.
 fn on_stand_in(more: &[&str]) -> Option<Renderer> {
     let stand_in = StandIn::new()?;
     let command = stand_in.command(&with_sparse());
@@ -40,18 +40,18 @@ fn on_stand_in(more: &[&str]) -> Option<Renderer> {
     Some(renderer)
 }
 
-/// A renderer on a real GPU. There the validation layer looks on: on the stand-in it would not see the client's signals.
+/// Starts a renderer on a real GPU, under the validation layer. On the stand-in, the layer would not see the client's signals.
 fn on_gpu(more: &[&str]) -> Option<Renderer> {
     let validation: &[_] = if common::has_validation() && !is_played() { &["--validation"] } else { &[] };
     common::has_gpu().then(|| Renderer::start(&[more, validation].concat()))
 }
 
-/// Whether the GPU is the stand-in after all: see [`clients_of_cuda_run_on_the_stand_in`].
+/// Whether the GPU is really the stand-in: see [`clients_of_cuda_run_on_the_stand_in`].
 fn is_played() -> bool {
     std::env::var_os("STAND_IN_PRETEND").is_some()
 }
 
-/// Each as a test on the stand-in with a client that needs no CUDA, and as one with CUDA on a real GPU.
+/// Makes two tests of each function: one on the stand-in, whose client needs no CUDA, and one with CUDA on a real GPU.
 macro_rules! on_both {
     ($($work:ident($more:expr): $stand_in:ident, $gpu:ident;)*) => {$(
         #[test]
@@ -65,7 +65,7 @@ macro_rules! on_both {
         }
     )*
 
-        /// Those with CUDA, on the stand-in.
+        /// Runs the tests with CUDA on the stand-in.
         #[test]
         fn clients_of_cuda_run_on_the_stand_in() {
             let Some(stand_in) = StandIn::new() else { return };
@@ -89,7 +89,7 @@ on_both! {
     left(&[]): a_client_that_leaves_meanwhile_ends_the_trial, a_client_of_cuda_that_leaves_meanwhile_ends_the_trial;
 }
 
-/// Frame 1 of a run without a client.
+/// Writes the picture of frame 1 of a run without a client.
 fn own_picture(renderer: &Renderer) -> PathBuf {
     let path = renderer.folder.path().join("own.png");
     let arguments =
@@ -112,15 +112,15 @@ fn one_chunk(renderer: Renderer) {
     chunks.write(&vec![0; CHUNK as usize], 0);
     let id = chunks.import(&mut client, &renderer);
     owner.show(&mut client, 0, id, 0);
-    // What is written after the import is seen, for nothing is copied.
+    // Nothing is copied, so the picture shows what is written after the import.
     chunks.write(&wave, offset);
     owner.show(&mut client, 1, id, offset);
     assert_pictured(&mut client, &renderer);
-    // To its last byte, and not beyond; the next frame lies in its slot.
+    // The frame ends at the last byte of the chunk. The next frame is in an ordinary slot.
     let end = CHUNK - wave.len() as u64;
     chunks.write(&wave, end);
     owner.show(&mut client, 2, id, end);
-    // The client's own mapping may go.
+    // The client may give up its own memory.
     drop(chunks);
     assert_pictured(&mut client, &renderer);
     client.say(&FromClient::Release { id });
@@ -142,7 +142,7 @@ fn two_chunks(renderer: Renderer) {
     let id = chunks.import(&mut client, &renderer);
     owner.show(&mut client, 0, id, seam);
     assert_pictured(&mut client, &renderer);
-    // The stand-in copies what lies there when it is bound. A GPU does not.
+    // The stand-in copies the contents when it binds the memory. A GPU does not.
     if renderer.stand_in.is_none() && !is_played() {
         let seam = seam - 7 * step;
         chunks.write(&vec![0; 3 * CHUNK as usize], 0);
@@ -176,7 +176,7 @@ fn verified(renderer: Renderer) {
         chunks.write(&client.stamped(frame), frame * step);
         owner.show(&mut client, frame, id, frame * step);
     }
-    // One that is not what it says is found.
+    // The check finds a frame with the wrong stamp.
     chunks.write(&client.stamped(3), 10 * step);
     owner.show(&mut client, 10, id, 10 * step);
     drop(client);
@@ -190,13 +190,13 @@ fn refused(renderer: Renderer) {
     let (owner, mut client) = Owner::of(&renderer);
     let file = |file| Chunks::of_files(vec![(file, CHUNK)]);
     let import = "cuMemImportFromShareableHandle";
-    // The first trial may leave something open for good.
+    // The first trial may leave something open permanently.
     owner.chunks(&[CHUNK]).saying(0, 4096).refusal(&mut client);
     let descriptors = renderer.resources().0;
     let mut cases = vec![
         (owner.chunks(&[CHUNK]).saying(0, 2 * CHUNK), "chunk 0 of 1: it does not have 4194304 bytes"),
         (owner.chunks(&[CHUNK, CHUNK]).saying(1, 2 * CHUNK), "chunk 1 of 2: it does not have 4194304 bytes"),
-        // A driver may also map nothing but the whole.
+        // A driver may refuse to map only a part.
         (owner.chunks(&[2 * CHUNK]).saying(0, CHUNK), "2097152 bytes: "),
         (owner.chunks(&[CHUNK]).saying(0, 4096), "each is a multiple of 2097152"),
         (file(rustix::pipe::pipe().unwrap().0), import),
@@ -212,18 +212,18 @@ fn refused(renderer: Renderer) {
         assert!(reason.contains("tried in a process of its own: "), "{reason}");
         assert!(reason.contains(words), "{words}: {reason}");
     }
-    // These need no trial.
+    // These are refused without a trial.
     assert!(owner.chunks(&[CHUNK; 65]).refusal(&mut client).contains("65 chunks"));
     assert!(owner.chunks(&[CHUNK]).saying(0, 0).refusal(&mut client).contains("0 bytes"));
     renderer.wait_for_rest(descriptors);
-    // A good one is imported afterwards, and many chunks are.
+    // Afterwards, a good import works, even with many chunks.
     let wave = client.wave(0.0);
     let chunks = owner.chunks(&[CHUNK; 64]);
     chunks.write(&wave, 0);
     let id = chunks.import(&mut client, &renderer);
     owner.show(&mut client, 0, id, 0);
     assert_pictured(&mut client, &renderer);
-    // Another count of descriptors than of chunks is no message of the protocol.
+    // A message with more chunks than descriptors is not valid.
     client.say(&FromClient::Import { chunks: vec![CHUNK] });
     assert_eq!(client.error(), ErrorCode::Message);
     drop(client);
@@ -239,13 +239,14 @@ fn with_memory_host_there_is_nothing_to_import() {
     renderer.end().assert_fine();
 }
 
-/// Sends the signal to a process.
+/// Sends a signal to a process.
 fn signal_to(process: &str, name: &str) {
-    // It may have ended.
+    // The process may have ended.
     let _ = Command::new("sh").args(["-c", &format!("kill -{name} {process} 2>/dev/null")]).status().unwrap();
 }
 
-/// Sends the chunks, and stops the process in which they are tried: its number. It ends with the renderer by then.
+/// Sends the chunks and stops the process that tries them. Returns its id. By then, the process is bound to end with the
+/// renderer.
 fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) -> String {
     chunks.send(client);
     let until = Instant::now() + PATIENCE;
@@ -259,7 +260,7 @@ fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) 
                 return trial;
             }
         }
-        // It was over before it could be stopped.
+        // The trial ended before it could be stopped, so start another.
         if let Received::Packet(..) = client.connection.receive() {
             chunks.send(client);
         }
@@ -278,7 +279,7 @@ fn in_order(mut renderer: Renderer) {
     client.say(&FromClient::Set { parameters: paused, kernel: Default::default(), camera: None });
     chunks.send(&client);
     client.say(&FromClient::Allocate { bytes: 4096 });
-    // Ten more frames are drawn meanwhile, and from that memory.
+    // Meanwhile the renderer draws ten more frames from the first import.
     for frame in 1..=10 {
         owner.wait_for_free(&client, frame - 1);
         client.say(&FromClient::Show { frame, allocation: first, offset: 0 });
@@ -303,7 +304,7 @@ fn in_order(mut renderer: Renderer) {
 
 fn left(mut renderer: Renderer) {
     let descriptors = renderer.resources().0;
-    // However much it has asked for, and not been told.
+    // However many requests the client has left without an answer.
     for requests in [0, 1, 200] {
         let (owner, client) = Owner::of(&renderer);
         stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
@@ -314,12 +315,12 @@ fn left(mut renderer: Renderer) {
             });
         }
         drop(client);
-        // What a driver keeps open is not for this test.
+        // A real driver may keep descriptors open, so count them on the stand-in only.
         renderer.wait_for_rest(if renderer.stand_in.is_some() { descriptors } else { usize::MAX });
     }
-    // By its client's end, and not by its own time limit.
+    // The client's end ended the trial, not the trial's own time limit.
     assert!(!renderer.notes().contains("import failed"), "{}", renderer.notes());
-    // So does a renderer that is told to end.
+    // The end of the renderer also ends the trial.
     let (owner, client) = Owner::of(&renderer);
     let trial = stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
     signal(&renderer.child, "TERM");
@@ -331,7 +332,7 @@ fn left(mut renderer: Renderer) {
     }
 }
 
-/// `wavefield try-import` by itself.
+/// Runs `wavefield try-import` directly.
 #[test]
 fn a_trial_answers_by_its_exit_code() {
     let device = format!("--device={}", first_uuid());

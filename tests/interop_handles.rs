@@ -1,4 +1,4 @@
-//! Handles as Vulkan exports them, on any device that does, software included.
+//! The handles that Vulkan exports, on any device that exports memory, even a software device.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,7 @@ use vulkan_cuda::layout::Range;
 use vulkan_cuda::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, ImportedBuffer, Vk};
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
 
-/// A device that exports buffers; `None` (a skip) where there is none.
+/// A device that exports buffers. Returns `None` and reports a skip if there is none.
 fn exporting_device(instance: &Instance) -> Option<Device> {
     let adapters = instance.adapters().unwrap();
     let adapter = adapters
@@ -48,7 +48,7 @@ fn each_export_is_a_descriptor_of_its_own() {
     let facts = first.facts();
     assert_eq!((facts.name, facts.form, facts.matching), ("OPAQUE_FD", Form::Fd, Matching::Uuid));
 
-    // What stays behind is the other handle's, and goes with it.
+    // The two handles are independent: dropping one leaves the other open.
     let MemoryHandle::OpaqueFd(first) = first else { panic!("{first:?}") };
     let first = OwnedFd::from(first);
     assert_eq!(first.as_raw_fd(), numbers[0]);
@@ -58,7 +58,7 @@ fn each_export_is_a_descriptor_of_its_own() {
     assert_eq!(instance.validation_log().warnings() + instance.validation_log().errors(), 0);
 }
 
-/// A device that was made for drawing alone says so, before it allocates.
+/// A device without `interop` returns a clear error before it allocates.
 #[test]
 fn a_device_without_interop_exports_nothing() {
     let instance = Instance::new(&InstanceDesc::default()).unwrap();
@@ -66,7 +66,7 @@ fn a_device_without_interop_exports_nothing() {
     let (plain, _queue) = device.adapter().request_device(&DeviceDesc::default()).unwrap();
     let text = plain.sharing().err().expect("not exportable").to_string();
     assert!(text.contains("made without `interop`"), "{text}");
-    // The library, given such a device, names the extension.
+    // With such a device, the library names the missing extension.
     // SAFETY: the three belong together, `plain` keeps them alive, and both features are enabled.
     let vk = unsafe {
         let adapter = plain.adapter();
@@ -76,16 +76,16 @@ fn a_device_without_interop_exports_nothing() {
     let refused = ExportedBuffer::new(&vk, 4096, usage);
     let text = refused.err().expect("not exportable").to_string();
     assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
-    // Nor does it import. The descriptor is no memory, but nobody comes to ask.
+    // It does not import either. The descriptor is not memory, but the library refuses before it looks.
     let file = Fd::from(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
     let range = Range { offset: 0, size: 4096 };
-    // SAFETY: refused before the driver sees it.
+    // SAFETY: the library refuses before the driver sees the descriptor.
     let refused = unsafe { ImportedBuffer::from_descriptor(&vk, file, 4096, range, usage) };
     let text = refused.err().expect("not importable").to_string();
     assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
 }
 
-/// Vulkan has neither buffers of 0 bytes nor any without a use; a driver that is asked for one may do anything.
+/// A buffer of 0 bytes or without a usage is invalid in Vulkan. A driver that is asked for one may do anything.
 #[test]
 fn a_buffer_that_is_none_never_reaches_the_driver() {
     let instance =

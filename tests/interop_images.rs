@@ -1,6 +1,6 @@
-//! Images and buffers through CUDA and back, and what must be refused before a driver is asked.
+//! Sends images and buffers through CUDA and back, and checks what the library must refuse before it asks a driver.
 //!
-//! What needs CUDA says `skipped` without it. Vulkan's half runs on every device that exports memory: lavapipe too.
+//! The tests that need CUDA are skipped without it. Vulkan's half runs on every device that exports memory, even lavapipe.
 
 mod common;
 
@@ -25,13 +25,13 @@ fn instance() -> (Instance, Arc<ValidationLog>) {
     (instance, log)
 }
 
-/// Nothing was said, neither while it ran nor while it was destroyed.
+/// Asserts that the validation layer has reported nothing.
 fn assert_silent(log: &ValidationLog) {
     log.verdict().unwrap();
     assert_eq!(log.warnings(), 0, "validation warnings");
 }
 
-/// The device that shares with CUDA; `None` (a skip) where there is none.
+/// The device that shares with CUDA. Returns `None` and reports a skip if there is none.
 fn with_cuda(instance: &Instance) -> Option<Choice> {
     match DeviceTable::query(instance, None, EarlyDriver::begin()).unwrap().choose(None, ProducerKind::Cuda) {
         Ok(choice) => Some(choice),
@@ -42,7 +42,7 @@ fn with_cuda(instance: &Instance) -> Option<Choice> {
     }
 }
 
-/// Any device that exports memory; `None` (a skip) where there is none.
+/// Any device that exports memory. Returns `None` and reports a skip if there is none.
 fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
     let choice = DeviceTable::query(instance, None, EarlyDriver::begin())
         .unwrap()
@@ -57,8 +57,8 @@ fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
     Some((choice, device, queue))
 }
 
-/// Every format, view type and level: CUDA writes by surface and Vulkan reads, Vulkan writes and CUDA reads by surface and
-/// by texture, filtered where the format can be; and buffers, dedicated and several in one allocation.
+/// Checks every format, view type and level. CUDA writes by surface and Vulkan reads; Vulkan writes and CUDA reads by surface
+/// and by texture, filtered if the format allows it. Also checks buffers, dedicated and several in one allocation.
 #[test]
 fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     let (instance, log) = instance();
@@ -77,7 +77,7 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     assert!(report.buffers.iter().all(|buffer| buffer.check.is_some()), "{:?}", report.buffers);
 }
 
-/// The same without CUDA: the copies, the layouts, and the transfers to and from the external queue family.
+/// Checks Vulkan's half without CUDA: the copies, the layouts, and the transfers to and from the external queue family.
 #[test]
 fn vulkan_s_half_alone_keeps_every_byte() {
     let (instance, log) = instance();
@@ -90,7 +90,7 @@ fn vulkan_s_half_alone_keeps_every_byte() {
     assert!(report.images.iter().any(|image| image.map.is_some()));
 }
 
-/// The comparison must be able to fail, or the tests above say nothing: the first image's levels, one byte changed.
+/// The tests above are useful only if the comparison can fail. It finds one changed byte.
 #[test]
 fn a_wrong_byte_would_be_found() {
     use wavefield::formats::pattern;
@@ -155,7 +155,7 @@ fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
     assert_silent(&log);
 }
 
-/// The rules that need an import to be broken.
+/// The rules that can be broken only after an import.
 #[test]
 fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
     let (instance, log) = instance();
@@ -172,7 +172,7 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
     assert!(text.contains("buffer 0") && text.contains("cannot be mapped while"), "{text}");
     assert!(imported.map(2).map(|_| ()).unwrap_err().to_string().contains("no buffer 2"));
     drop(first);
-    // Free again; and what is mapped outlives the handles that it was made from.
+    // The buffer can be mapped again, and the mapping outlives the handles that it was made from.
     let again = imported.map(0).unwrap();
     drop((imported, exported));
     assert_ne!(again.pointer(), 0);
@@ -191,7 +191,7 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
     let image = image.unwrap();
     let text = image.level(3).map(|_| ()).unwrap_err().to_string();
     assert!(text.contains("no level 3 in an image of 3"), "{text}");
-    // A surface keeps everything below it alive, so dropping in the wrong order is no mistake.
+    // A surface keeps everything below it alive, so any order of dropping is right.
     let surface = image.level(2).unwrap().surface().unwrap();
     drop(image);
     assert_ne!(surface.raw(), 0);
@@ -199,8 +199,8 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
     assert_silent(&log);
 }
 
-/// Several at once, dropped in groups: validation watches that nothing goes before what uses it. (tests/rounds.rs counts
-/// the descriptors that are left, which takes a process of its own.)
+/// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is destroyed while
+/// in use. (tests/rounds.rs counts the descriptors that are left, which needs its own process.)
 #[test]
 fn shared_images_and_allocations_come_and_go() {
     let (instance, log) = instance();
@@ -255,7 +255,7 @@ fn a_check_without_cuda_says_why_not() {
         .choose(None, ProducerKind::Cuda)
         .is_ok()
     {
-        return common::skip("CUDA is here, so the check runs");
+        return common::skip("CUDA is available, so the check runs");
     }
     let output = common::run(&["devices", "--formats", "--check"]);
     common::assert_exit(&output, 1);

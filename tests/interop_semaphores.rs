@@ -1,5 +1,5 @@
-//! Semaphores between CUDA and Vulkan: a conversation in which each side checks what the other wrote, in every frame, by
-//! binary semaphores and by timelines; and what happens to those who break the rules.
+//! Semaphores between CUDA and Vulkan, binary ones and timelines. In every frame, each side reads what the other wrote, and
+//! the test checks it. Other tests break the rules.
 
 #![cfg(unix)]
 
@@ -23,10 +23,10 @@ use wavefield::vulkan::{
 };
 use wavefield::{Error, Result};
 
-/// Words that each side writes in a frame.
+/// The number of words that each side writes in a frame.
 const WORDS: u32 = 1024;
 const BYTES: u64 = WORDS as u64 * 4;
-/// Frames that are enqueued before anything is looked at.
+/// The number of frames that are enqueued before the test looks at anything.
 const CHUNK: usize = 250;
 
 const TRANSFER: Access = Access {
@@ -37,17 +37,17 @@ const TRANSFER: Access = Access {
 };
 const ALL: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::ALL_COMMANDS;
 
-/// What CUDA writes to word `index` in a frame: as in `kernels/test/answer.ptx`.
+/// The value that CUDA writes to word `index` in a frame, as in `kernels/test/answer.ptx`.
 fn cuda_word(frame: u32, index: u32) -> u32 {
     frame.wrapping_mul(2_654_435_761).wrapping_add(index)
 }
 
-/// What Vulkan fills its words with in a frame.
+/// The value that Vulkan writes to each of its words in a frame.
 fn vulkan_word(frame: u32) -> u32 {
     frame.wrapping_mul(2_246_822_519) ^ 0x5555_5555
 }
 
-/// Both APIs on one GPU, under the validation layer where it is installed.
+/// Both APIs on one GPU, under the validation layer if it is installed.
 struct Gpu {
     stream: Stream,
     context: Cuda,
@@ -57,7 +57,7 @@ struct Gpu {
 }
 
 impl Gpu {
-    /// `None` (a skip) where there is none.
+    /// Returns `None` and reports a skip if there is no such GPU.
     fn open() -> Option<Self> {
         if !common::has_gpu() {
             return None;
@@ -82,22 +82,26 @@ impl Gpu {
         self.device.pair(&self.context).unwrap()
     }
 
-    /// Both sides idle, and the validation layer has said nothing.
+    /// Waits for both sides, and asserts that the validation layer has reported nothing.
     fn finish(mut self) {
         self.queue.wait_idle().unwrap();
         self.stream.synchronize().unwrap();
         let log = self.instance.validation_log();
-        assert_eq!((log.errors(), log.warnings()), (0, 0), "the validation layer said something, see above");
+        assert_eq!(
+            (log.errors(), log.warnings()),
+            (0, 0),
+            "the validation layer reported something, see above"
+        );
     }
 }
 
-/// How the two sides of a frame are ordered.
+/// The semaphores that order the two sides of a frame.
 trait Link {
-    /// CUDA waits for Vulkan's frame before.
+    /// Makes CUDA wait for Vulkan's half of the previous frame.
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()>;
-    /// CUDA's half of the frame is enqueued.
+    /// Makes CUDA signal the end of its half of the frame.
     fn cuda_signals(&mut self, stream: &Stream, frame: u64) -> Result<()>;
-    /// Vulkan's half waits for that, and signals.
+    /// The wait for CUDA's half, and the signal of Vulkan's half.
     fn submission(&mut self, frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]>;
     fn submitted(&mut self);
 }
@@ -113,7 +117,7 @@ struct BinaryLink {
 impl Link for BinaryLink {
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
         assert_eq!(self.answered.is_some(), frame > 0);
-        // SAFETY: (also below) the test waits for the stream before the semaphores go.
+        // SAFETY: the test waits for the stream before it drops the semaphores. (This applies below too.)
         Ok(self.answered.take().map_or(Ok(()), |signal| unsafe { signal.cuda_wait(stream) })?)
     }
 
@@ -144,7 +148,7 @@ struct TimelineLink {
 
 impl Link for TimelineLink {
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
-        // A wait for 0 would be fulfilled at once.
+        // A wait for 0 would have no effect.
         // SAFETY: as above.
         if frame > 0 { Ok(unsafe { self.back.cuda_wait(stream, frame) }?) } else { Ok(()) }
     }
@@ -161,7 +165,7 @@ impl Link for TimelineLink {
     fn submitted(&mut self) {}
 }
 
-/// A pool of command buffers, for one chunk.
+/// The command buffers of one chunk, and their pool.
 struct Commands {
     pool: vk::CommandPool,
     buffers: Vec<vk::CommandBuffer>,
@@ -173,7 +177,7 @@ impl Commands {
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
             .queue_family_index(family);
-        // SAFETY: a live device and its queue's family.
+        // SAFETY: the device is alive, and `family` is that of its queue.
         let pool = unsafe { device.raw().create_command_pool(&info, None) }.unwrap();
         let info =
             vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(CHUNK as u32);
@@ -185,13 +189,13 @@ impl Commands {
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        // SAFETY: whoever drops this has waited for the queue.
+        // SAFETY: the owner has waited for the queue before it drops this.
         unsafe { self.device.raw().destroy_command_pool(self.pool, None) };
     }
 }
 
-/// `frames` frames. In each, CUDA notes what Vulkan wrote and writes its own words; Vulkan copies these to where the CPU
-/// can look at them and writes its own. Nobody waits but the GPU, except between chunks; everything is compared.
+/// Runs `frames` frames. In each, CUDA saves what Vulkan wrote and writes its own words. Vulkan then copies these words to
+/// memory that the CPU can read, and writes its own. Only the GPU waits, except between chunks. Every word is compared.
 fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
     let source = KernelSource {
         name: "answer.ptx".into(),
@@ -230,7 +234,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
                 (&raw mut arguments.2).cast(),
                 (&raw mut arguments.3).cast(),
             ];
-            // SAFETY: the kernel's parameters; both memories have the words, and the link keeps Vulkan out meanwhile.
+            // SAFETY: these are the kernel's parameters; both memories have the words, and the link keeps Vulkan out meanwhile.
             unsafe { kernel.launch_with(&gpu.stream, WORDS / 256, 256, &mut pointers) }?;
             link.cuda_signals(&gpu.stream, frame)?;
 
@@ -241,7 +245,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
                 .wait_semaphore_infos(&waits)
                 .command_buffer_infos(&buffers)
                 .signal_semaphore_infos(&signals);
-            // SAFETY: recorded and not pending; everything lives until the queue is idle, below.
+            // SAFETY: the commands are recorded and not pending; everything lives until the queue is idle, below.
             unsafe { gpu.queue.submit(&batch) }?;
             link.submitted();
         }
@@ -255,7 +259,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
     Ok(())
 }
 
-/// Every word of a chunk's frames; `None` is what nobody has written yet.
+/// Compares every word of a chunk's frames. `expected` returns `None` for a word that nobody has written yet.
 fn check(first: usize, who: &str, bytes: &[u8], expected: impl Fn(u32, u32) -> Option<u32>) {
     let words: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(bytes);
     for (place, row) in words.chunks_exact(WORDS as usize).enumerate() {
@@ -288,7 +292,7 @@ fn record(
     let release = [Owner::External.release(shared.vulkan(), family, TRANSFER), to_host];
     let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
     let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-    // SAFETY: the command buffer is not pending: the queue is idle between chunks. Its ranges lie in its buffers.
+    // SAFETY: the command buffer is not pending, because the queue is idle between chunks. The ranges lie in the buffers.
     unsafe {
         vk.reset_command_buffer(commands, vk::CommandBufferResetFlags::empty()).unwrap();
         vk.begin_command_buffer(commands, &begin).unwrap();
@@ -328,7 +332,7 @@ fn ten_thousand_frames_by_timelines() {
     gpu.finish();
 }
 
-/// Each side can enqueue its half without asking whether the other has: the GPU waits for a value that nobody has promised.
+/// Each side may enqueue its half first: the GPU waits even for a value whose signal is not enqueued yet.
 #[test]
 fn a_wait_may_come_before_its_signal() {
     let Some(mut gpu) = Gpu::open() else { return };
@@ -336,16 +340,16 @@ fn a_wait_may_come_before_its_signal() {
     let back = SharedTimeline::new(&gpu.pair()).unwrap();
     let submit = |queue: &mut Queue, waits: &[_], signals: &[_]| {
         let batch = vk::SubmitInfo2::default().wait_semaphore_infos(waits).signal_semaphore_infos(signals);
-        // SAFETY: nothing but semaphores, which live until the queue is idle, below.
+        // SAFETY: the batch has only semaphores, which live until the queue is idle, below.
         unsafe { queue.submit(&batch) }.unwrap();
     };
-    // CUDA waits, then Vulkan is told to signal.
+    // CUDA's wait is enqueued first, then Vulkan's signal.
     unsafe { back.cuda_wait(&gpu.stream, 7) }.unwrap();
     assert!(!gpu.stream.is_idle().unwrap(), "nobody has signalled");
     submit(&mut gpu.queue, &[], &[back.vulkan_signal(7, ALL).unwrap()]);
     gpu.stream.synchronize().unwrap();
     assert_eq!(back.value().unwrap(), 7);
-    // Vulkan waits, then CUDA is told to signal.
+    // Vulkan's wait is enqueued first, then CUDA's signal.
     submit(&mut gpu.queue, &[there.vulkan_wait(1, ALL)], &[back.vulkan_signal(8, ALL).unwrap()]);
     assert_eq!(back.value().unwrap(), 7, "nobody has signalled");
     unsafe { there.cuda_signal(&gpu.stream, 1) }.unwrap();
@@ -356,7 +360,7 @@ fn a_wait_may_come_before_its_signal() {
     gpu.finish();
 }
 
-/// A rule that is broken is an error before any driver hears of it, and what was right before stays right.
+/// A broken rule is an error before any driver is called. The timeline still works afterwards.
 #[test]
 fn a_timeline_goes_nowhere_but_up() {
     let Some(gpu) = Gpu::open() else { return };
@@ -395,12 +399,12 @@ fn a_binary_signal_has_one_wait() {
     gpu.finish();
 }
 
-/// What is not the semaphore that it is said to be.
+/// Handles that are not semaphores of the stated kind.
 #[test]
 fn wrong_handles_are_clear_errors() {
     let Some(gpu) = Gpu::open() else { return };
-    // The kind of another system never reaches the driver.
-    // SAFETY: never looked at.
+    // A kind of handle of another system never reaches the driver.
+    // SAFETY: nobody uses the handle.
     let kmt = unsafe { KmtHandle::from_raw(std::ptr::without_provenance_mut(64)) }.unwrap();
     let foreign = ImportedSemaphore::import(&gpu.context, SemaphoreHandle::KeyedMutexKmt(kmt));
     let text = foreign.err().expect("no such handles here").to_string();
@@ -408,13 +412,13 @@ fn wrong_handles_are_clear_errors() {
         assert!(text.contains(part), "{part} is missing in: {text}");
     }
 
-    // A descriptor of something else. It stays ours, and is closed.
+    // A descriptor of something else. The import fails, so we still own it and it is closed.
     for make in [SemaphoreHandle::OpaqueFd, SemaphoreHandle::TimelineFd] {
         let file = tempfile::NamedTempFile::new().unwrap();
         let before = common::descriptors_of(file.path());
         let fd = std::os::fd::OwnedFd::from(file.reopen().unwrap());
         let attempt = ImportedSemaphore::import(&gpu.context, make(Fd::from(fd)));
-        let text = attempt.err().expect("a file is no semaphore").to_string();
+        let text = attempt.err().expect("a file is not a semaphore").to_string();
         println!("a file as a semaphore: {text}");
         for part in ["cuImportExternalSemaphore failed on", "not one that Vulkan exported on this GPU"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
@@ -428,7 +432,7 @@ fn wrong_handles_are_clear_errors() {
     gpu.finish();
 }
 
-/// A wait of another kind than the semaphore's would make the driver read a field that nobody wrote.
+/// A wait of the wrong kind would make the driver read an unwritten field.
 #[test]
 fn wrong_operands_are_clear_errors() {
     let Some(gpu) = Gpu::open() else { return };
@@ -439,14 +443,14 @@ fn wrong_operands_are_clear_errors() {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }
-    // What is right works: a wait for the value that it starts with.
+    // A right operand works: a wait for the initial value.
     unsafe { raw.imported.wait(&gpu.stream, Wait::Value(0)) }.unwrap();
     gpu.stream.synchronize().unwrap();
     drop(raw);
     gpu.finish();
 }
 
-/// A timeline made with plain Vulkan and imported by its descriptor, as a program of its own would.
+/// A timeline that is made with plain Vulkan and imported by its descriptor, as another program would do it.
 struct RawTimeline {
     imported: ImportedSemaphore,
     raw: vk::Semaphore,
@@ -459,7 +463,7 @@ fn raw_timeline(gpu: &Gpu) -> RawTimeline {
     let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(types);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind).push_next(&mut export);
     let fns = ash::khr::external_semaphore_fd::Device::new(gpu.instance.raw(), gpu.device.raw());
-    // SAFETY: a live device with timelines and the extension; the descriptor is new and nobody else's.
+    // SAFETY: the device is alive and has timelines and the extension; the descriptor is new, and nobody else uses it.
     let (raw, fd) = unsafe {
         let raw = gpu.device.raw().create_semaphore(&info, None).unwrap();
         let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(raw).handle_type(types);
@@ -476,7 +480,7 @@ impl Drop for RawTimeline {
     }
 }
 
-/// A device that was made for drawing alone says so.
+/// A device without `interop` returns a clear error.
 #[test]
 fn a_device_without_interop_is_a_clear_error() {
     let Some(gpu) = Gpu::open() else { return };

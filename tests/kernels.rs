@@ -1,6 +1,6 @@
-//! The PTX in kernels/: its form, which needs no tool, and what
-//! scripts/kernels.sh checks with clang and ptxas. Where one of those is missing
-//! the test says so and passes, unless WAVEFIELD_REQUIRE_TOOLS=1.
+//! Checks the PTX in kernels/: its form, which needs no tool, and with
+//! scripts/kernels.sh what clang and ptxas say. If one of them is missing, the
+//! test is skipped, or fails with WAVEFIELD_REQUIRE_TOOLS=1.
 
 mod common;
 
@@ -11,11 +11,11 @@ use common::skip_without_tools;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The newest PTX that a driver of CUDA 11.2 loads. That is the oldest driver on
-/// which CUDA takes Vulkan's timeline semaphores.
+/// The newest PTX that a driver of CUDA 11.2 loads. It is the oldest driver that
+/// imports Vulkan's timeline semaphores.
 const NEWEST: (u32, u32) = (7, 2);
 
-/// vertices, cols, rows, frame, time
+/// The types of vertices, cols, rows, frame and time.
 const PARAMETERS: [&str; 5] = [".u64", ".u32", ".u32", ".u64", ".f64"];
 
 fn read(name: &str) -> String {
@@ -23,7 +23,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What follows `directive` on its line.
+/// The text after `directive` on its line.
 fn directive<'a>(ptx: &'a str, directive: &str) -> &'a str {
     let value = ptx.lines().find_map(|line| line.strip_prefix(directive));
     value.unwrap_or_else(|| panic!("no {directive}")).trim()
@@ -82,7 +82,7 @@ fn check(what: &str) {
 
 #[test]
 fn every_kernel_has_the_documented_signature() {
-    // What it can be told while it runs.
+    // These two have parameters that can be set while they run.
     for file in ["wave.ptx", "test/level.ptx"] {
         let entry = if file == "wave.ptx" { "wave" } else { "level" };
         assert_signature(file, entry, &[&PARAMETERS[..], &[".b8[8]"]].concat());
@@ -103,7 +103,7 @@ fn every_kernel_has_the_documented_signature() {
     assert_form("test/spin.ptx", "spin");
 }
 
-/// What src/formats/kernels.rs passes.
+/// The signatures match what src/formats/kernels.rs passes.
 #[test]
 fn the_image_kernels_take_what_they_are_given() {
     let copy = [".u64", ".u64", ".u32", ".u32", ".u32", ".u32", ".u32"];
@@ -112,7 +112,7 @@ fn the_image_kernels_take_what_they_are_given() {
     assert_signature("image.ptx", "texture_read", &[&copy[..], &[".u32", ".f32"]].concat());
 }
 
-/// What src/handoff/texture.rs passes.
+/// The signatures match what src/handoff/texture.rs passes.
 #[test]
 fn the_texture_kernels_take_what_they_are_given() {
     assert_signature("texture.ptx", "paint", &PARAMETERS);
@@ -120,7 +120,8 @@ fn the_texture_kernels_take_what_they_are_given() {
     assert_signature("texture.ptx", "reduce", &[".u64", ".u64", ".u32", ".u32", ".u32", ".u32"]);
 }
 
-/// Five kinds of coordinates in five sizes each way, and seven views in three kinds: none is left out.
+/// There is one instruction for each of five kinds of coordinates in five sizes, to write and to read, and for each of seven
+/// views in three kinds.
 #[test]
 fn every_view_and_size_has_its_instruction() {
     let ptx = read("image.ptx");
@@ -128,7 +129,7 @@ fn every_view_and_size_has_its_instruction() {
     assert_eq!((count("sust.b."), count("suld.b."), count("tex.level.")), (25, 25, 21));
 }
 
-/// One 16-byte store a thread, to global memory, is what makes the writes coalesce.
+/// Each thread makes one 16-byte store to global memory, so that the GPU coalesces the writes.
 #[test]
 fn a_vertex_is_written_in_one_store() {
     for name in ["wave", "ripples", "ocean", "pond", "swarm"] {
@@ -136,7 +137,7 @@ fn a_vertex_is_written_in_one_store() {
         let stores: Vec<_> = ptx.lines().map(str::trim).filter(|line| line.starts_with("st.")).collect();
         let whole = stores.iter().filter(|store| store.starts_with("st.global.v4.f32")).count();
         assert_eq!(whole, 1, "{name}: {stores:?}");
-        // Of the others, some write memory of a block or of the module.
+        // Some kernels also write to the memory of a block or of the module.
         assert!(stores.len() == 1 || ["ripples", "pond"].contains(&name), "{name}: {stores:?}");
     }
 }

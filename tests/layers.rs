@@ -1,5 +1,5 @@
-//! Each crate's modules lie in layers, and a module imports only from those below it. The order is written once, under
-//! "# Layers" in the crate's `lib.rs`.
+//! The modules of each crate form layers: a module imports only from modules below it. The order is written under
+//! "# Layers" in the crate's `lib.rs`, and nowhere else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// The modules in order, the lowest first: what stands in backquotes alone on the lines of the last list under "# Layers".
+/// The modules in order, the lowest first. They are the words in backquotes on those lines of "# Layers" that begin with one.
 fn order(lib: &str) -> Vec<String> {
     let section = lib.lines().skip_while(|line| *line != "//! # Layers").skip(1);
     let section = section.map_while(|line| line.strip_prefix("//!")).map(str::trim);
@@ -35,7 +35,7 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The top-level names that `crate::…` leads to in a piece of code, those in a list included.
+/// The top-level names that follow `crate::` in a piece of code, including those in a list.
 fn imports(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for rest in code.split("crate::").skip(1) {
@@ -67,7 +67,7 @@ fn imports(code: &str) -> BTreeSet<String> {
     names
 }
 
-/// Every import of a crate that points up, or sideways to a module that the list does not have.
+/// Every import of a crate that points up.
 fn offences(folder: &Path) -> Vec<String> {
     let lib = fs::read_to_string(folder.join("lib.rs")).unwrap();
     let (order, declared) = (order(&lib), declared(&lib));
@@ -78,16 +78,16 @@ fn offences(folder: &Path) -> Vec<String> {
         let name = path.strip_prefix(folder).unwrap();
         let module = name.iter().next().unwrap().to_string_lossy();
         let module = module.strip_suffix(".rs").unwrap_or(&module);
-        // The two roots import what they like.
+        // The two roots may import everything.
         let Some(own) = rank(module) else { continue };
         let mut code = code(&fs::read_to_string(&path).unwrap());
         if name.components().count() == 1 || name.ends_with("mod.rs") && name.components().count() == 2 {
-            // There `super` is the root.
+            // In these files, `super` is the root.
             code = code.replace("super::", "crate::");
         }
         for import in imports(&code) {
             let import = match import.as_str() {
-                // What the root re-exports, by the module that has it.
+                // The root re-exports these from this module.
                 "Error" | "Result" => "error".to_owned(),
                 _ => import,
             };
@@ -107,7 +107,7 @@ fn imports_point_down() {
     }
 }
 
-/// The reader of imports is worth something only if it finds them.
+/// The test is useful only if it finds every form of import.
 #[test]
 fn every_form_of_import_is_found() {
     let text = "use crate::a::B;\nuse crate::{Error, c, d::{E, f}, g};\n// crate::no\nfn h(x: crate::i::J) {}\n\
@@ -116,7 +116,7 @@ fn every_form_of_import_is_found() {
     assert_eq!(found, ["Error", "a", "c", "d", "g", "i"]);
 }
 
-/// And only if one that points up is an offence.
+/// The test is useful only if it reports an import that points up.
 #[test]
 fn an_import_that_points_up_is_found() {
     let folder = tempfile::tempdir().unwrap();

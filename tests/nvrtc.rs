@@ -1,5 +1,5 @@
-//! Kernels in CUDA C++: what NVRTC makes of them, what it says, and what happens where it is missing or fails. By a stand-in for it,
-//! and by NVRTC itself where that is installed.
+//! Kernels in CUDA C++: how they are compiled, what NVRTC reports, and what happens if it is missing or fails. These tests use the
+//! stand-in, and NVRTC itself if it is installed.
 
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ const FLAT: &str = "extern \"C\" __global__ void flat(float4 *vertices, unsigned
 }
 ";
 
-/// A folder with a file of this text, and the file.
+/// Writes this text to a file in a new folder. Returns both.
 fn file(text: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kernel.cu");
@@ -45,7 +45,7 @@ fn a_cu_file_is_compiled_and_run() {
     }
 }
 
-/// The compiler drops the lines that declare parameters.
+/// The declarations of parameters come from the source, because the compiler drops these lines.
 #[test]
 fn the_parameters_of_a_cu_file_reach_the_kernel() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -80,19 +80,19 @@ fn what_is_wrong_with_a_cu_file_is_said_with_its_line() {
         let run = stand_in::run(&mut command).unwrap();
         match &run.report {
             Some(_) => drop(run.check_clean(1).unwrap()),
-            // Nothing of the stand-in was called.
+            // The program did not call the stand-in.
             None => run.check_exit(1).unwrap(),
         }
         assert!(parts.iter().all(|part| run.text().contains(part)), "{}", run.text());
     }
 }
 
-/// Each of its calls fails once, and the words name it.
+/// Each call of NVRTC fails once, and the error names it.
 #[test]
 fn a_failing_call_of_nvrtc_is_named() {
     let Some(stand_in) = StandIn::new() else { return };
     let (_folder, path) = file(FLAT);
-    // The sizes are asked for a text's sake, and the version for a message's.
+    // A call for a size is named after the text. The version is only for messages, so its failure is no error.
     let calls = [
         ("nvrtcCreateProgram", "nvrtcCreateProgram"),
         ("nvrtcCompileProgram", "nvrtcCompileProgram"),
@@ -145,7 +145,7 @@ fn without_nvrtc_what_to_install_is_said() {
     }
 }
 
-/// Whether NVRTC itself is here.
+/// Whether NVRTC itself is installed.
 fn has_nvrtc() -> bool {
     let (_folder, path) = file(FLAT);
     match KernelSource::from_file(&path, None) {
@@ -179,12 +179,12 @@ fn nvrtc_s_own_words_name_the_file_and_its_line() {
     let error = KernelSource::from_file(&path, None).unwrap_err().to_string();
     let line = format!("{}(4): error: identifier \"mistake\" is undefined", path.display());
     assert!(error.contains(&line) && error.contains("1 error detected"), "{error}");
-    // Without extern "C" the name is another one.
+    // Without `extern "C"`, the entry has a mangled name.
     let (_folder, path) = file(&FLAT.replace("extern \"C\" ", ""));
     let error = KernelSource::from_file(&path, Some("flat")).unwrap_err().to_string();
     assert!(error.contains("it has: _Z4flat") && error.contains("extern \"C\" keeps"), "{error}");
     assert!(KernelSource::from_file(&path, None).unwrap().entry.starts_with("_Z4flat"));
-    // A header beside it.
+    // The source may include a header beside it.
     let (folder, path) = file(&format!("#include \"part.h\"\n{FLAT}"));
     std::fs::write(folder.path().join("part.h"), "constexpr float HEIGHT = 0.3f;\n").unwrap();
     KernelSource::from_file(&path, None).unwrap();

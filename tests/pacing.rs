@@ -1,4 +1,4 @@
-//! Waiting for frames whose ends the test itself decides on.
+//! Waits for frames whose ends the test itself decides.
 
 use std::sync::mpsc::channel;
 use std::thread::{scope, sleep};
@@ -12,19 +12,19 @@ const FRAMES: u64 = 60;
 const INTERVAL: Duration = Duration::from_millis(8);
 
 fn queue() -> Queue {
-    // The validation layer 1.3.239 loses count of a timeline that the host signals, and then waits for 10 s.
+    // The validation layer 1.3.239 can miss a signal of a timeline by the host, and then waits for 10 s.
     let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Compute).unwrap();
     choice.adapter.request_device(&DeviceDesc::default()).unwrap().1
 }
 
-/// How late each frame's end was noticed.
+/// How long after each frame's end the pacer noticed it.
 fn lateness(wait: Wait) -> Vec<Duration> {
     let mut queue = queue();
     let mut pacer = Pacer::new(&queue, 1, wait).unwrap();
     let device = queue.device().raw().clone();
     let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-    // SAFETY: a live device with timeline semaphores enabled.
+    // SAFETY: the device is alive, with timeline semaphores enabled.
     let gate = unsafe { device.create_semaphore(&info, None) }.unwrap();
     let (tell, hear) = channel();
     let late = scope(|threads| {
@@ -34,7 +34,7 @@ fn lateness(wait: Wait) -> Vec<Duration> {
                 sleep((begun + INTERVAL * frame as u32).saturating_duration_since(Instant::now()));
                 tell.send(Instant::now()).unwrap();
                 let info = vk::SemaphoreSignalInfo::default().semaphore(gate).value(frame);
-                // SAFETY: a live timeline semaphore of this device, whose value grows.
+                // SAFETY: the timeline semaphore of this device is alive, and its value grows.
                 unsafe { device.signal_semaphore(&info) }.unwrap();
             }
         });
@@ -46,7 +46,7 @@ fn lateness(wait: Wait) -> Vec<Duration> {
             let signals = [pacer.signal()];
             let batch =
                 vk::SubmitInfo2::default().wait_semaphore_infos(&waits).signal_semaphore_infos(&signals);
-            // SAFETY: a batch without commands; both semaphores live until it is waited for, which comes next.
+            // SAFETY: the batch has no commands; both semaphores live until the wait for it, which comes next.
             unsafe { queue.submit(&batch) }.unwrap();
             pacer.end();
             pacer.begin(|_| Ok(())).unwrap();
@@ -62,7 +62,7 @@ fn lateness(wait: Wait) -> Vec<Duration> {
     late
 }
 
-/// However it waits, the CPU goes on once the frame is done, and not before.
+/// With every way to wait, the CPU goes on when the frame is done, and not before.
 #[test]
 fn every_way_to_wait_notices_a_frame_s_end() {
     for wait in [Wait::Hybrid, Wait::Sleep, Wait::Poll] {
@@ -70,7 +70,7 @@ fn every_way_to_wait_notices_a_frame_s_end() {
         late.sort_unstable();
         let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
         println!("{}: {median:?} late at the median, {worst:?} at worst", wait.name());
-        // Half a frame would be a nap too long. (A machine that is busy makes single frames late.)
+        // A wait may not end half a frame too late. (On a busy machine, single frames may be later.)
         assert!(median < INTERVAL / 2, "{wait:?}: {late:?}");
     }
 }

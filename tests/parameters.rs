@@ -1,4 +1,4 @@
-//! The parameters of kernels: values that are given, and values that change while it runs, reach whoever fills the field.
+//! The parameters of kernels: the values on the command line, and values that change during a run, reach the producer.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -15,11 +15,11 @@ use wavefield::wave::{self, Grid, Shape};
 const SMALL: [&str; 6] =
     ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off", "--producer=compute"];
 
-/// Three floats whose kernel is never run here.
+/// Declares three floats, for a kernel that never runs here.
 const THREE: &str = "//!PARAM a float 0 1 1\n//!PARAM b float 0 1 1\n//!PARAM c float 0 1 1\n";
 const FIVE: &str = ".param .u64 v, .param .u32 c, .param .u32 r, .param .u64 f, .param .f64 t";
 
-/// A file with this text as PTX.
+/// Writes this text to a PTX file.
 fn file(text: &str) -> tempfile::TempPath {
     let file = tempfile::Builder::new().suffix(".ptx").tempfile().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -49,7 +49,7 @@ fn what_the_kernel_does_not_have_is_wrong_usage() {
             assert!(parts.iter().all(|part| text.contains(part)), "{command}: {text}");
         }
     }
-    // With a kernel it is that kernel's that count; here it is looked at before anything else of it.
+    // With `--kernel`, that kernel's parameters count. They are checked before anything else of the kernel.
     let output = run(&["--headless", "--kernel", none, "--param=amplitude=1"]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("flat.ptx has no parameter"), "{}", stderr(&output));
@@ -70,12 +70,12 @@ fn lines_that_cannot_be_right_are_named() {
     }
 }
 
-/// The worst error of a wave whose shape changes while it is drawn, against the reference of each slot's frame.
+/// Draws a wave whose shape changes. Returns the largest error of the slots against the references of their frames.
 fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     let config = Config {
         producer,
         handoff,
-        // A frame that is filled ahead would still have the old shape.
+        // A frame that was filled ahead would still have the old shape.
         batch: Batching::Fixed(1),
         grid: Grid { cols: 129, rows: 65 },
         size: vk::Extent2D { width: 64, height: 48 },
@@ -99,7 +99,7 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     for (frame, shape) in shapes.into_iter().enumerate() {
         if let Some(shape) = shape {
             run.engine().set_parameters(&shape);
-            // Each within its range.
+            // Each value is clamped to its range.
             now = [shape[0].clamp(0.0, 2.0), shape[1].clamp(0.25, 4.0)];
         }
         run.frame(0.37).unwrap();
@@ -131,7 +131,7 @@ fn the_cuda_kernel_follows_the_reference_by_every_hand_off() {
     }
 }
 
-/// The reference of the check is that of the shape.
+/// `verify` compares with the reference of the chosen shape.
 #[test]
 fn a_run_with_parameters_is_verified() {
     for producer in ["compute", "host"] {
@@ -157,8 +157,8 @@ mod cuda {
         run(command.args(arguments).args(sizes)).unwrap()
     }
 
-    /// The wave is what it should be only if its two numbers have arrived. In a command buffer the stand-in's kernels do nothing,
-    /// so there it is looked at what they were given.
+    /// The wave is right only if its two values have arrived. In a command buffer, the stand-in's kernels do nothing, so the test
+    /// looks at the values that they were given.
     #[test]
     fn they_reach_the_kernel_by_every_hand_off() {
         let Some(stand_in) = StandIn::new() else { return };
@@ -188,7 +188,7 @@ mod cuda {
         assert_eq!(values(&inline), ["0.25 1"]);
     }
 
-    /// The texture's kernel alone, whatever else runs for a frame.
+    /// Only the kernel that paints gets the parameters, not the others of a frame.
     #[test]
     fn a_kernel_that_paints_has_them_too() {
         let Some(stand_in) = StandIn::new() else { return };

@@ -1,4 +1,5 @@
-//! Headless pictures against checked-in references. To remake them: `WAVEFIELD_REMAKE=1 cargo test --test pictures`.
+//! Compares headless pictures with checked-in references. To remake the references, run
+//! `WAVEFIELD_REMAKE=1 cargo test --test pictures`.
 
 mod common;
 
@@ -12,7 +13,7 @@ use wavefield::wave::Grid;
 
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
 
-/// Draws with `arguments` and compares with a reference; also that the validation layer kept quiet.
+/// Draws with `arguments` and compares with a reference. Also checks that the validation layer reports nothing.
 fn check(name: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -44,7 +45,7 @@ fn the_wave_later() {
     check("later.png", &["--frames=91", "--grid=200x150"]);
 }
 
-/// The producer and the ring's depth must not show in the picture.
+/// The picture must not depend on the producer and the ring's depth.
 #[test]
 fn every_producer_and_ring_draw_the_same() {
     for (producer, ring) in [("compute", "1"), ("host", "1"), ("host", "4"), ("auto", "32")] {
@@ -79,7 +80,7 @@ fn the_smallest_grid() {
     check("smallest.png", &["--frames=1", "--grid=2x2", "--colormap=cividis"]);
 }
 
-/// Grids with and without room between the lines, and one where the last line is no multiple of anything.
+/// Draws a dense and a sparse grid, and one with an odd number of vertices in a row.
 #[test]
 fn the_grid_as_lines() {
     check("wireframe.png", &["--style=wireframe", "--frames=2", "--grid=400x300"]);
@@ -92,7 +93,7 @@ fn the_vertices_as_dots() {
     check("points-few.png", &["--style=points", "--frames=1", "--grid=3x2", "--colormap=plasma"]);
 }
 
-/// The texture on its plane, by every producer: mip levels and all.
+/// Draws the texture on its plane with every producer, with all mip levels.
 #[test]
 fn the_texture_by_every_producer() {
     for (producer, ring) in [("compute", "3"), ("host", "1"), ("host", "4"), ("auto", "2")] {
@@ -103,7 +104,7 @@ fn the_texture_by_every_producer() {
     }
 }
 
-/// Not square, not a power of two, other colours.
+/// The texture is not square and its sides are not powers of two. It has another colour map.
 #[test]
 fn an_odd_texture() {
     check("texture-odd.png", &["--scene=texture", "--frames=2", "--grid=77x50", "--colormap=plasma"]);
@@ -129,7 +130,7 @@ fn a_picture_repeats_to_the_last_bit() {
     assert!(draw("a.png") == draw("b.png"));
 }
 
-/// What a picture says of itself.
+/// The text chunks of a picture.
 fn texts(path: &Path) -> HashMap<String, String> {
     let file = BufReader::new(File::open(path).unwrap());
     let reader = png::Decoder::new(file).read_info().unwrap();
@@ -137,7 +138,7 @@ fn texts(path: &Path) -> HashMap<String, String> {
     chunks.map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect()
 }
 
-/// The picture says by which command; that draws it again, seen from somewhere else or not.
+/// A picture contains the command that draws it again, with the camera.
 #[test]
 fn a_picture_says_how_to_draw_it_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +167,7 @@ fn a_picture_says_how_to_draw_it_again() {
     });
 }
 
-/// No command draws again what clients may have drawn.
+/// Clients may have drawn the picture, so no command can draw it again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_picture_of_serve_names_no_command() {
@@ -196,7 +197,7 @@ fn a_different_moment_is_a_different_picture() {
     assert!(difference.off > 10.0 * SAME_PICTURE.off, "{difference:?}");
 }
 
-/// More of them than a coarse comparison of pictures would miss: every vertex has a dot of its own.
+/// Every vertex has its own dot. A coarse comparison of pictures would not notice a missing one.
 #[test]
 fn every_vertex_has_its_dot() {
     let folder = tempfile::tempdir().unwrap();

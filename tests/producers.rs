@@ -1,4 +1,4 @@
-//! Every producer's vertices, read back from its slots, against the float64 reference: 1e-5 of the amplitude.
+//! Reads every producer's vertices back from its slots. They differ from the float64 reference by at most 1e-5 of the amplitude.
 
 mod common;
 
@@ -12,11 +12,11 @@ use wavefield::texture;
 use wavefield::vulkan::Validation;
 use wavefield::wave::{self, Grid, Shape};
 
-/// Seconds of the field between two frames.
+/// Seconds between two frames.
 const STEP: f64 = 0.37;
 
-/// More than any ring here has slots, so that every slot was used, freed and used again; and a multiple of every batch,
-/// so that nothing was filled ahead of the last frame.
+/// More frames than any ring here has slots, so that every slot is used again. A multiple of every batch, so that nothing is
+/// filled beyond the last frame.
 const FRAMES: u64 = 12;
 
 fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
@@ -30,7 +30,7 @@ fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
     }
 }
 
-/// Runs the frames, then compares every slot with the frame that wrote it last. Returns the worst error.
+/// Runs the frames, then compares every slot with the frame that last wrote it. Returns the largest error.
 fn worst_error(config: &Config) -> Result<f64, Error> {
     let choice = DeviceTable::headless(config.validation)?.choose(None, config.producer)?;
     let log = choice.adapter.instance().validation_log().clone();
@@ -39,7 +39,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
         run.frame(STEP)?;
     }
     run.engine().finish()?;
-    // Some hand-offs have one slot, whatever the ring.
+    // Some hand-offs have one slot, whatever the ring's depth.
     let depth = run.engine().producer().profile().slots.len() as u64;
     let mut worst: f64 = 0.0;
     for frame in FRAMES - depth.min(FRAMES)..FRAMES {
@@ -59,7 +59,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     Ok(worst)
 }
 
-/// Several grids and rings; what a hand-off does with the ring is its own affair.
+/// Columns, rows, ring and batch. A hand-off may ignore the ring.
 const CASES: [(u32, u32, u32, u32); 6] =
     [(2, 2, 1, 1), (33, 7, 2, 1), (256, 256, 3, 1), (1000, 37, 5, 2), (128, 64, 4, 4), (1024, 1024, 3, 1)];
 
@@ -88,7 +88,7 @@ fn the_cuda_kernel_agrees_with_the_reference() {
     check(ProducerKind::Cuda, Handoff::Timeline);
 }
 
-/// The same kernel by every other road.
+/// The same kernel with every other hand-off.
 #[test]
 fn every_handoff_agrees_with_the_reference() {
     for handoff in &Handoff::ALL[1..] {
@@ -106,11 +106,11 @@ fn the_cpu_agrees_with_the_reference() {
     check(ProducerKind::Host, Handoff::default());
 }
 
-/// Square, odd, flat, tall, the smallest.
+/// Columns, rows, ring and batch: square, odd, flat, tall and the smallest textures.
 const TEXTURES: [(u32, u32, u32, u32); 6] =
     [(256, 256, 3, 1), (77, 53, 2, 1), (200, 3, 1, 1), (5, 130, 5, 2), (2, 2, 4, 4), (1024, 512, 3, 1)];
 
-/// The texture and its whole mip chain, read back from the slots, by every producer.
+/// Reads the texture and its whole mip chain back from the slots, and compares them with the reference.
 fn check_textures(producer: ProducerKind, handoff: Handoff) {
     if producer == ProducerKind::Cuda && !common::has_gpu() {
         return;
@@ -136,8 +136,8 @@ fn the_cuda_texture_and_its_levels_agree_with_the_reference() {
     check_textures(ProducerKind::Cuda, Handoff::Timeline);
 }
 
-/// Two threads that make devices and modules with CUDA inside Vulkan. Without the lock `cuda_inside_vulkan` they wait for each
-/// other inside NVIDIA's driver 580, in the second round at the latest.
+/// Several threads make devices and modules with CUDA inside Vulkan. Without the lock `cuda_inside_vulkan`, they deadlock inside
+/// NVIDIA's driver 580, in the second round at the latest.
 #[test]
 fn runs_inline_are_made_beside_each_other() {
     std::thread::scope(|threads| {
@@ -159,7 +159,7 @@ fn runs_inline_are_made_beside_each_other() {
     });
 }
 
-/// The same kernels by every other road.
+/// The same kernels with every other hand-off.
 #[test]
 fn every_handoff_of_images_agrees_with_the_reference() {
     for handoff in &Handoff::ALL[1..] {
@@ -177,7 +177,7 @@ fn the_cpu_s_texture_and_its_levels_agree_with_the_reference() {
     check_textures(ProducerKind::Host, Handoff::default());
 }
 
-/// The comparison above must be able to fail: a kernel that is no wave is far from it.
+/// The comparison can fail: another kernel differs clearly from the wave.
 #[test]
 fn another_kernel_is_not_mistaken_for_the_wave() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
@@ -189,8 +189,8 @@ fn another_kernel_is_not_mistaken_for_the_wave() {
     }
 }
 
-/// Only the producer's commands change from frame to frame. The draw's are recorded once for each frame in flight, whoever fills
-/// the slots, and wherever.
+/// Only the producer's commands change from frame to frame. With every producer and hand-off, the draw is recorded only once for
+/// each frame in flight.
 #[test]
 fn a_draw_is_recorded_once_for_each_frame_in_flight() {
     let by_cuda = Handoff::ALL.map(|handoff| (ProducerKind::Cuda, handoff));

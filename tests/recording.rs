@@ -1,4 +1,4 @@
-//! `--record`: what is in the film, and that it takes nothing from the run.
+//! `--record`: what the film contains, and that recording does not disturb the run.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -16,7 +16,7 @@ fn validation() -> &'static str {
     if common::has_validation() { "--validation" } else { "--validation=off" }
 }
 
-/// The frames of a GIF, each with its hundredths of a second; fails if its end is missing.
+/// The frames of a GIF, each with its duration in hundredths of a second. Panics if the file is cut off.
 fn frames(path: &Path) -> Vec<(u16, Vec<u8>)> {
     let mut options = gif::DecodeOptions::new();
     options.set_color_output(gif::ColorOutput::RGBA);
@@ -28,7 +28,7 @@ fn frames(path: &Path) -> Vec<(u16, Vec<u8>)> {
     frames
 }
 
-/// Nothing is left out without a window, however slow the encoder is: so two runs record the same.
+/// Without a window, no frame is dropped, however slow the encoder is. So two runs record the same film.
 #[test]
 fn a_headless_run_is_recorded_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn a_headless_run_is_recorded_whole() {
     assert!(said.contains("a.gif (11 frames of 96x60)"), "{said}");
     let film = frames(&path);
     let delays: Vec<_> = film.iter().map(|(delay, _)| *delay).collect();
-    // Every third frame of 60 a second.
+    // The film has every third frame of 60 per second.
     assert_eq!(delays, [&[5; 10][..], &[4]].concat());
     assert!(film.windows(2).all(|pair| pair[0].1 != pair[1].1), "the field moves");
     let (again, _) = record("b.gif", &["--ring=1"]);
@@ -62,7 +62,7 @@ fn raw_frames_go_to_standard_output_and_nothing_else_does() {
     let output = run(&[&SMALL[..], &["--record=-", "--output", path.to_str().unwrap()]].concat());
     assert_exit(&output, 0);
     let frame = 96 * 60 * 4;
-    // 31 of 60 a second are 16 of 30.
+    // 31 frames at 60 per second are 16 at 30 per second.
     assert_eq!(output.stdout.len(), 16 * frame);
     let said = stderr(&output);
     assert!(
@@ -90,7 +90,7 @@ fn what_cannot_be_recorded_is_said_at_once() {
     }
 }
 
-/// The run goes on to its last frame, the film has what fitted, and the failure is the outcome.
+/// The run goes on to its last frame, the film keeps what fitted, and the exit code reports the failure.
 #[cfg(unix)]
 #[test]
 fn a_film_that_does_not_fit_keeps_what_did() {
@@ -98,7 +98,7 @@ fn a_film_that_does_not_fit_keeps_what_did() {
     let film = folder.path().join("a.gif");
     let mut program = common::wavefield();
     program.args(["--headless", "--grid=32x32", "--size=320x180", "--frames=31", "--record"]).arg(&film);
-    // Bash and dash count in blocks of 1024 and of 512 bytes.
+    // The unit is 1024 bytes in Bash and 512 bytes in dash.
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "ulimit -f 100; exec \"$@\"", "sh"]).arg(program.get_program());
     let output = shell.args(program.get_args()).output().expect("sh starts");
@@ -110,7 +110,7 @@ fn a_film_that_does_not_fit_keeps_what_did() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// A reader that leaves, as a player does that is closed.
+/// The reader leaves, like a player that is closed.
 #[cfg(unix)]
 #[test]
 fn a_reader_that_leaves_ends_the_film_and_not_the_run() {
@@ -127,7 +127,7 @@ fn a_reader_that_leaves_ends_the_film_and_not_the_run() {
     assert!(said.contains("frames        200") && said.contains("Broken pipe"), "{said}");
 }
 
-/// A window's pictures, without what lies over them.
+/// The film of a window has the pictures without the overlay.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_window_is_recorded() {
@@ -143,7 +143,7 @@ fn a_window_is_recorded() {
     let film = frames(&path);
     assert!(film.len() > 1 && film.iter().all(|(delay, _)| *delay >= 2), "{} frames", film.len());
 
-    // The same moment, headless: a film of one frame.
+    // A headless film of one frame shows the same moment.
     let headless = folder.path().join("headless.gif");
     let arguments = ["--headless", "--grid=32x32", "--size=96x60", "--frames=1", "--record"];
     assert_exit(&run(&[&arguments[..], &[headless.to_str().unwrap()]].concat()), 0);

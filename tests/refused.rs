@@ -1,5 +1,5 @@
-//! What must not compile: the examples marked `compile_fail` in the documentation. A doc test passes whatever the compiler
-//! dislikes, a forgotten import too. Here each must have one error, and that for its own reason.
+//! Compiles the examples that are marked `compile_fail` in the documentation. A doc test passes with any error, even a
+//! forgotten import. Here each example must have exactly one error, for the intended reason.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Module and number of each example there, and what the compiler is to say.
+/// For each example its file, its number in the file, the error code and a part of the compiler's message.
 const REASONS: [(&str, usize, &str, &str); 11] = [
     (
         "crates/vulkan-cuda/src/allocation.rs",
@@ -58,7 +58,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The examples of a file that must not compile: the error code that each names, and its program.
+/// The examples of a file that must not compile: each with the error code that it names, and its program.
 fn examples(text: &str) -> Vec<(String, String)> {
     let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
     let mut comment = || lines.next().map(|line| line.get(1..).unwrap_or_default().trim_start_matches(' '));
@@ -75,7 +75,7 @@ fn examples(text: &str) -> Vec<(String, String)> {
     examples
 }
 
-/// The compiler, with what a program may use.
+/// The compiler, with the libraries that a program may use.
 struct Compiler {
     libraries: PathBuf,
     externs: Vec<String>,
@@ -90,13 +90,13 @@ impl Compiler {
                 let file = path.file_name().unwrap().to_string_lossy();
                 file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
             });
-            // The newest is the one that this test was just linked with, or one of the same source.
+            // The newest library is the one that this test is linked with, or has the same source.
             found.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).unwrap().modified().unwrap()));
             found.into_iter().map(|path| format!("--extern={name}={}", path.display())).collect::<Vec<_>>()
         });
         wavefield.truncate(1);
         library.truncate(1);
-        // Other packages of the workspace may have built ash with other features: the library knows one of them.
+        // Other packages of the workspace may have built ash with other features. Use the one that the library uses.
         let probe =
             "pub fn known(device: &vulkan_cuda::Vk) -> &ash::Device { device.device() }\nfn main() {}\n";
         let candidates = ash.into_iter().map(|ash| Self {
@@ -104,10 +104,10 @@ impl Compiler {
             externs: [&wavefield[..], &library[..], &[ash]].concat(),
         });
         let mut candidates = candidates.filter(|compiler| compiler.compile(probe).is_empty());
-        candidates.next().expect("they were built for this test")
+        candidates.next().expect("the libraries were built for this test")
     }
 
-    /// The errors: their codes, and all that is said of them.
+    /// Compiles a program. Returns the code and the message of each error.
     fn compile(&self, program: &str) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("refused.rs");
@@ -118,7 +118,7 @@ impl Compiler {
             .arg("-L")
             .arg(&self.libraries);
         rustc.args(&self.externs).arg("--out-dir").arg(folder.path()).arg(&file);
-        let output = rustc.output().expect("where cargo is there is rustc");
+        let output = rustc.output().expect("rustc comes with cargo");
         let messages = String::from_utf8(output.stderr).unwrap();
         let messages = messages.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let errors = messages.filter(|message| {
@@ -140,7 +140,9 @@ fn what_must_not_compile_is_refused_for_its_reason() {
     for path in [sources(&root.join("crates/vulkan-cuda/src")), sources(&root.join("src"))].concat() {
         for (index, (named, program)) in examples(&fs::read_to_string(&path).unwrap()).iter().enumerate() {
             let path = path.strip_prefix(root).unwrap().display().to_string();
-            let Some(&(file, number, code, words)) = reasons.next() else { panic!("{path} has one more") };
+            let Some(&(file, number, code, words)) = reasons.next() else {
+                panic!("{path} has one example more")
+            };
             assert_eq!((path.as_str(), index + 1, named.as_str()), (file, number, code));
             let errors = compiler.compile(program);
             let [(found, said)] = errors.as_slice() else { panic!("{file}, {number}: {errors:#?}") };
@@ -148,5 +150,5 @@ fn what_must_not_compile_is_refused_for_its_reason() {
             assert!(said.contains(words), "{file}, {number}: `{words}` is missing in: {said}");
         }
     }
-    assert_eq!(reasons.next(), None, "this example is not there any more");
+    assert_eq!(reasons.next(), None, "this example no longer exists");
 }

@@ -1,6 +1,6 @@
-//! A kernel is saved while its window is open: what is drawn changes, and a kernel that is no good changes nothing.
+//! Saves a kernel while its window is open. The picture changes, unless the new kernel is bad.
 //!
-//! On the GPU if CUDA and Vulkan share one here, otherwise on the stand-in.
+//! Runs on the GPU if CUDA and Vulkan share one here, otherwise on the stand-in.
 
 #![cfg(target_os = "linux")]
 
@@ -34,7 +34,7 @@ const LOOK: [&str; 5] =
 /// Where the program runs.
 enum Machine {
     Gpu,
-    /// And the UUID of its device.
+    /// The stand-in, and the UUID of its device.
     StandIn(StandIn, String),
 }
 
@@ -72,7 +72,8 @@ impl<'a> Edited<'a> {
         Self::start_entry(machine, display, text, "", more)
     }
 
-    /// With a colon and the entry behind the file; `None`, with a word about it, where the GPU cannot draw in such a window.
+    /// Opens a window whose kernel is the file with this text, followed by `entry` (a colon and a name, or nothing). Returns
+    /// `None` and reports a skip if the GPU cannot draw in such a window.
     fn start_entry(
         machine: &'a Machine,
         display: &'a Display,
@@ -97,7 +98,7 @@ impl<'a> Edited<'a> {
         match (shown, machine) {
             (Some(true), _) => Some(edited),
             (Some(false), Machine::Gpu) if notes.contains("CUDA") => {
-                common::skip(&format!("this display shows nothing of the GPU: {notes}"));
+                common::skip(&format!("the GPU cannot draw on this display: {notes}"));
                 None
             }
             _ => panic!("no window: {notes}"),
@@ -108,17 +109,17 @@ impl<'a> Edited<'a> {
         self.folder.path().join("k.ptx")
     }
 
-    /// What it said until now.
+    /// The program's standard error so far.
     fn notes(&self) -> String {
         fs::read_to_string(self.folder.path().join("notes.txt")).unwrap()
     }
 
-    /// Writes the file anew, and waits until it says `words` about that.
+    /// Overwrites the file, and waits until the program reports `words`.
     fn save(&mut self, text: &str, words: &str) {
         self.expect(words, |file| fs::write(file, text).unwrap());
     }
 
-    /// The same as many editors do it: by another file that takes its place.
+    /// Like [`save`](Self::save), but replaces the file by another one, as many editors do.
     fn replace(&mut self, text: &str, words: &str) {
         self.expect(words, |file| {
             fs::write(file.with_extension("new"), text).unwrap();
@@ -132,7 +133,7 @@ impl<'a> Edited<'a> {
         self.poll(&format!("`{words}`"), |edited| edited.notes()[before..].contains(words).then_some(()));
     }
 
-    /// Asks until there is an answer, as long as it runs.
+    /// Calls `ask` until it answers. Panics if the program ends.
     fn poll<T>(&mut self, what: &str, mut ask: impl FnMut(&Self) -> Option<T>) -> T {
         let answer = poll(|| {
             let ended = self.program.try_wait().unwrap();
@@ -147,7 +148,7 @@ impl<'a> Edited<'a> {
         self.display.screenshot().crop(self.display.geometry(window))
     }
 
-    /// The picture of a kernel, drawn without a window.
+    /// The picture of a kernel, drawn headless.
     fn reference(&self, text: &str, more: &[&str]) -> Vec<u8> {
         let (kernel, picture) = (self.folder.path().join("r.ptx"), self.folder.path().join("r.png"));
         fs::write(&kernel, text).unwrap();
@@ -157,12 +158,12 @@ impl<'a> Edited<'a> {
         read_png(&picture).unwrap().1
     }
 
-    /// Waits until the window shows this, and nothing over it.
+    /// Waits until the window shows exactly this picture.
     fn assert_shows(&mut self, what: &str, reference: &[u8]) {
         self.poll(what, |edited| is_same(&edited.picture().rgba, reference).then_some(()));
     }
 
-    /// Waits until the window shows this with something over its lower half.
+    /// Waits until the window shows this picture with something over its lower half.
     fn assert_shows_problem(&mut self, what: &str, reference: &[u8]) {
         self.poll(what, |edited| {
             let picture = edited.picture().rgba;
@@ -193,12 +194,12 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
     let Some(mut edited) = Edited::start(&machine, &display, FLAT, &["--overlay=off"]) else { return };
     let (flat, wave) = (edited.reference(FLAT, &[]), edited.reference(WAVE, &[]));
     assert!(!is_same(&flat, &wave));
-    edited.assert_shows("the kernel of the start", &flat);
+    edited.assert_shows("the first kernel", &flat);
 
     edited.save(WAVE, "note: reloaded ");
     edited.assert_shows("what was saved", &wave);
 
-    // With no word of it in the overlay, which is hidden: but a problem is shown.
+    // The overlay is hidden, but a problem is still shown.
     for (text, words) in [
         (BROKEN, "tried in a process of its own: "),
         ("no PTX at all", "no .entry"),
@@ -212,15 +213,15 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
         format!("note: not reloaded, the last good kernel goes on: kernel {}: ", edited.file().display());
     assert_eq!(edited.notes().matches(&words).count(), 4, "{}", edited.notes());
 
-    // By the kernel that is drawn already, and by another.
+    // Saving the kernel that is already drawn removes the problem, and so does saving another good kernel.
     edited.save(WAVE, "");
-    edited.assert_shows("the kernel as it was", &wave);
+    edited.assert_shows("the unchanged kernel", &wave);
     edited.save("no PTX at all", "no .entry");
     edited.assert_shows_problem("another problem", &wave);
     edited.replace(FLAT, "note: reloaded ");
-    edited.assert_shows("the mended kernel", &flat);
+    edited.assert_shows("the corrected kernel", &flat);
 
-    // Its file is away for a while: that is no problem.
+    // A file that is missing for a while is no problem.
     fs::remove_file(edited.file()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     edited.save(WAVE, "note: reloaded ");
@@ -240,14 +241,14 @@ fn parameters_keep_their_values_by_name() {
     edited.assert_shows("the values that were given", &given);
 
     edited.save(&LEVEL.replace("0.25\n", "0.5\n"), "note: reloaded ");
-    edited.assert_shows("the values that it had", &given);
-    // A parameter that it had not has its default.
+    edited.assert_shows("the values from before", &given);
+    // A new parameter has its default.
     edited.save(&LEVEL.replace("PARAM height", "PARAM tallness"), "note: reloaded ");
     edited.assert_shows("a default", &default);
     edited.assert_ends_well();
 }
 
-/// Who mends a kernel that never ends need not wait for the end of its trial.
+/// After a kernel that never ends is corrected, nobody has to wait for the end of its trial.
 #[test]
 fn a_trial_that_is_out_of_date_is_given_up() {
     let (Some(display), Some(machine)) = (Display::start(), Machine::new()) else { return };
@@ -258,7 +259,7 @@ fn a_trial_that_is_out_of_date_is_given_up() {
     let process = edited.program.id().to_string();
     edited.poll("a trial", |_| children(&process).contains("try-kernel").then_some(()));
     edited.replace(WAVE, "note: reloaded ");
-    edited.assert_shows("the mended kernel", &wave);
+    edited.assert_shows("the corrected kernel", &wave);
     edited.poll("the end of the trial", |_| children(&process).is_empty().then_some(()));
     assert!(!edited.notes().contains("goes on"), "{}", edited.notes());
     edited.assert_ends_well();
@@ -272,7 +273,7 @@ fn children(process: &str) -> String {
     ids.split_whitespace().filter_map(|id| fs::read_to_string(format!("/proc/{id}/cmdline")).ok()).collect()
 }
 
-/// The child has no surface to paint on.
+/// Such a kernel cannot be tried, because the child process has no surface to paint on.
 #[test]
 fn a_kernel_that_paints_is_reloaded_without_a_trial() {
     let (Some(display), Some(machine)) = (Display::start(), Machine::new()) else { return };

@@ -1,4 +1,4 @@
-//! Making and destroying everything, again and again in one process: nothing may be left over.
+//! Makes and destroys everything many times in one process. Nothing may be left over.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
         let summary = summary.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(summary.frames, 5);
         assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings in round {round}");
-        // Drivers open some files once a process, and keep them.
+        // Drivers open some files once per process and keep them open.
         if round == 2 {
             settled = common::open_descriptors();
         }
@@ -47,7 +47,7 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
     assert!(left <= settled, "{producer:?}: {} descriptors were left open", left - settled);
 }
 
-/// One test, because descriptors are counted for the whole process.
+/// There is only one test here, because descriptors are counted for the whole process.
 #[test]
 fn nothing_is_left_over() {
     rounds(50, ProducerKind::Compute, Handoff::Timeline);

@@ -1,7 +1,7 @@
-//! `wavefield serve` against clients that behave, and clients that do anything but.
+//! `wavefield serve` with clients that behave, and with clients that do not.
 //!
-//! Most of it runs with memory `host`, which needs no CUDA. Clients that are to be killed are processes of their own: this very
-//! program, started again with `CLIENT` set.
+//! Most tests use memory `host`, which needs no CUDA. A client that the test kills runs in its own process: this program, started
+//! again with `CLIENT` set.
 
 #![cfg(target_os = "linux")]
 
@@ -77,30 +77,30 @@ fn an_allocation_is_shown_at_its_offset() {
     assert_same_picture(&path, &own, common::SAME_PICTURE);
     client.frame(2, &flat);
     client.wait_for(2);
-    // Too much is refused in words, and the connection goes on.
+    // Too large a request is refused with a reason, and the connection stays open.
     client.say(&FromClient::Allocate { bytes: 1 << 60 });
     let (FromServer::Failed { request, .. }, _) = client.answer() else { panic!("no refusal") };
     assert_eq!(request, "allocate");
     assert_eq!(client.state().frame_shown, Some(2));
-    // After the release the id means nothing.
+    // After the release, the id is invalid.
     client.say(&FromClient::Show { frame: 3, allocation: id, offset: 0 });
     assert_eq!(client.error(), ErrorCode::Value);
     renderer.end().assert_fine();
 }
 
-/// The renderer's own frames are checked before and after the client's; one frame is drawn again and again meanwhile.
+/// The renderer's own frames are checked before and after the client's. In between, a frame of the client is drawn many times.
 #[test]
 fn a_client_that_stamps_its_frames_is_found_clean() {
     let renderer = Renderer::start(&[validated(), &["--verify", "--ring=2"]].concat());
     let mut client = renderer.client(Memory::Host);
-    // The renderer's own come first.
+    // The renderer's own frames come first.
     let own = client.state().frames_drawn;
     while client.state().frames_drawn < own + 5 {}
     for frame in 0..20 {
         let bytes = client.stamped(frame);
         client.frame(frame, &bytes);
     }
-    // From an allocation, not at its begin.
+    // A frame from an allocation, not at its start.
     let (bytes, offset) = (client.stamped(20), client.welcome.offset_alignment);
     client.say(&FromClient::Allocate { bytes: bytes.len() as u64 + offset });
     let (FromServer::Allocated { id, .. }, files) = client.answer() else { panic!("no memory") };
@@ -112,7 +112,7 @@ fn a_client_that_stamps_its_frames_is_found_clean() {
     while client.state().frames_drawn < shown + 5 {}
     client.say(&FromClient::Bye);
     drop(client);
-    // Another, whose frames begin at 0 again, and the renderer's own in between.
+    // The frames of another client start at 0 again. The renderer's own frames come in between.
     let mut client = renderer.client(Memory::Host);
     let bytes = client.stamped(0);
     client.frame(0, &bytes);
@@ -127,9 +127,9 @@ fn a_client_that_stamps_its_frames_is_found_clean() {
     assert_eq!(ended.counted("checked"), frames * 16 * 16);
 }
 
-/// What a renderer with `--verify` says at the end, which must be that something is wrong.
+/// Runs a renderer with `--verify` that must find wrong data.
 fn verified(write: impl FnOnce(&Renderer, &mut Client)) -> Ended {
-    // No picture is drawn but the client's once its first frame is there, and each as seldom as can be.
+    // After its first frame, only the client's frames are drawn, and each as rarely as possible.
     let renderer = Renderer::start(&["--verify", "--ring=2", "--pace=1"]);
     let mut client = renderer.client(Memory::Host);
     write(&renderer, &mut client);
@@ -143,7 +143,7 @@ fn verified(write: impl FnOnce(&Renderer, &mut Client)) -> Ended {
 fn a_wrong_stamp_is_found() {
     let ended = verified(|_, client| {
         for frame in 0..3 {
-            // The frame's number, and not one more.
+            // Frame 1 has the stamp of frame 0.
             let mut bytes = client.stamped(frame);
             if frame == 1 {
                 bytes = client.stamped(0);
@@ -176,7 +176,7 @@ fn what_a_client_writes_after_ready_is_found() {
         let bytes = client.stamped(0);
         client.frame(0, &bytes);
         client.wait_for(0);
-        // Stopped, so that it cannot have copied the frame before it is spoilt.
+        // Stop the renderer, so that it cannot copy the frame before it is overwritten.
         signal(&renderer.child, "STOP");
         let bytes = client.stamped(1);
         client.frame(1, &bytes);
@@ -256,7 +256,11 @@ fn memory_that_cannot_be_had_is_refused_in_words() {
     let renderer = Renderer::start(&[]);
     match connect(&renderer.arguments(Memory::Cuda)) {
         Ok((_, welcome, descriptors)) => {
-            assert_eq!(descriptors.len(), welcome.ring as usize + 2, "slots and two semaphores");
+            assert_eq!(
+                descriptors.len(),
+                welcome.ring as usize + 2,
+                "a descriptor for each slot and two semaphores"
+            );
         }
         Err(error) => {
             let error = error.to_string();
@@ -266,7 +270,7 @@ fn memory_that_cannot_be_had_is_refused_in_words() {
     renderer.end().assert_fine();
 }
 
-/// Each of these ends the connection with a reason, and the next client finds everything as before.
+/// Each of these packets ends the connection with a reason. The next client finds everything as before.
 #[test]
 fn rubbish_and_lies_cost_the_client_its_place_and_nobody_else_anything() {
     let renderer = Renderer::start(&[]);
@@ -291,7 +295,7 @@ fn rubbish_and_lies_cost_the_client_its_place_and_nobody_else_anything() {
         let before = client.state();
         client.connection.send_bytes(&packet, &[]).unwrap();
         let packet = String::from_utf8_lossy(&packet[..packet.len().min(80)]).into_owned();
-        // Frame 1 may be ready, since frame 0 was: that case is about a gap.
+        // Frame 1 may be ready, because frame 0 was. This case tests a gap.
         if packet.contains("\"ready\", \"frame\": 1}") {
             client.say(&FromClient::Ready { frame: 3 });
         }
@@ -322,7 +326,7 @@ fn a_client_that_does_not_read_is_dropped() {
     renderer.end().assert_fine();
 }
 
-/// To close a socket can take as long as whoever has the other end likes.
+/// Closing a socket can take as long as the other end likes.
 #[test]
 fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let mut renderer = Renderer::start(&[]);
@@ -330,13 +334,13 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for _ in 0..2 {
         let socket = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
-        // What is written and not taken lets `close` wait for five minutes.
+        // Data that nobody has read makes `close` wait for five minutes.
         rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(300))).unwrap();
         socket.set_nonblocking(true).unwrap();
         while (&socket).write(&[0; 65536]).is_ok() {}
         let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
         client.connection.send(&kernel, &[socket.as_fd()]).unwrap();
-        // On its way it counts as open, so the renderer's is the last to be closed; and if not, this one waits.
+        // A descriptor in transit counts as open, so the renderer closes the last one. Otherwise this thread waits.
         std::thread::spawn(move || drop(socket));
     }
     for _ in 0..2 {
@@ -349,7 +353,7 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     renderer.end().assert_fine();
 }
 
-/// Each picture is memory of its own until it is read.
+/// Each picture takes memory until it is read.
 #[test]
 fn pictures_that_nobody_reads_do_not_pile_up() {
     let renderer = Renderer::start(&["--pace=0"]);
@@ -358,7 +362,7 @@ fn pictures_that_nobody_reads_do_not_pile_up() {
     for _ in 0..ASKED {
         client.say(&FromClient::Snapshot { after: None });
     }
-    // Time to draw far more frames than that.
+    // Enough time to draw far more frames.
     std::thread::sleep(Duration::from_secs(2));
     signal(&renderer.child, "STOP");
     let mut pictures = 0;
@@ -367,8 +371,8 @@ fn pictures_that_nobody_reads_do_not_pile_up() {
         pictures += 1;
     }
     signal(&renderer.child, "CONT");
-    assert!((1..=60).contains(&pictures), "{pictures} pictures were there to be read");
-    // The others come as they are read.
+    assert!((1..=60).contains(&pictures), "{pictures} pictures were waiting");
+    // The others follow as the client reads.
     for _ in pictures..ASKED {
         assert!(matches!(client.answer().0, FromServer::Picture { .. }));
     }
@@ -402,7 +406,7 @@ fn a_hundred_connections_leave_room_for_a_client() {
     renderer.end().assert_fine();
 }
 
-/// A client in a process of its own, when this program is started by [`client_process`]; otherwise nothing.
+/// Runs a client if [`client_process`] started this program. As an ordinary test it does nothing.
 #[test]
 fn client_in_a_process_of_its_own() {
     let (Ok(socket), Ok(memory)) = (std::env::var("CLIENT"), std::env::var("CLIENT_MEMORY")) else { return };
@@ -418,7 +422,7 @@ fn client_in_a_process_of_its_own() {
     }
 }
 
-/// `array`: the renderer's own grid, or one of its own, or an image.
+/// Starts a client in its own process. `array` is empty for the renderer's grid, or `mesh` or `image` for an array of its own.
 fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -434,12 +438,12 @@ fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Opti
     command.spawn().unwrap()
 }
 
-/// How often clients are killed: more with `WAVEFIELD_KILLS`.
+/// The number of clients to kill. `WAVEFIELD_KILLS` overrides it.
 fn kills() -> u64 {
     std::env::var("WAVEFIELD_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
 }
 
-/// Waits until a client is seated (a second one is told so), as the notes say.
+/// Waits until the renderer's notes contain `what` this many times.
 fn wait_for_notes(renderer: &mut Renderer, what: &str, count: usize) {
     let until = Instant::now() + PATIENCE;
     while renderer.notes().matches(what).count() < count {
@@ -449,7 +453,7 @@ fn wait_for_notes(renderer: &mut Renderer, what: &str, count: usize) {
     }
 }
 
-/// Kills one client after another, each at another moment: before its hello, in its first frames, in the middle.
+/// Kills one client after another, each at a different moment: before its hello, in its first frames or later.
 fn killed_clients(memory: Memory, more: &[&str]) {
     let mut renderer = Renderer::start(more);
     let mut resources = Vec::new();
@@ -457,7 +461,8 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         let arrays = if memory == Memory::Host { &["", "mesh", "image"][..] } else { &["", "mesh"] };
         let array = arrays[round as usize % arrays.len()];
         let mut child = client_process(&renderer, memory, array, None);
-        // Spread over the first 200 ms, in no order that repeats soon; with CUDA, which takes about 200 ms to start, over 1.5 s.
+        // The moments spread over the first 200 ms in a pseudo-random order. CUDA takes about 200 ms to start, so with CUDA they
+        // spread over 1.5 s.
         let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
         let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
         std::thread::sleep(moment);
@@ -466,17 +471,17 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         assert!(renderer.is_alive(), "round {round}: {}", renderer.notes());
         resources.push(renderer.resources());
     }
-    // The next client finds everything as the first would have.
+    // The next client finds everything as if it were the first.
     let mut next = client_process(&renderer, memory, "", Some(50));
     assert!(next.wait().unwrap().success(), "{}", renderer.notes());
     wait_for_notes(&mut renderer, "said goodbye", 1);
     let (early, late) = (resources[resources.len() / 4], resources[resources.len() - 1]);
     let ended = renderer.end();
     ended.assert_fine();
-    // A client that is only just leaving still has some.
+    // A client that is still leaving has some descriptors open.
     assert!(late.0 <= early.0 + 16, "descriptors: {early:?} to {late:?}");
     assert!(late.1 <= early.1 + early.1 / 4 + 32 * 1024, "memory in KiB: {early:?} to {late:?}");
-    // The first stretch has the renderer's own start in it.
+    // The first stretch includes the renderer's start.
     let stretches = ended.report["stretches"].as_array().into_iter().flatten().skip(1);
     let latest = stretches.filter_map(|stretch| stretch["late_us"].as_u64()).max();
     let drew = ended.clients().iter().filter(|client| client["frames"].as_u64() > Some(0)).count();
@@ -484,7 +489,7 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         "{} clients killed, {drew} of them while they drew: late by {latest:?} µs at most; descriptors and KiB {early:?} to {late:?}",
         kills()
     );
-    assert!(drew > 1, "none was killed while it drew");
+    assert!(drew > 1, "no client was killed while it drew");
 }
 
 #[test]
@@ -492,7 +497,7 @@ fn clients_that_are_killed_cost_nothing() {
     killed_clients(Memory::Host, &[]);
 }
 
-/// A client that is stopped in the middle of its work, and goes on later.
+/// Stops a client in the middle of its work and continues it later.
 fn stopped_client(memory: Memory, seconds: u64) {
     let mut renderer = Renderer::start(&[]);
     let mut child = client_process(&renderer, memory, "mesh", None);
@@ -510,7 +515,7 @@ fn stopped_client(memory: Memory, seconds: u64) {
     ended.assert_fine();
     let client = ended.clients()[0];
     let (draws, frames) = (client["draws"].as_u64().unwrap(), client["frames"].as_u64().unwrap());
-    // It was stopped for whole seconds, in each of which even a slow software device draws a few times.
+    // Even a slow software device draws a few times in each second of the stop.
     assert!(draws >= frames + seconds * 2, "{draws} draws, {frames} frames: {client}");
     println!("stopped for {seconds} s: {draws} draws, late by {} µs at most", client["late_us"]);
 }
@@ -533,7 +538,7 @@ fn set_camera(client: &mut Client, camera: CameraPlace) {
     assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
 }
 
-/// The answer to a kernel: why it failed, or `None` where it runs.
+/// The answer to a kernel: the reason of its failure, or `None` if it runs.
 fn verdict(client: &mut Client) -> Option<String> {
     match client.answer().0 {
         FromServer::Failed { request, reason } if request == "kernel" => Some(reason),
@@ -542,12 +547,12 @@ fn verdict(client: &mut Client) -> Option<String> {
     }
 }
 
-/// The same, which must be that it failed.
+/// The reason of a kernel's failure. Panics if the kernel runs.
 fn failed(client: &mut Client, renderer: &Renderer) -> String {
     verdict(client).unwrap_or_else(|| panic!("it runs: {}", renderer.notes()))
 }
 
-/// In version 2 each request is answered by its id; a picture of a frame that a kernel keeps from being drawn is given up.
+/// In version 2, each answer has the id of its request. While a kernel draws, a request for the picture of a later frame fails.
 #[test]
 fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
     let Some(renderer) = stand_in_renderer(&[]) else { return };
@@ -580,11 +585,11 @@ fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
     renderer.end().assert_fine();
 }
 
-/// A renderer with the stand-in for a GPU in CUDA's place.
+/// Starts a renderer on the stand-in for a GPU.
 fn stand_in_renderer(more: &[&str]) -> Option<Renderer> {
     let stand_in = StandIn::new()?;
     let mut command = stand_in.command(&ALL);
-    // Where a kernel is tried there is no Vulkan, from which the stand-in knows what to be called.
+    // The process that tries kernels does not use Vulkan, from which the stand-in usually takes its UUID.
     command.env("STAND_IN_UUID", first_uuid());
     let mut renderer = Renderer::start_as(command, more);
     renderer.stand_in = Some(stand_in);
@@ -619,16 +624,16 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     assert!(failed(&mut client, &renderer).contains("PTX"));
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "nothing");
     assert!(failed(&mut client, &renderer).contains("wave"));
-    // Of another signature: refused before it is launched anywhere.
+    // A kernel with another signature is refused before any launch.
     send_kernel(&client, include_bytes!("../kernels/stamp.ptx"), "stamp");
     let reason = failed(&mut client, &renderer);
     assert!(reason.contains("expected (.u64, .u32, .u32, .u64, .f64)"), "{reason}");
     assert!(reason.contains("found (.u64)") && !reason.contains("tried in a process"), "{reason}");
-    // One that takes smaller blocks than others.
+    // This kernel takes smaller blocks than others.
     send_kernel(&client, include_bytes!("../kernels/test/bounded.ptx"), "flat");
     assert_eq!(verdict(&mut client), None, "it runs: {}", renderer.notes());
     let descriptors = renderer.resources().0;
-    // A fault, in a process of its own: the words come, and the last good kernel goes on as if nothing had been.
+    // A fault happens in its own process. The client gets the reason, and the last good kernel goes on undisturbed.
     send_kernel(&client, include_bytes!("../kernels/test/trap.ptx"), "trap_kernel");
     let reason = failed(&mut client, &renderer);
     assert!(reason.contains("tried in a process of its own") && reason.contains("CUDA_ERROR"), "{reason}");
@@ -636,7 +641,7 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     assert!(before.producer.starts_with("cuda"), "{}", before.producer);
     while client.state().frames_drawn < before.frames_drawn + 10 {}
     renderer.wait_for_rest(descriptors);
-    // And another one after that.
+    // Another kernel runs after that.
     send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
     assert_eq!(verdict(&mut client), None, "it runs after the fault: {}", renderer.notes());
     client.say(&FromClient::Bye);
@@ -652,7 +657,7 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     println!("{}", trials.join("\n"));
 }
 
-/// A kernel's parameters go to its client with `running`, and the client sets them while it runs.
+/// The client gets a kernel's parameters with `running`, and sets them while the kernel runs.
 #[test]
 fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -671,7 +676,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
         other => panic!("{other:?}"),
     };
     while client.state().frames_drawn == 0 {}
-    // What it says of the camera holds for its kernels, and ends with it.
+    // The client's camera applies to its kernels, until the client leaves.
     let usual = client.state().camera;
     let camera = CameraPlace { distance: 5.0, ..usual };
     set_camera(&mut client, camera);
@@ -694,7 +699,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
         let height = if round == 0 { 0.5 } else { -0.5 };
         set(&client, &[("height", height)]);
         let (FromServer::Parameters { kernel, .. }, _) = client.answer() else { panic!("no parameters") };
-        // What was wrong has changed nothing.
+        // The refused requests have changed nothing.
         assert_eq!(
             kernel.into_iter().collect::<Vec<_>>(),
             [("colour".into(), 0.5), ("height".into(), height as f32)]
@@ -702,13 +707,13 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
         let before = client.state().frames_drawn;
         while client.state().frames_drawn < before + 3 {}
     }
-    // One that has none takes them away.
+    // After a kernel without parameters, there are none to set.
     send_kernel(&client, include_bytes!("../kernels/test/bounded.ptx"), "flat");
     let (FromServer::Running { parameters, .. }, _) = client.answer() else { panic!("it does not run") };
     assert!(parameters.is_empty());
     set(&client, &[("height", 0.0)]);
     assert!(refused(&mut client).contains("it has none"));
-    // The renderer's own wave is what it was.
+    // The renderer's own wave is unchanged.
     drop(client);
     assert_eq!(renderer.client(Memory::Host).state().camera, usual);
     renderer.end().assert_fine();
@@ -717,7 +722,7 @@ fn a_sent_kernel_s_parameters_are_set_while_it_runs() {
     assert_eq!(values, ["1.5 1", "0.25 0.5", "0.5 0.5", "0.25 0.5", "-0.5 0.5", "1.5 1"], "{report}");
 }
 
-/// What passes its trial may go wrong later all the same: that costs the renderer CUDA, and it goes on without.
+/// A kernel that passed its trial may still fault later. The renderer then loses CUDA, but goes on without it.
 #[test]
 fn a_kernel_that_faults_later_costs_cuda_and_no_more() {
     later_fault(Renderer::start(&[]));
@@ -725,8 +730,8 @@ fn a_kernel_that_faults_later_costs_cuda_and_no_more() {
 
 #[test]
 fn a_kernel_that_faults_later_costs_the_stand_in_and_no_more() {
-    // Lavapipe reads the times of one frame only when all submitted ones are done: where some wait for CUDA, and that has
-    // faulted, this is never. With this hand-off none waits.
+    // lavapipe returns the times of one frame only when all submitted frames are done. After a fault, frames that wait for
+    // CUDA are never done. With this hand-off, none waits.
     if let Some(renderer) = stand_in_renderer(&["--handoff=cpu-sync"]) {
         later_fault(renderer);
     }
@@ -745,9 +750,9 @@ fn later_fault(renderer: Renderer) {
     let reason = failed(&mut client, &renderer);
     assert!(reason.contains("late") && reason.contains("CUDA_ERROR_LAUNCH_FAILED"), "{reason}");
     let before = client.state();
-    assert_eq!(before.camera, camera, "its next kernel is seen from there");
+    assert_eq!(before.camera, camera, "the camera stays for its next kernel");
     while client.state().frames_drawn < before.frames_drawn + 10 {}
-    // A driver may give CUDA back; if it does not, that is said, and the next kernel is refused for it.
+    // A driver may recover CUDA. If it does not, the renderer says so, and refuses the next kernel with that reason.
     if renderer.notes().contains("CUDA does not come back") {
         assert_eq!(before.producer, "compute");
         send_kernel(&client, include_bytes!("../kernels/wave.ptx"), "wave");
@@ -759,18 +764,18 @@ fn later_fault(renderer: Renderer) {
     }
     drop(client);
     assert_eq!(renderer.client(Memory::Host).state().camera, usual);
-    // What a faulted context does not take back is said, and is no reason for another exit code.
+    // The renderer reports what a faulted context does not take back, but the exit code stays 0.
     renderer.end().assert_fine();
 }
 
-/// Where Vulkan waits for what the kernel should have signalled, and nobody else can.
+/// Vulkan waits for a signal that only the kernel's stream could give. The renderer must end.
 #[test]
 fn a_kernel_that_faults_later_ends_a_renderer_that_cannot_let_go() {
-    // Half of it is for the kernel's trial in a process of its own, which among many others takes seconds to start.
+    // Half of the timeout is for the kernel's trial. On a busy machine, its process takes seconds to start.
     ends_with_its_kernel(&["--handoff=binary", "--timeout=10"]);
 }
 
-/// The same where the kernel is in Vulkan's command buffer. On a GPU nothing draws after it, in any process.
+/// The kernel faults in Vulkan's command buffer. On a GPU, no process can draw after that.
 #[test]
 #[ignore = "it stops Vulkan on the whole GPU: scripts/gpu-check.sh runs it after everything else"]
 fn a_kernel_that_faults_in_vulkans_command_buffer_ends_the_renderer() {
@@ -796,7 +801,7 @@ fn ends_with_its_kernel(more: &[&str]) {
     println!("{more:?}: {notes}");
 }
 
-/// A trial cannot show what a kernel does later in Vulkan's command buffer, and there a fault costs everybody the GPU.
+/// A trial cannot show what a kernel does later in Vulkan's command buffer. A fault there costs every process the GPU.
 #[test]
 fn a_client_s_kernel_is_not_put_into_vulkans_command_buffer_without_consent() {
     for (more, runs) in [(&["--handoff=inline"][..], false), (&["--handoff=inline", "--risk-the-gpu"], true)]
@@ -823,8 +828,8 @@ fn cuda_clients_draw_through_exported_memory() {
     for more in [validated(), &["--trust"], &["--ring=8"], &["--producer=compute"]] {
         let renderer = Renderer::start(more);
         let own = own_picture(renderer.folder.path(), "16x16");
-        // One frame of the wave at time 0, and the picture of it. A renderer that trusts has already told the GPU to wait for the
-        // next frame, so it has no picture to give before that comes.
+        // Draw one frame of the wave at time 0, and take its picture. With `--trust`, the GPU already waits for the next frame, so
+        // there is no picture before that frame comes.
         if more != ["--trust"] {
             let path = renderer.folder.path().join("got.png");
             let client =
@@ -839,7 +844,7 @@ fn cuda_clients_draw_through_exported_memory() {
         ended.assert_fine();
         let frames: Vec<_> = ended.clients().iter().map(|client| client["frames"].clone()).collect();
         println!("{more:?}: {}", ended.report);
-        // A trusting renderer may be ahead of a client that is done.
+        // With `--trust`, the renderer may be ahead of a client that has ended.
         if more.contains(&"--trust") {
             assert!(frames[0].as_u64() >= Some(2000), "{frames:?}");
         } else {
@@ -848,10 +853,10 @@ fn cuda_clients_draw_through_exported_memory() {
     }
 }
 
-/// It is tried in a process of its own, and ends with that: the client is told, and the renderer goes on.
+/// The kernel ends with the process that tries it. The client gets the reason, and the renderer goes on.
 #[test]
 fn a_kernel_that_never_ends_is_refused_and_the_renderer_goes_on() {
-    // Time enough for a good kernel on a GPU that is busy with other tests' faults.
+    // Long enough for a good kernel on a GPU that is busy with other tests' faults.
     endless_kernel(Renderer::start(&["--timeout=8"]));
 }
 
@@ -872,7 +877,7 @@ fn endless_kernel(renderer: Renderer) {
         return common::skip_without_gpu(&reason);
     }
     assert!(reason.contains("did not end within 4 s"), "{reason}");
-    // The renderer has drawn on, and holds nothing of it.
+    // The renderer still draws, and keeps nothing of the trial.
     let before = client.state();
     while client.state().frames_drawn < before.frames_drawn + 10 {}
     renderer.wait_for_rest(descriptors);
@@ -884,7 +889,7 @@ fn endless_kernel(renderer: Renderer) {
     renderer.end().assert_fine();
 }
 
-/// Sends a kernel that never ends, and waits until it is being tried: the process's number.
+/// Sends a kernel that never ends, and waits until its trial has begun. Returns the id of the trial's process.
 fn begin_endless_trial(renderer: &mut Renderer, client: &Client) -> String {
     send_kernel(client, include_bytes!("../kernels/test/spin.ptx"), "spin");
     let until = Instant::now() + PATIENCE;
@@ -897,7 +902,7 @@ fn begin_endless_trial(renderer: &mut Renderer, client: &Client) -> String {
     }
 }
 
-/// Whether there is a process of that number, dead ones that nobody has asked for included.
+/// Whether there is a process with that id. A zombie counts too.
 fn exists(process: &str) -> bool {
     Path::new("/proc").join(process).exists()
 }
@@ -912,7 +917,7 @@ fn wait_until_gone(process: &str) {
 
 #[test]
 fn a_trial_inherits_nothing_and_ends_with_its_client() {
-    // Something that the renderer inherits, and whoever it starts must not.
+    // The renderer inherits this descriptor. The processes that it starts must not.
     let forgotten = rustix::fs::memfd_create("forgotten", rustix::fs::MemfdFlags::empty()).unwrap();
     let Some(mut renderer) = stand_in_renderer(&["--timeout=3600"]) else { return };
     drop(forgotten);
@@ -923,10 +928,10 @@ fn a_trial_inherits_nothing_and_ends_with_its_client() {
         links.filter_map(|link| Some(std::fs::read_link(link.path()).ok()?.display().to_string())).collect()
     };
     let trial = begin_endless_trial(&mut renderer, &client);
-    // Until it has started CUDA, and waits for the kernel.
+    // Wait until the trial has started CUDA and waits for the kernel.
     let until = Instant::now() + PATIENCE;
     let its = |what: &str| std::fs::read_to_string(format!("/proc/{trial}/{what}")).unwrap_or_default();
-    // Until it is a program of its own it looks like the renderer, whose libraries are the same.
+    // Before its `exec`, the process looks like the renderer, which has the same libraries.
     while !its("cmdline").contains("try-kernel") || !its("maps").contains("stand_in") {
         assert!(Instant::now() < until && renderer.is_alive(), "{}", renderer.notes());
         std::thread::sleep(Duration::from_millis(5));
@@ -938,7 +943,7 @@ fn a_trial_inherits_nothing_and_ends_with_its_client() {
     assert_eq!(its.len(), 3, "{its:?}");
     assert!(its[0].contains("wavefield-trial"), "{its:?}");
     assert!(its[1].starts_with("pipe:") && its[2].starts_with("pipe:"), "{its:?}");
-    // The client goes, and with it what it sent, long before the hour is over.
+    // When the client leaves, the trial of its kernel ends, long before the timeout of an hour.
     drop(client);
     wait_until_gone(&trial);
     renderer.wait_for_rest(descriptors);
@@ -962,7 +967,7 @@ fn a_trial_ends_with_its_renderer() {
     }
 }
 
-/// The program may be installed anew under a running renderer, or go altogether.
+/// The program's file may be replaced or deleted while a renderer runs.
 #[test]
 fn a_kernel_is_tried_although_the_program_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
@@ -984,7 +989,7 @@ fn a_kernel_is_tried_although_the_program_was_deleted() {
     renderer.end().assert_fine();
 }
 
-/// `wavefield try-kernel` by itself.
+/// Runs `wavefield try-kernel` directly.
 #[test]
 fn a_trial_answers_by_its_exit_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -997,7 +1002,7 @@ fn a_trial_answers_by_its_exit_code() {
     let device = format!("--device={}", first_uuid());
     let nobody = "--device=00000000-0000-0000-0000-000000000009";
     let wave = include_str!("../kernels/wave.ptx");
-    // Wrong usage, and no such device or no CUDA at all, are the same everywhere.
+    // Wrong usage, an unknown device and a missing CUDA give the same result on every machine.
     for wrong in [
         &[nobody, "--grid=16x16"][..],
         &["--device=seven", "--grid=16x16", "--entry=wave"],

@@ -1,5 +1,4 @@
-//! `wavefield serve` and clients of version 2, which bring arrays of their own: meshes, surfaces, points and images. And version 1
-//! beside it.
+//! `wavefield serve` and clients of version 2 with their own arrays: meshes, surfaces, points and images. Also version 1 beside it.
 
 #![cfg(target_os = "linux")]
 
@@ -28,14 +27,14 @@ fn array(kind: &str, shape: &[u64], dtype: &str) -> Value {
     json!({"kind": kind, "shape": shape, "dtype": dtype})
 }
 
-/// A client that is welcome.
+/// Connects a client with this array.
 fn client(renderer: &Renderer, array: &Value) -> Client {
     let client = renderer.client_of(array).unwrap_or_else(|refused| panic!("{array}: {refused:?}"));
     assert_eq!(serde_json::to_value(&client.welcome.array).unwrap(), *array);
     client
 }
 
-/// Shows frame `frame` of these bytes, and gives the picture.
+/// Sends these bytes as frame `frame`, and returns the picture of it.
 fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
     client.frame(frame, bytes);
     client.say(&FromClient::Snapshot { after: Some(frame) });
@@ -72,7 +71,7 @@ fn a_mesh_of_any_grid_is_drawn_and_the_renderers_own_comes_back() {
     assert_same_picture(&path, &own_picture(folder, "40x24"), common::SAME_PICTURE);
     drop(client);
     let mut client = renderer.client(example::client::Memory::Host);
-    assert_eq!(client.welcome.array.shape, [16, 16, 4], "nothing is said of an array");
+    assert_eq!(client.welcome.array.shape, [16, 16, 4], "without an array, the grid is the renderer's");
     client.picture(&path);
     assert_same_picture(&path, &own_picture(folder, "16x16"), common::SAME_PICTURE);
     renderer.end().assert_fine();
@@ -86,13 +85,13 @@ fn an_image_is_seen_with_its_first_row_on_top() {
     assert_eq!(client.welcome.parameters.limits, [0.0, 255.0]);
     let (red, green, blue, white) = ([255, 0, 0], [0, 255, 0], [0, 0, 255], [255; 3]);
     let seen = shown(&mut client, 0, &[red, green, blue, white].concat());
-    // 64 by 64 pixels in the middle of 96 by 64.
+    // The image takes 64 by 64 pixels in the middle of 96 by 64.
     for (x, y, want) in [(0.3, 0.2, red), (0.7, 0.2, green), (0.3, 0.8, blue), (0.7, 0.8, white)] {
         assert_eq!(seen.at(x, y), want, "at {x}, {y}");
     }
     let is_background = |found| ![red, green, blue, white].contains(&found);
     assert!(is_background(seen.at(0.05, 0.5)));
-    // Twice as near, and the lower right pixel in the middle.
+    // Move the camera twice as near, with the lower right pixel in the middle.
     let camera = client.state().camera;
     let nearer = CameraPlace { distance: camera.distance / 2.0, target: [0.5, -0.5, 0.0], ..camera };
     assert!(matches!(set(&mut client, Wishes::default(), Some(nearer)), FromServer::Parameters { .. }));
@@ -100,21 +99,21 @@ fn an_image_is_seen_with_its_first_row_on_top() {
     let seen = shown(&mut client, 1, &[red, green, blue, white].concat());
     assert_eq!(seen.at(0.5, 0.5), white);
     assert!(is_background(seen.at(0.9, 0.5)), "its right edge is nearer to the middle");
-    // A picture has all that was set before it was asked for, also of a frame that is shown already.
+    // A picture has all settings that came before its request, even if its frame is already shown.
     set(&mut client, Wishes::default(), Some(camera));
     client.say(&FromClient::Snapshot { after: Some(1) });
     assert_eq!(client.seen().at(0.3, 0.2), red);
     set(&mut client, Wishes { limits: Some([255.0, 0.0]), ..Wishes::default() }, None);
     client.say(&FromClient::Snapshot { after: Some(1) });
     assert_eq!(client.seen().at(0.3, 0.2), [0, 255, 255]);
-    // What is asked for and not there by then is not answered any more.
+    // After `bye`, a request that still waits gets no answer.
     client.say(&FromClient::Snapshot { after: Some(9) });
     client.say(&FromClient::Bye);
     assert!(matches!(client.connection.receive_within(PATIENCE), Received::Closed));
     renderer.end().assert_fine();
 }
 
-/// Whatever one client does with its camera, the next one and the renderer's user have their own.
+/// The next client and the renderer's user have their own cameras, whatever one client does with its camera.
 #[test]
 fn a_camera_belongs_to_its_client() {
     let renderer =
@@ -131,15 +130,19 @@ fn a_camera_belongs_to_its_client() {
     let mut image = client(&renderer, &array("image", &[2, 2, 3], "|u1"));
     let before = own(&mut image);
     assert_eq!(image.state().camera, upright, "before its first frame");
-    // As found, so it moves nothing.
+    // The camera is already there, so this moves nothing.
     set(&mut image, Wishes::default(), Some(upright));
     let seen = shown(&mut image, 0, &[255; 12]);
-    assert_eq!((seen.at(0.5, 0.02), seen.at(0.5, 0.98)), ([255; 3], [255; 3]), "all of it is in the picture");
+    assert_eq!(
+        (seen.at(0.5, 0.02), seen.at(0.5, 0.98)),
+        ([255; 3], [255; 3]),
+        "the whole image is in the picture"
+    );
     set(&mut image, Wishes::default(), Some(far));
     drop(image);
     let wave = |frame| {
         let mut mesh = renderer.client(example::client::Memory::Host);
-        assert!(own(&mut mesh) == before, "the user's camera is where it was");
+        assert!(own(&mut mesh) == before, "the user's camera is unchanged");
         assert_eq!(mesh.state().camera, started, "before its first frame");
         let bytes = mesh.wave(0.0);
         shown(&mut mesh, frame, &bytes);
@@ -156,7 +159,7 @@ fn a_camera_belongs_to_its_client() {
 fn limits_and_colours_are_set_all_or_nothing() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("image", &[1, 2], "<f2"));
-    // 3 and 7 as 16-bit floats.
+    // The 16-bit floats 3 and 7.
     let bytes = [0x4200_u16, 0x4700].map(u16::to_le_bytes).concat();
     let seen = shown(&mut client, 0, &bytes);
     assert!(near(seen.at(0.2, 0.5), VIRIDIS[1]) && near(seen.at(0.8, 0.5), VIRIDIS[1]));
@@ -193,12 +196,12 @@ fn limits_and_colours_are_set_all_or_nothing() {
 fn points_lie_where_they_are_and_are_as_large_as_is_said() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("points", &[2, 4], "<f4"));
-    // Before its first frame: it is its own picture that the camera moves in.
+    // Before the first frame, setting the camera already applies to the client's own picture.
     let ahead = CameraPlace { azimuth: 0.0, elevation: 0.0, distance: 2.0, target: [0.0; 3] };
     let wishes = Wishes { size: Some(16.0), ..Wishes::default() };
     assert!(matches!(set(&mut client, wishes, Some(ahead)), FromServer::Parameters { .. }));
     assert_eq!(client.state().camera, ahead);
-    // One half to the left and up, one as far to the right.
+    // One point is to the left and up, the other as far to the right.
     let bytes = floats(&[-0.5, 0.25, 0.0, 0.0, 0.5, 0.25, 0.0, 1.0]);
     let seen = shown(&mut client, 0, &bytes);
     let (left, right) = (seen.at(0.28, 0.33), seen.at(0.72, 0.33));
@@ -215,7 +218,7 @@ fn a_surface_rises_with_its_heights() {
     let mut client = client(&renderer, &array("surface", &[8, 8], "|u1"));
     let from_the_side = CameraPlace { azimuth: 0.0, elevation: 0.2, distance: 4.0, target: [0.0; 3] };
     set(&mut client, Wishes::default(), Some(from_the_side));
-    // The rows of the picture's middle column that are of one colour.
+    // The rows of the picture's middle column that have one colour.
     let mut rows = |frame, height, is_colour: fn([u8; 3]) -> bool| {
         let seen = shown(&mut client, frame, &[height; 64]);
         let rows = (0..64).filter(|row| is_colour(seen.at(0.5, (f64::from(*row) + 0.5) / 64.0)));
@@ -223,7 +226,7 @@ fn a_surface_rises_with_its_heights() {
     };
     let purple = rows(0, 0, |[red, green, _]| red > green + 20);
     let yellow = rows(1, 255, |[_, green, blue]| green > blue && green > 120);
-    // In perspective, and from above: what is higher is above, and seen from a flatter angle.
+    // The camera looks from above, in perspective. A higher surface appears further up, and at a flatter angle.
     assert!(purple.len() > yellow.len() && yellow.len() > 4, "{purple:?} {yellow:?}");
     assert!(
         yellow.iter().all(|&row| row < 32) && purple.iter().all(|&row| row >= 32),
@@ -232,7 +235,7 @@ fn a_surface_rises_with_its_heights() {
     renderer.end().assert_fine();
 }
 
-/// What the next message says, as it was written.
+/// The next message, as unparsed JSON.
 fn raw(connection: &Connection) -> Value {
     match connection.receive_within(PATIENCE) {
         Received::Packet(packet, _) => serde_json::from_slice(&packet).unwrap(),
@@ -279,7 +282,7 @@ fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     assert_eq!(state.frame_shown, Some(2));
     let shown_at = state.shown_at.unwrap();
     assert!((before..=now()).contains(&shown_at), "{before} {shown_at}");
-    // It is when the frame was first drawn: other draws of it change nothing.
+    // This is the time of the frame's first draw. Later draws do not change it.
     let drawn = state.frames_drawn;
     while client.state().frames_drawn < drawn + 3 {}
     assert_eq!(client.state().shown_at, Some(shown_at));
@@ -310,7 +313,7 @@ fn an_array_that_makes_no_sense_is_refused_with_the_cure() {
     renderer.end().assert_fine();
 }
 
-/// Bytes that carry a frame's stamps.
+/// An array's bytes with the stamps of a frame.
 fn stamped(array: &Array, frame: u64) -> Vec<u8> {
     let every = array.stamp_words() as usize;
     let word = |index: usize| {
@@ -345,7 +348,7 @@ fn stamps_of_every_kind_are_checked() {
     ended.assert_fine();
     assert_eq!(ended.clients().len(), arrays.len());
     assert!(ended.counted("checked") > 0 && ended.report["verify"]["wrong_frames"] == 0, "{}", ended.report);
-    // One wrong word.
+    // A frame with one wrong word.
     let renderer = Renderer::start(&["--verify", "--pace=1"]);
     let mut client = client(&renderer, &arrays[3]);
     let mut bytes = stamped(&described(&arrays[3]).unwrap(), 0);
@@ -361,7 +364,7 @@ fn stamps_of_every_kind_are_checked() {
 
 /// The names of an object's fields, in order.
 fn fields(packet: &[u8]) -> Vec<String> {
-    // Each stands in quotes, once, before a colon; no text of these messages has both.
+    // Each name is in quotes before a colon. No text in these messages contains both.
     let text = String::from_utf8(packet.to_vec()).unwrap();
     let depth_one = text.char_indices().scan(0, |depth, (at, character)| {
         match character {
@@ -374,12 +377,12 @@ fn fields(packet: &[u8]) -> Vec<String> {
     let at_top: Vec<usize> = depth_one.filter(|&(_, depth)| depth == 1).map(|(at, _)| at).collect();
     let top: String = at_top.into_iter().map(|at| text.as_bytes()[at] as char).collect();
     let mut parts: Vec<_> = top.split("\":").collect();
-    // The last value.
+    // The last part is a value.
     parts.pop();
     parts.into_iter().filter_map(|part| Some(part.rsplit_once('"')?.1.to_owned())).collect()
 }
 
-/// A whole conversation of version 1: every message has the fields that it always had, in their order, and no others.
+/// In a whole conversation of version 1, every message has exactly the fields of version 1, in their order.
 #[test]
 fn version_1_is_answered_as_ever() {
     let renderer = Renderer::start(validated());
@@ -395,7 +398,7 @@ fn version_1_is_answered_as_ever() {
         let message: Value = serde_json::from_slice(&packet).unwrap();
         (message, descriptors)
     };
-    // An array is nothing that version 1 knows, nor are ids.
+    // Version 1 knows neither arrays nor ids, and ignores them.
     say(
         r#"{"type": "hello", "protocol": 1, "client": "old", "memory": "host", "ring": 2, "array": 7, "request_id": 3}"#,
     );
@@ -444,7 +447,7 @@ fn version_1_is_answered_as_ever() {
     say(r#"{"type": "ready", "frame": 7}"#);
     assert_eq!(answer("type code reason").0["code"], "value");
     drop(connection);
-    // A client of version 2 comes after it.
+    // The next client uses version 2.
     let connection = Connection::connect(&renderer.socket()).unwrap();
     connection
         .send_bytes(br#"{"type": "hello", "protocol": 2, "client": "new", "memory": "host"}"#, &[])
@@ -453,7 +456,7 @@ fn version_1_is_answered_as_ever() {
     renderer.end().assert_fine();
 }
 
-/// The sample brings what it is told to.
+/// The example sends the array that its arguments name.
 #[test]
 fn the_sample_draws_a_grid_of_its_own_and_an_image() {
     let renderer = Renderer::start(validated());

@@ -1,7 +1,7 @@
-//! The library's ring when things go wrong: writes and reads that are dropped, a CUDA that never signals, a ring that goes
-//! while the GPU uses it. On this machine's GPU, and where there is none on the stand-in.
+//! The library's ring when things go wrong: writes and reads are dropped, CUDA never signals, the ring is dropped while the GPU
+//! uses it. Runs on this machine's GPU, and on the stand-in.
 
-// The example's code is used, not run.
+// The tests use the example's code, but do not run the example.
 #![allow(dead_code, clippy::duplicate_mod)]
 #![cfg(target_os = "linux")]
 
@@ -25,10 +25,10 @@ use vulkan_cuda::{Read, Reads, SharedBuffer, SharedRing, SharedTimeline};
 const WORDS: usize = 256;
 const BYTES: u64 = 4 * WORDS as u64;
 
-/// One test at a time: see `examples.rs`.
+/// Lets only one test run at a time: see `examples.rs`.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A ring, and what each frame looked like to Vulkan.
+/// A ring, and the memory to which Vulkan copies each frame.
 struct Bench {
     ring: SharedRing<SharedBuffer>,
     seen: readback::Target,
@@ -38,7 +38,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` (a skip) where there is no GPU.
+    /// Returns `None` and reports a skip if there is no GPU.
     fn new(slots: usize) -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let gpu = match match_devices::open() {
@@ -62,21 +62,21 @@ impl Bench {
         Some(Self { ring, seen, stream, gpu, alone })
     }
 
-    /// CUDA writes `value` to every word of the next frame's slot.
+    /// Makes CUDA write `value` to every word of the next frame's slot.
     fn write(&mut self, value: u32) -> Read {
         let write = self.ring.write().unwrap();
         let (address, stream) = (write.slot().cuda(), self.stream.cu_stream());
-        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        // SAFETY: the slot has this many words, and CUDA owns it until `finish`.
         unsafe { sys::cuMemsetD32Async(address, value, WORDS, stream) }.result().unwrap();
         write.finish().unwrap()
     }
 
-    /// Vulkan copies the frame to `place`.
+    /// Makes Vulkan copy the frame to `place`.
     fn read(&self, read: Read, place: u64) {
         let buffer = self.ring.slots()[read.slot()].vulkan();
         let commands = self.seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
-            // SAFETY: being recorded for this family; the copy lies within both buffers.
+            // SAFETY: the commands are being recorded for this family, and the copy lies within both buffers.
             unsafe {
                 self.ring.record_acquire(&read, commands);
                 device.cmd_copy_buffer(commands, buffer, self.seen.buffer, &copy);
@@ -84,12 +84,12 @@ impl Bench {
             }
         });
         let (commands, wait, signal) = (commands.unwrap(), read.wait_info(), read.signal_info());
-        // SAFETY: recorded above; everything lives until both sides are idle.
+        // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
         unsafe { self.seen.submit(&self.gpu, commands, &[wait], &[signal]) }.unwrap();
         read.submitted();
     }
 
-    /// Waits for both sides, and looks at what each place holds.
+    /// Waits for both sides, and compares the words of each place.
     fn check(&self, expected: &[u32]) {
         self.stream.synchronize().unwrap();
         // SAFETY: nobody else uses the queue.
@@ -101,7 +101,7 @@ impl Bench {
     }
 }
 
-/// Nothing is signalled for it, its number is not used up, and the next write has the same slot.
+/// A dropped write signals nothing and does not use up its number. The next write has the same slot.
 #[test]
 fn a_dropped_write_never_was() {
     let Some(mut bench) = Bench::new(2) else { return };
@@ -116,7 +116,7 @@ fn a_dropped_write_never_was() {
     bench.check(&[0, 1, 2, 3, 4, 5]);
 }
 
-/// CUDA waits for Vulkan to read each slot, and Vulkan never does: nobody may wait for ever.
+/// CUDA waits for Vulkan to read each slot, but Vulkan never does. Nobody may wait for ever.
 #[test]
 fn dropped_reads_strand_nobody() {
     let Some(mut bench) = Bench::new(2) else { return };
@@ -124,13 +124,13 @@ fn dropped_reads_strand_nobody() {
         drop(bench.write(value));
     }
     bench.stream.synchronize().unwrap();
-    // And on it goes.
+    // The ring still works.
     let read = bench.write(7);
     bench.read(read, 0);
     bench.check(&[7]);
 }
 
-/// A frame that is skipped here and there, and a read that is dropped only after CUDA waits for it.
+/// Some frames are skipped, and some reads are dropped only after CUDA waits for them.
 #[test]
 fn frames_may_be_given_up_in_between() {
     let Some(mut bench) = Bench::new(3) else { return };
@@ -142,7 +142,7 @@ fn frames_may_be_given_up_in_between() {
             expected.push(frame);
         }
     }
-    // The ring is full of reads that are open, and CUDA waits for the first.
+    // The ring is full of open reads, and CUDA waits for the first one.
     let open: Vec<_> = (0..3).map(|value| bench.write(100 + value)).collect();
     let more = bench.write(200);
     drop(open);
@@ -151,13 +151,13 @@ fn frames_may_be_given_up_in_between() {
     bench.check(&expected);
 }
 
-/// The CPU signals nothing in a read's place that is yet to be submitted, nor a greater value before it.
+/// The CPU does not signal in place of a read that may still be submitted, and signals no greater value before that.
 #[test]
 fn a_read_that_is_open_is_waited_for() {
     let Some(mut bench) = Bench::new(2) else { return };
     let (first, second) = (bench.write(1), bench.write(2));
     drop(second);
-    // CUDA waits for both slots, and gets neither before the first was read.
+    // CUDA waits for both slots, and gets none before the first frame was read.
     bench.ring.reserve(2).unwrap();
     bench.read(first, 0);
     let (third, fourth) = (bench.write(3), bench.write(4));
@@ -185,7 +185,7 @@ fn a_batch_waits_once() {
     }
 }
 
-/// What is reserved already is not waited for again, and a smaller reservation takes nothing back.
+/// CUDA does not wait again for reserved slots, and a smaller reservation takes none back.
 #[test]
 fn a_reservation_may_be_repeated() {
     let Some(mut bench) = Bench::new(3) else { return };
@@ -211,8 +211,8 @@ fn a_ring_needs_slots() {
     assert!(text.contains("1 to 32 slots, and 0 were given"), "{text}");
 }
 
-/// CUDA never signals, because its stream stands still: `abort` lets Vulkan go. On the stand-in only, whose process ends
-/// whatever a stream waits for.
+/// CUDA never signals, because its stream is blocked. `abort` releases Vulkan. This runs on the stand-in only, where the process
+/// can end while a stream waits.
 #[test]
 fn an_abort_lets_vulkan_go() {
     if std::env::var_os("STAND_IN_PRETEND").is_none() {
@@ -224,7 +224,7 @@ fn an_abort_lets_vulkan_go() {
     unsafe { gate.cuda_wait(&bench.stream, 1) }.unwrap();
     let read = bench.write(1);
     bench.read(read, 0);
-    // SAFETY: the stream stands still for good.
+    // SAFETY: the stream is blocked for ever.
     unsafe { bench.ring.abort() }.unwrap();
     // SAFETY: nobody else uses the queue.
     unsafe { bench.gpu.device.queue_wait_idle(bench.gpu.queue) }.unwrap();
@@ -234,7 +234,7 @@ fn an_abort_lets_vulkan_go() {
 
 static LEAKED: AtomicBool = AtomicBool::new(false);
 
-/// What the GPU may still use is not destroyed, and the drop does not wait for ever.
+/// The drop leaks what the GPU may still use, and does not wait for ever.
 #[test]
 fn a_ring_in_use_is_leaked() {
     let Some(bench) = Bench::new(2) else { return };
@@ -249,14 +249,14 @@ fn a_ring_in_use_is_leaked() {
     drop(ring.write().unwrap().finish().unwrap());
     drop(ring);
     assert!(LEAKED.load(Ordering::SeqCst));
-    // Let the stream end, which uses what was leaked.
+    // Let the stream end. It uses what was leaked.
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     stream.synchronize().unwrap();
     drop((gate, stream, gpu, seen, alone));
 }
 
-/// All of them on the stand-in. Those that end in order give everything back.
+/// Runs the tests above on the stand-in. Those that end in order give everything back.
 #[test]
 fn all_of_them_on_the_stand_in() {
     let Some(stand_in) = StandIn::new() else { return };

@@ -1,4 +1,4 @@
-//! Other settings while the field moves, again and again in random order: every frame arrives whole, and nothing is left over.
+//! Changes the settings many times in random order while the field moves. Every frame arrives whole, and nothing is left over.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ use wavefield::report::Failures;
 use wavefield::vulkan::Validation;
 use wavefield::wave::{self, Grid, Shape};
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -29,13 +29,13 @@ impl Dice {
     }
 }
 
-/// What is switched between.
+/// The settings that a tour switches between.
 #[derive(Clone, Copy)]
 struct Tour {
     cuda: bool,
     scenes: &'static [Scene],
     handoffs: &'static [Handoff],
-    /// Whether kernels of the gallery are among it, of those that run without CUDA too.
+    /// Whether to use kernels of the gallery that also run without CUDA.
     kernels: bool,
     verify: bool,
     validation: Validation,
@@ -43,7 +43,7 @@ struct Tour {
 
 const SCENES: [Scene; 2] = [Scene::Field, Scene::Texture];
 
-/// Everything, under verification and validation.
+/// All settings, with verification and validation.
 const EVERYTHING: Tour = Tour {
     cuda: true,
     scenes: &SCENES,
@@ -53,7 +53,7 @@ const EVERYTHING: Tour = Tour {
     validation: Validation::IfInstalled,
 };
 
-/// The same with something else in one or two places.
+/// Changes one or two settings at random.
 fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
     let mut config = config.clone();
     for _ in 0..=dice.below(2) {
@@ -80,14 +80,14 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
             }
         }
     }
-    // CPU threads compute the wave alone, and a kernel fills a field.
+    // CPU threads compute only the wave, and a kernel of the gallery fills a field, not a texture.
     if config.producer == ProducerKind::Host || config.scene == Scene::Texture {
         config.kernel = None;
     }
     config
 }
 
-/// Switches so often, in a checked run.
+/// Does a run with this many switches.
 fn tour(switches: usize, tour: &Tour) {
     let mut config = Config {
         grid: Grid { cols: 32, rows: 32 },
@@ -103,13 +103,13 @@ fn tour(switches: usize, tour: &Tour) {
     let mut run = Headless::switchable(&choice, &config).unwrap();
     let (mut dice, mut drawn, mut settled) = (Dice(7), 0, 0);
     for switch in 0..switches {
-        // Never a whole number of rounds of the ring.
+        // Mostly not a whole number of rounds of the ring.
         for _ in 0..2 + dice.below(12) {
             run.frame(1.0 / 64.0)
                 .unwrap_or_else(|error| panic!("after switch {switch}: {error}\n{config:?}"));
             drawn += 1;
         }
-        // Some are held meanwhile, and some of those are switched while they are held.
+        // Sometimes hold the picture, and sometimes switch while it is held.
         if dice.below(3) == 0 {
             assert_eq!(run.engine().hold().unwrap(), !tour.verify);
             for _ in 0..dice.below(5) {
@@ -125,7 +125,7 @@ fn tour(switches: usize, tour: &Tour) {
         let next = another(&config, &mut dice, tour);
         run.switch(&choice, &next).unwrap_or_else(|error| panic!("switch {switch}: {error}\n{next:?}"));
         config = next;
-        // Drivers open some files once a process, and keep them.
+        // Drivers open some files once per process and keep them open.
         if switch == switches / 2 {
             settled = common::open_descriptors();
         }
@@ -155,7 +155,7 @@ fn finish(mut run: Headless, choice: &Choice, drawn: u64) {
     assert_eq!(log.warnings(), 0);
 }
 
-/// The wave has many names, and every producer runs it.
+/// Every producer runs the wave. Not every producer runs the other kernels.
 #[test]
 fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
     let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Auto).unwrap();
@@ -177,10 +177,10 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
     run.engine().finish().unwrap();
 }
 
-/// How far float32 may be off the reference.
+/// The largest allowed error of float32 against the reference.
 const TOLERANCE: f64 = 1e-4;
 
-/// Frames of a held engine show the last slot and fill none; then the producer goes on with the number that comes next.
+/// A held engine draws the last slot again and fills none. Then the producer goes on with the next number.
 fn hold(choice: &Choice, config: &Config, what: &str) {
     const STEP: f64 = 1.0 / 64.0;
     const BEFORE: u64 = 5;
@@ -197,7 +197,7 @@ fn hold(choice: &Choice, config: &Config, what: &str) {
         run.engine().finish().unwrap();
         assert!(run.pixels().unwrap() == picture, "{what}: another picture");
     }
-    // Once more, and while frames are in flight.
+    // Hold again. Also go on while frames are in flight.
     assert!(run.engine().hold().unwrap());
     let (slots, batch) = (run.engine().producer().profile().slots.len() as u64, config.batch);
     let batch = if let Batching::Fixed(frames) = batch { u64::from(frames) } else { 1 };
@@ -206,11 +206,11 @@ fn hold(choice: &Choice, config: &Config, what: &str) {
             run.engine().go_on().unwrap();
         }
         draw(&mut run, after);
-        // Filled so far, some of them ahead of their time.
+        // The number of frames filled so far. Some of them are filled ahead.
         let drawn = run.engine().next_frame() - HELD;
         let filled = drawn.next_multiple_of(batch);
         for frame in filled.saturating_sub(slots)..filled {
-            // Those that were asked for after the pause are so much later.
+            // A frame that was requested after the pause has a later time.
             let first = frame - frame % batch;
             let time = (frame + if first < BEFORE { 0 } else { HELD }) as f64 * STEP;
             let vertices = run.engine().read_slot((frame % slots) as usize).unwrap();
@@ -239,7 +239,7 @@ fn a_held_slot_is_drawn_again_and_nothing_is_filled() {
     }
 }
 
-/// Every hand-off, and batches.
+/// Holds with each of `handoffs`, and with a batch.
 fn hold_each(handoffs: &[Handoff], validation: Validation) {
     let choice = DeviceTable::headless(validation).unwrap().choose(None, ProducerKind::Cuda).unwrap();
     for (&handoff, batch) in handoffs.iter().zip(std::iter::repeat(1)).chain([(&Handoff::Timeline, 3)]) {
@@ -266,10 +266,10 @@ const SWITCHES: usize = 200;
 fn without_cuda() {
     let table = DeviceTable::headless(Validation::Off).unwrap();
     if table.choose(None, ProducerKind::Cuda).is_ok() {
-        return common::skip("CUDA and Vulkan share a device here: that is tried instead");
+        return common::skip("CUDA and Vulkan share a device here, so the test with CUDA runs instead");
     }
     tour(SWITCHES, &Tour { cuda: false, ..EVERYTHING });
-    // What is checked is not held.
+    // A checked run is not held, so also do an unchecked one.
     tour(SWITCHES / 4, &Tour { cuda: false, verify: false, ..EVERYTHING });
 }
 
@@ -281,12 +281,12 @@ fn with_cuda() {
     }
 }
 
-/// The hand-offs that the stand-in runs.
+/// The hand-offs whose kernels run on the stand-in.
 #[cfg(target_os = "linux")]
 const ON_THE_STAND_IN: &[Handoff] =
     &[Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy];
 
-/// On the stand-in, which runs no kernel inside Vulkan, and whose textures hold nothing: so all is checked but those.
+/// Checks what the stand-in can run. It runs no kernel inside Vulkan, and the textures are left out.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
@@ -296,7 +296,7 @@ fn child_checked() {
     tour(SWITCHES, &Tour { scenes: &[Scene::Field], handoffs, kernels: false, validation, ..EVERYTHING });
 }
 
-/// And those are drawn unchecked.
+/// Draws everything, unchecked.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]

@@ -1,4 +1,4 @@
-//! `--trace` and `bench startup`: files that a viewer and a reader can use.
+//! `--trace` and `bench startup` write files that a viewer and a reader can use.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn a_trace_has_every_frame_on_one_clock() {
         assert_eq!(spans(name).len(), 12, "{name}");
     }
     assert!(spans("part of the draw").len() >= 12 * 16);
-    // What another thread does meanwhile has a line of its own: a viewer nests what lies on one line.
+    // The work of another thread has its own line, because a viewer nests what is on one line.
     for (name, line) in [("Vulkan instance", "CPU"), ("CUDA driver", "CPU: other threads")] {
         let found: Vec<_> =
             events.iter().filter(|event| event["ph"] == "X" && event["name"] == name).collect();
@@ -39,7 +39,7 @@ fn a_trace_has_every_frame_on_one_clock() {
             .collect();
         assert_eq!((found.len(), lines), (1, vec![line]), "{name}");
     }
-    // One clock: no draw begins before its submission began, by more than the clocks' error.
+    // There is one clock: no draw starts before its submission, except by the error between the clocks.
     let error = trace["otherData"]["clocks"][0]["cpu_to_gpu_error_us"].as_f64().unwrap();
     for (submit, draw) in spans("submit").iter().zip(spans("draw")) {
         assert!(
@@ -50,7 +50,7 @@ fn a_trace_has_every_frame_on_one_clock() {
         );
         assert!(draw.1 > 0.0);
     }
-    // Every arrow has a begin and an end, and does not point back in time.
+    // Every arrow has a start and an end, and does not point back in time.
     let arrows = |phase: &str| -> Vec<(u64, f64)> {
         let ends = events.iter().filter(|event| event["ph"] == phase);
         ends.map(|event| (event["id"].as_u64().unwrap(), event["ts"].as_f64().unwrap())).collect()
@@ -69,7 +69,7 @@ fn a_trace_can_be_a_picture() {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.starts_with("<svg") && text.ends_with("</svg>\n") && !text.contains("NaN"), "{text}");
     assert!(text.matches("part of the draw").count() >= 4 * 16);
-    // It says what ran, and nothing of CUDA where there was none.
+    // The picture says what ran, and does not mention CUDA if there was none.
     for part in ["40x30, compute, ring 3", "Orange: the compute shader.", "compute shader in Vulkan's queue"]
     {
         assert!(text.contains(part), "{part} is missing in: {text}");

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Stands in for `wavefield try-kernel` in the tests of src/trial/mod.rs: does what the entry's name says.
+# Replaces `wavefield try-kernel` in the tests of src/trial/mod.rs. The entry's name selects what it does.
 for argument; do
     case $argument in --entry=*) entry=${argument#--entry=} ;; esac
 done
 launched() { echo 'wavefield try-kernel: launched'; }
-# shellcheck disable=SC2016 # The backquotes are meant.
+# shellcheck disable=SC2016 # The backquotes are intended.
 case $entry in
     fine) grep -q .entry && launched ;;
     nothing) ;;
@@ -12,9 +12,9 @@ case $entry in
     usage) echo 'error: unexpected argument' >&2; exit 2 ;;
     dies) launched; kill -SEGV $$ ;;
     endless) launched; exec sleep 1000 ;;
-    # More than a pipe holds, in both; and the error's begin is what is kept.
+    # Writes more than a pipe holds to both outputs. Only the start of the error is kept.
     flood) launched; printf 'error: much' >&2; head -c 3000000 /dev/zero | tee /dev/stderr; exit 1 ;;
-    # A child of its own keeps the pipes open.
+    # Its own child keeps the pipes open.
     leaves) launched; sleep 1000 & echo $! >&2; exit 1 ;;
     descriptors) launched; ls -l /proc/self/fd >&2; exit 1 ;;
 esac

@@ -1,4 +1,4 @@
-//! `wavefield verify`: clean where the hand-off is whole, and a check that can fail.
+//! `wavefield verify` reports a correct hand-off as clean, and finds a broken one.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -28,7 +28,7 @@ use wavefield::vulkan::{
 };
 use wavefield::wave::{Grid, Vertex};
 
-/// Vertices across and along; slots and batch.
+/// Columns and rows; slots and batch.
 type Shape = ((u32, u32), (u32, u32));
 
 fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config {
@@ -45,8 +45,8 @@ fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config 
     }
 }
 
-/// Runs it, and asserts what holds of every run: no warning of the validation layer, and a check that reached every
-/// vertex of every frame, twice.
+/// Does a run and asserts what every run must fulfil: the validation layer does not warn, and the check reaches every vertex
+/// of every frame twice.
 fn checked(config: &Config) -> Result<Checked, Error> {
     let summary = run_headless(config, &Stop::default())?;
     assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings");
@@ -67,7 +67,7 @@ fn assert_clean(config: &Config, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Grids even and odd, smaller than a workgroup and larger; rings deeper than the run; batches that divide neither.
+/// Even and odd grids, smaller and larger than a workgroup; rings deeper than the run; batches that divide neither.
 const CASES: [Shape; 7] = [
     ((2, 2), (1, 1)),
     ((33, 7), (2, 1)),
@@ -88,7 +88,7 @@ fn what_vulkan_and_the_cpu_fill_arrives_whole() {
     }
 }
 
-/// Square, odd, flat, tall, the smallest; rings deeper than the run, batches that divide neither.
+/// Square, odd, flat, tall and the smallest textures; rings deeper than the run; batches that divide neither.
 const TEXTURES: [Shape; 6] = [
     ((64, 64), (3, 1)),
     ((77, 53), (2, 1)),
@@ -140,14 +140,14 @@ fn what_cuda_fills_arrives_whole_by_every_handoff() {
     }
 }
 
-/// The batch changes in the run, at any frame, and no frame is lost, drawn twice or overwritten.
+/// The batch may change at any frame. No frame is lost, drawn twice or overwritten.
 #[test]
 fn batches_of_changing_length_arrive_whole() {
     if !common::has_gpu() {
         return;
     }
     for scene in [Scene::Field, Scene::Texture] {
-        // 16 is what the default has, with three frames in flight.
+        // 16 is the default's depth with three frames in flight.
         for depth in [2, 3, 8, 16] {
             let mut config = config(ProducerKind::Cuda, (48, 40), (depth, 1));
             (config.scene, config.frames) = (scene, Some(400));
@@ -158,7 +158,7 @@ fn batches_of_changing_length_arrive_whole() {
                 DeviceTable::headless(config.validation).unwrap().choose(None, config.producer).unwrap();
             let mut run = Headless::quietly(&choice, &config).unwrap();
             for frame in 0..400u32 {
-                // Longer than the ring too, and none.
+                // Includes batches longer than the ring, and of no frames.
                 run.engine()
                     .set_batch((frame.wrapping_mul(2_654_435_761) >> 27) as usize % (depth as usize + 2));
                 run.frame(0.02).unwrap();
@@ -179,7 +179,7 @@ fn batches_of_changing_length_arrive_whole() {
     }
 }
 
-/// A kernel without a reference: its stamps alone are looked at.
+/// For a kernel without a reference, only the stamps are checked.
 #[test]
 fn a_users_kernel_is_stamped_too() {
     if !common::has_gpu() {
@@ -195,14 +195,14 @@ fn a_users_kernel_is_stamped_too() {
     }
 }
 
-/// Leaves a part of the hand-off out, in several shapes; the wrong frames of each.
+/// Leaves out a part of the hand-off, in several shapes. Returns the number of wrong frames of each.
 fn broken(scene: Scene, broken: Broken) -> Vec<u64> {
     let tries = TRIES.iter().map(|&(grid, ring)| {
         let mut config = config(ProducerKind::Cuda, grid, ring);
         config.scene = scene;
         config.broken = Some(broken);
         config.frames = Some(200);
-        // The layer cannot know what CUDA does, and slows Vulkan down.
+        // The layer does not know what CUDA does, and slows Vulkan down.
         config.validation = Validation::Off;
         let tally = checked(&config).unwrap_or_else(|error| panic!("{broken}: {error}")).tally;
         println!(
@@ -241,7 +241,7 @@ fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
     }
 }
 
-/// Whether it shows is the hardware's affair; it must run and end.
+/// Whether the error is visible depends on the hardware. The run must only end.
 #[test]
 fn without_ownership_transfers_it_ends_well() {
     if common::has_gpu() {
@@ -250,7 +250,7 @@ fn without_ownership_transfers_it_ends_well() {
     }
 }
 
-/// A device, and a slot that the test writes itself: what the check counts must be what is there.
+/// A device, and a slot that the test writes itself, to compare what the check counts with what is there.
 struct Bench {
     queue: Queue,
     pacer: Pacer,
@@ -285,12 +285,12 @@ impl Bench {
         self.slot.bytes_mut().unwrap().copy_from_slice(bytemuck::cast_slice(vertices));
     }
 
-    /// The commands of a frame without a draw; `between` records what happens between the two looks.
+    /// Records the commands of a frame without a draw. `between` records what happens between the two looks.
     fn record(&mut self, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) {
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
         let (commands, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
-        // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
+        // SAFETY: the command buffer is free, because the pacer has waited for it; all that it uses lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
             let source = Source::from(self.slot.raw());
@@ -301,7 +301,7 @@ impl Bench {
         }
     }
 
-    /// Runs them.
+    /// Submits the recorded commands, and reads what the check counted.
     fn submit(&mut self, frame: u64) -> Looks {
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
         self.checker.expect(flight.index, frame).unwrap();
@@ -309,7 +309,7 @@ impl Bench {
         let signals = [self.pacer.signal()];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        // SAFETY: recorded, and not pending: the pacer has waited for it.
+        // SAFETY: the commands are recorded, and not pending because the pacer has waited for them.
         unsafe { self.queue.submit(&batch) }.unwrap();
         self.pacer.end();
         self.pacer.wait_all(|_| Ok(())).unwrap();
@@ -333,7 +333,7 @@ impl Drop for Bench {
 
 fn nothing(_: &Queue, _: vk::CommandBuffer, _: vk::Buffer) {}
 
-/// Vertices stamped with the frames that `frame_of` gives; `None` is never written.
+/// Vertices with the stamps of the frames that `frame_of` returns. `None` means never written.
 fn vertices(count: u64, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Vertex> {
     let blank = f32::from_bits(stamp::BLANK);
     (0..count)
@@ -346,7 +346,7 @@ fn vertices(count: u64, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Vertex> {
         .collect()
 }
 
-/// What the CPU counts.
+/// The counts of the CPU.
 fn counted(vertices: &[Vertex], frame: u64) -> (u64, u64, u64, u64) {
     let count = |seen| vertices.iter().filter(|v| stamp::judge(v.w, frame) == seen).count() as u64;
     (vertices.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
@@ -361,20 +361,20 @@ fn the_check_counts_exactly_what_is_there() {
     for count in [1, 255, 256, 257, 10_000] {
         let mut bench = Bench::new(count);
         for frame in [0, 50, 4094, 4095, 4096, 1_000_003] {
-            // All right.
+            // Every stamp is right.
             bench.write(&vertices(count, |_| Some(frame)));
             let looks = bench.looks(frame, nothing);
             assert_eq!(counts(&looks.before), (count, 0, 0, 0));
             assert!(looks.before == looks.after && !looks.wrong() && !looks.torn(), "{looks:?}");
 
-            // The frame before, all of it: stale, and not torn.
+            // All vertices are of the previous frame: stale, but not torn.
             let Some(last) = frame.checked_sub(1) else { continue };
             bench.write(&vertices(count, |_| Some(last)));
             let looks = bench.looks(frame, nothing);
             assert_eq!(counts(&looks.before), (count, count, 0, 0));
             assert!(looks.before == looks.after && looks.wrong() && !looks.torn(), "{looks:?}");
 
-            // Something of everything.
+            // A mix of all kinds.
             let mix = vertices(count, |index| match index * 7 % 13 {
                 0 => None,
                 n => Some((frame + n).saturating_sub(6)),
@@ -387,7 +387,7 @@ fn the_check_counts_exactly_what_is_there() {
     }
 }
 
-/// A frame's commands are recorded once and submitted for many: only the expectation is another.
+/// The same commands are submitted for many frames. Only the expected frame changes.
 #[test]
 fn the_same_commands_serve_every_frame() {
     let count = 500;
@@ -409,14 +409,14 @@ fn what_is_never_written_is_missing() {
     assert_eq!(counts(&looks.before), (count, 0, 0, count));
     assert!(looks.wrong() && !looks.torn());
 
-    // All but the last one.
+    // Only the last one is missing.
     bench.write(&vertices(count, |index| (index + 1 < count).then_some(7)));
     let looks = bench.looks(7, nothing);
     assert_eq!(counts(&looks.before), (count, 0, 0, 1));
     assert!(looks.torn());
 }
 
-/// Every stamp of every kind of array is looked at, and nothing else.
+/// The check looks at every stamp of every kind of array, and at nothing else.
 #[test]
 fn the_stamps_of_each_kind_are_where_they_are_said_to_be() {
     use wavefield::array::{Kind, Number};
@@ -438,7 +438,7 @@ fn the_stamps_of_each_kind_are_where_they_are_said_to_be() {
         let name = format!("{kind:?} {shape:?} {number:?}");
         let (stamps, every) = (array.stamps(), array.stamp_words() as usize);
         let mut bench = Bench::of(array);
-        // What has no stamp has a number of no frame near this one.
+        // The other words look like stamps of a frame far from this one.
         let mut words = vec![0x1234_5000 | stamp::of(frame + 1000); array.words() as usize];
         let stamped: Vec<_> = (0..stamps as usize).map(|index| (index + 1) * every - 1).collect();
         stamped.iter().for_each(|&word| words[word] = 0x1234_5000 | stamp::of(frame));
@@ -469,11 +469,11 @@ fn vertices_without_a_stamp_are_wrong() {
     bench.write(&wave);
     let looks = bench.looks(11, nothing);
     assert_eq!(counts(&looks.before), counted(&wave, 11));
-    // One in 4096 has the right bits by chance.
+    // About one in 4096 has the right bits by chance.
     assert!(looks.before.wrong() > grid.count() * 99 / 100 && looks.torn(), "{looks:?}");
 }
 
-/// What an overwrite during the draw looks like: right before, half of a later frame after.
+/// Simulates an overwrite during the draw: before it the slot is right, after it one half is of a later frame.
 #[test]
 fn half_a_slot_overwritten_during_the_draw_is_torn() {
     let (count, frame) = (3000, 41);
@@ -483,9 +483,9 @@ fn half_a_slot_overwritten_during_the_draw_is_torn() {
     let looks = bench.looks(frame, |queue, commands, slot| {
         let reads = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ);
         let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        // vkCmdUpdateBuffer takes no more than 65,536 bytes.
+        // vkCmdUpdateBuffer takes at most 65,536 bytes.
         let bytes: &[u8] = bytemuck::cast_slice(&later);
-        // SAFETY: recording; the slot is alive and at least as large.
+        // SAFETY: the commands are being recorded; the slot is alive and at least as large.
         unsafe {
             pipeline_barrier(queue.device(), commands, &[buffer_barrier(slot, reads, writes)], &[]);
             queue.device().raw().cmd_update_buffer(commands, slot, 0, bytes);
@@ -497,7 +497,7 @@ fn half_a_slot_overwritten_during_the_draw_is_torn() {
     assert!(looks.torn());
 }
 
-/// More workgroups than one dimension holds. All zeros is stamp 0, which frame 4095 has.
+/// The field needs more workgroups than one dimension holds. Zeros are stamp 0, the stamp of frame 4095.
 #[test]
 fn a_large_field_is_read_to_its_last_vertex() {
     let choice =
@@ -506,7 +506,7 @@ fn a_large_field_is_read_to_its_last_vertex() {
     let count = (65_535 * 256 + 257).min(limit / 16);
     if count <= 65_535 * 256 {
         common::skip_without_gpu(
-            "this device holds no field of more than 65,535 workgroups; its largest it is",
+            "this device holds no field of more than 65,535 workgroups, so the largest is tested",
         );
     }
     let mut bench = Bench::new(count);
@@ -552,7 +552,7 @@ fn the_command_reports_of_texels() {
     let output = run(&[SMALL.as_slice(), &texture].concat());
     assert_exit(&output, 0);
     let text = stdout(&output);
-    // 40x30, 20x15, 10x7, 5x3, 2x1 and 1x1, twice a frame.
+    // 40x30, 20x15, 10x7, 5x3, 2x1 and 1x1 texels, twice per frame.
     for line in ["every texel of every level", "texels        794000 looked", "verdict       clean"] {
         assert!(text.contains(line), "`{line}` is missing in: {text}");
     }
@@ -589,7 +589,7 @@ fn a_place_that_cannot_be_written_is_said_before_anything_runs() {
     assert!(stderr(&output).contains("/no/such/folder/a.json") && stdout(&output).is_empty());
 }
 
-/// What was left out is named, and whether it was caught.
+/// The verdict says whether the broken hand-off was caught.
 #[test]
 fn the_command_says_what_a_broken_run_found() {
     if !common::has_gpu() {
@@ -609,7 +609,7 @@ fn the_command_says_what_a_broken_run_found() {
     }
 }
 
-/// The stamp takes 12 bits of each colour, or of each texel, which nobody sees.
+/// The stamp takes 12 bits of each colour or texel. The difference is not visible.
 #[test]
 fn a_checked_picture_is_the_same_picture() {
     let folder = tempfile::tempdir().unwrap();
@@ -636,7 +636,7 @@ fn a_stopped_run_reports_what_it_has_seen() {
     command.args(&SMALL[..4]).args(["--frames=100000000", "--validation=off", "--json"]).arg(&path);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
-    // Long after the handler is in place, which is the first thing that the program does.
+    // The program installs the handler first, so it has been in place for long by now.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let kill = format!("kill -TERM {}", child.id());
     assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());

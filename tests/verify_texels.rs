@@ -1,5 +1,5 @@
-//! The check of `wavefield verify --scene texture` on images that the test writes itself: what it counts must be what is
-//! there.
+//! Runs the check of `wavefield verify --scene texture` on images that the test writes itself, to compare what the check
+//! counts with what is there.
 
 mod common;
 
@@ -20,7 +20,7 @@ use wavefield::vulkan::{
 };
 use wavefield::wave::Grid;
 
-/// A device, an image with a mip chain, and what the test copies into it.
+/// A device, an image with a mip chain, and the buffers that the test copies into it.
 struct Bench {
     queue: Queue,
     pacer: Pacer,
@@ -93,7 +93,7 @@ impl Bench {
             image_barrier(image, color, (from, any), (to, any)).subresource_range(whole_image())
         };
         let device = self.queue.device();
-        // SAFETY: recording; image and buffer are alive and of the same size.
+        // SAFETY: the commands are being recorded; image and buffer are alive and of the same size.
         unsafe {
             pipeline_barrier(device, commands, &[], &[barrier(from, target)]);
             let (from, to) = (staging.raw(), self.image.raw());
@@ -102,7 +102,7 @@ impl Bench {
         }
     }
 
-    /// A frame without a draw: two looks at `before` (or at what is there), the second after `after` was written over it.
+    /// Runs a frame without a draw. The check looks at `before`, or at what is there, and again after `after` was written over it.
     fn looks(&mut self, frame: u64, before: Option<&[Texel]>, after: Option<&[Texel]>) -> Looks {
         for (texels, staging) in [before, after].into_iter().zip(&mut self.staging) {
             if let Some(texels) = texels {
@@ -114,7 +114,7 @@ impl Bench {
         self.checker.expect(flight.index, frame).unwrap();
         let (raw, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
         let source = Source::Texture(self.slot());
-        // SAFETY: the pacer says that the command buffer is free; everything that it names lives as long as the pacer.
+        // SAFETY: the command buffer is free, because the pacer has waited for it; all that it uses lives as long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(raw, &begin).unwrap();
             if before.is_some() {
@@ -131,7 +131,7 @@ impl Bench {
         let signals = [self.pacer.signal()];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        // SAFETY: recorded just now.
+        // SAFETY: the commands were recorded above.
         unsafe { self.queue.submit(&batch) }.unwrap();
         self.pacer.end();
         self.pacer.wait_all(|_| Ok(())).unwrap();
@@ -148,19 +148,19 @@ impl Drop for Bench {
     }
 }
 
-/// A chain stamped with the frames that `frame_of` gives; `None` is never written.
+/// A chain with the stamps of the frames that `frame_of` returns. `None` means never written.
 fn chain(size: Grid, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Texel> {
     let count = texture::chain_texels(size);
     let texel = |index: u64| {
         let part = index as f32 / count as f32;
-        // Zeros, as between two contour lines, and both signs.
+        // Includes zeros, as between two contour lines, and both signs.
         let plain = Texel::from([part, 0.5 - part, 0.0, if index.is_multiple_of(3) { 1.0 } else { 0.0 }]);
         frame_of(index).map_or(Texel::default(), |frame| texel::apply(plain, frame))
     };
     (0..count).map(texel).collect()
 }
 
-/// What the CPU counts.
+/// The counts of the CPU.
 fn counted(chain: &[Texel], frame: u64) -> (u64, u64, u64, u64) {
     let count = |seen| chain.iter().filter(|texel| texel::judge(**texel, frame) == seen).count() as u64;
     (chain.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
@@ -188,12 +188,12 @@ fn the_check_counts_exactly_what_is_there() {
             assert_eq!(counts(&looks.before), (count, 0, 0, 0), "{size:?}");
             assert!(looks.before == looks.after && !looks.wrong() && !looks.torn(), "{looks:?}");
 
-            // The frame before, all of it: stale, and not torn.
+            // All texels are of the previous frame: stale, but not torn.
             let looks = bench.looks(frame, Some(&chain(size, |_| Some(frame - 1))), None);
             assert_eq!(counts(&looks.before), (count, count, 0, 0), "{size:?}");
             assert!(looks.before == looks.after && looks.wrong() && !looks.torn(), "{looks:?}");
 
-            // Something of everything.
+            // A mix of all kinds.
             let mix = chain(size, |index| match index * 7 % 13 {
                 0 => None,
                 n => Some((frame + n).saturating_sub(6)),
@@ -205,7 +205,7 @@ fn the_check_counts_exactly_what_is_there() {
     }
 }
 
-/// On each level the first texel, and the last.
+/// Tries the first and the last texel of each level.
 #[test]
 fn one_wrong_texel_on_any_level_is_found() {
     for size in SIZES {
@@ -237,7 +237,7 @@ fn what_is_never_written_is_missing() {
     }
 }
 
-/// A texture that nobody stamped: hardly a texel has the right bits by chance.
+/// In a texture without stamps, hardly any texel has the right bits by chance.
 #[test]
 fn texels_without_a_stamp_are_wrong() {
     let size = Grid { cols: 96, rows: 70 };
@@ -248,7 +248,7 @@ fn texels_without_a_stamp_are_wrong() {
     assert!(looks.before.wrong() > plain.len() as u64 * 99 / 100 && looks.torn(), "{looks:?}");
 }
 
-/// What an overwrite during the draw looks like: right before, a part of it of a later frame after.
+/// Simulates an overwrite during the draw: before it the texture is right, after it a part is of a later frame.
 #[test]
 fn a_part_overwritten_during_the_draw_is_torn() {
     for size in SIZES {
@@ -262,7 +262,7 @@ fn a_part_overwritten_during_the_draw_is_torn() {
     }
 }
 
-/// More workgroups than one dimension holds.
+/// The texture needs more workgroups than one dimension holds.
 #[test]
 fn a_large_texture_is_read_to_its_last_texel() {
     let size = Grid { cols: 4096, rows: 3100 };

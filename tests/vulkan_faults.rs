@@ -1,5 +1,5 @@
-//! Every Vulkan call that can fail does so in turn, at its first and at its last time. A layer above the driver
-//! (`tests/stand_in`) answers in the driver's place; the program knows nothing of it.
+//! Makes every Vulkan call that can fail do so in turn, the first time and the last time. A layer above the driver
+//! (`tests/stand_in`) returns the error instead of the driver. The program does not know about the layer.
 
 #![cfg(target_os = "linux")]
 
@@ -16,10 +16,10 @@ use common::stdout;
 use display::Display;
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
 
-/// Little work, with the ring coming round.
+/// Little work, but every slot is used more than once.
 const SMALL: [&str; 4] = ["--ring=2", "--grid=8x8", "--size=64x48", "--validation=off"];
 
-/// How the program is run: a Vulkan compute shader fills the field, or CUDA, or a Vulkan compute shader for a window.
+/// How to run the program: with the compute shader, with CUDA, with CUDA inline, or with the compute shader in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Compute,
@@ -63,7 +63,7 @@ impl Bench {
         Some(run(self.command(way)?.arg("--frames=5").env("STAND_IN_FAIL", fail)))
     }
 
-    /// A run in which nothing fails: what it calls.
+    /// Does a run in which nothing fails. Returns its report.
     fn sound(&self, way: Way) -> Option<Report> {
         let done = self.attempt(way, "")?.unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{way:?}: {problem}"));
@@ -72,13 +72,13 @@ impl Bench {
     }
 }
 
-/// Whether a call has an answer that says how it went.
+/// Whether a call can return an error.
 fn can_fail(call: &str) -> bool {
     let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap"];
     call.starts_with("vk") && !silent.iter().any(|start| call.starts_with(start))
 }
 
-/// The errors that the specification lists for a call, as far as a program may meet them.
+/// The errors that the specification lists for a call and that can occur in practice.
 fn errors(call: &str) -> Vec<vk::Result> {
     use vk::Result as R;
     let memory = [R::ERROR_OUT_OF_HOST_MEMORY, R::ERROR_OUT_OF_DEVICE_MEMORY];
@@ -133,9 +133,9 @@ impl Case {
         let report = done.check_clean(1).map_err(problem)?;
         let text = done.text();
         let said = match &**call {
-            // gpu-allocator says what it was for, and not which call failed.
+            // gpu-allocator reports what the memory was for, not which call failed.
             "vkAllocateMemory" | "vkMapMemory" => text.contains(call) || text.contains("no memory "),
-            // What cannot be asked is answered with no.
+            // The program treats this failure as the answer "no".
             "vkGetPhysicalDeviceSurfaceSupportKHR" => text.contains("cannot present to this window"),
             "vkCreateXlibSurfaceKHR" | "vkCreateXcbSurfaceKHR" => {
                 text.contains("creating the window's surface")
@@ -148,11 +148,11 @@ impl Case {
         let explained =
             text.contains("VK_EXT_device_fault: the stand-in was told to fail, invalid read at 0xdead0000");
         if result == vk::Result::ERROR_DEVICE_LOST && call != "vkCreateDevice" && !explained {
-            return Err(problem(format!("what the device says of its loss is missing: {text}")));
+            return Err(problem(format!("the device's description of its loss is missing: {text}")));
         }
         match report.count(call) >= nth {
             true => Ok(()),
-            false => Err(problem(format!("it was called {} times only", report.count(call)))),
+            false => Err(problem(format!("it was called only {} times", report.count(call)))),
         }
     }
 }
@@ -172,9 +172,9 @@ fn every_call_fails_in_turn() {
             let case = |nth, result| Case { way, call: call.clone(), nth, result };
             let errors = errors(call);
             cases.extend(errors.iter().map(|&result| case(1, result)));
-            // Once more, as late as can be. How often a wait looks at the counter depends on how long it takes; the last
-            // instance is one that is made to keep the drivers loaded, which may fail; and in the end it is the loader
-            // that asks for extensions.
+            // Also fail the last call. Three kinds are excluded: the number of waits and reads of the counter depends on
+            // timing, the last instance only keeps the drivers loaded and may fail, and the loader makes the last query for
+            // extensions.
             let late = !matches!(
                 &**call,
                 "vkGetSemaphoreCounterValue"
@@ -196,7 +196,7 @@ fn every_call_fails_in_turn() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// What a window may answer at any time, and what is no failure.
+/// The results that a window may return at any time are not failures.
 #[test]
 fn what_a_window_answers_is_no_failure() {
     let Some(bench) = Bench::new() else { return };
@@ -218,7 +218,7 @@ fn what_a_window_answers_is_no_failure() {
     for call in ["vkGetPhysicalDeviceSurfaceCapabilitiesKHR", "vkCreateSwapchainKHR"] {
         cases.push((call, R::ERROR_SURFACE_LOST_KHR, 1, 1));
     }
-    // Again and again, but not for ever.
+    // Several times in a row, but not for ever.
     cases.push(("vkAcquireNextImageKHR", R::ERROR_SURFACE_LOST_KHR, 2, 4));
     cases.push(("vkAcquireNextImageKHR", R::ERROR_OUT_OF_DATE_KHR, 2, 4));
     cases.push(("vkQueuePresentKHR", R::SUBOPTIMAL_KHR, 1, 4));
@@ -229,7 +229,7 @@ fn what_a_window_answers_is_no_failure() {
         let report = done.check_clean(0).map_err(problem)?;
         let surfaces = report.count("vkCreateXlibSurfaceKHR") + report.count("vkCreateXcbSurfaceKHR");
         let (lost, swapchains) = (result == R::ERROR_SURFACE_LOST_KHR, report.count("vkCreateSwapchainKHR"));
-        // Bad news with the last present is nobody's any more.
+        // After the last present, nothing needs to be remade.
         let remade = !matches!(result, R::TIMEOUT | R::NOT_READY) && nth < 5;
         if !stdout(&done.output).starts_with("frames        5") {
             return Err(problem(format!("not five frames: {}", stdout(&done.output))));
@@ -243,17 +243,17 @@ fn what_a_window_answers_is_no_failure() {
         }
         Ok(())
     });
-    say(&format!("{} answers of a window were taken", cases.len()));
+    say(&format!("the program handled {} results of a window", cases.len()));
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// A window that is gone loses every surface: that ends.
+/// A window that is gone loses every surface. The program must end with an error.
 #[test]
 fn a_surface_that_stays_lost_is_an_error() {
     let Some(bench) = Bench::new() else { return };
     for call in ["vkAcquireNextImageKHR", "vkQueuePresentKHR", "vkGetPhysicalDeviceSurfaceCapabilitiesKHR"] {
         let fail = format!("{call}:{}:2:1000", vk::Result::ERROR_SURFACE_LOST_KHR.as_raw());
-        // There must be a second look at the window's size.
+        // Makes the program ask for the window's size a second time.
         let fail = format!("{fail},vkQueuePresentKHR:{}:1:1", vk::Result::ERROR_OUT_OF_DATE_KHR.as_raw());
         let Some(mut command) = bench.command(Way::Window) else { return };
         let done = run(command.arg("--frames=50").env("STAND_IN_FAIL", fail)).unwrap();
@@ -266,7 +266,7 @@ fn a_surface_that_stays_lost_is_an_error() {
     }
 }
 
-/// A device without `VK_EXT_device_fault` is lost all the same.
+/// The loss of a device without `VK_EXT_device_fault` is an error too.
 #[test]
 fn a_lost_device_that_says_nothing() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -285,7 +285,7 @@ fn a_lost_device_that_says_nothing() {
     assert!(!text.contains("VK_EXT_device_fault"), "{text}");
 }
 
-/// The message says what was asked for, what there is, and what would fit; and it is right.
+/// The message says what was asked for, what is available and what would fit. What it says would fit does fit.
 #[test]
 fn a_ring_that_does_not_fit_says_what_would() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -317,7 +317,7 @@ fn a_ring_that_does_not_fit_says_what_would() {
         let (ring, grid) =
             (after("the deepest that fits is --ring "), after("the largest square is --grid "));
         assert!((20..=25).contains(&ring.parse::<u32>().unwrap()), "{text}");
-        // A little is left for what else a picture needs.
+        // Leaves some memory for the rest of what a picture needs.
         let done = attempt(producer, extensions, &ring, "990x990");
         done.check_clean(0).unwrap_or_else(|problem| panic!("--ring {ring}: {problem}"));
         let side: u32 = grid.split('x').next().unwrap().parse().unwrap();
@@ -330,7 +330,7 @@ fn a_ring_that_does_not_fit_says_what_would() {
     }
 }
 
-/// A kernel that faults or never ends, and which side is to blame.
+/// A kernel faults or never ends. The error names the kernel, or the side that did not finish.
 #[test]
 fn a_kernel_that_goes_wrong_is_named() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -343,7 +343,7 @@ fn a_kernel_that_goes_wrong_is_named() {
     let problems = each(&cases, |&(handoff, kernel, part)| {
         let path = format!("{}/kernels/test/{kernel}.ptx", env!("CARGO_MANIFEST_DIR"));
         let mut command = stand_in.command(&ALL);
-        // Without the ring: some of these have one slot.
+        // Without `--ring`: some of these hand-offs have one slot.
         command.args(&SMALL[1..]).args([
             "--headless",
             "--frames=5",
@@ -352,7 +352,7 @@ fn a_kernel_that_goes_wrong_is_named() {
             "--handoff",
             handoff,
         ]);
-        // A GPU that never stops is left running, without the exit handlers that would write a report.
+        // A GPU that never stops is left running. The process then skips its exit handlers, so there is no report.
         let output = stand_in::finish(command.args(["--kernel", &path]))?;
         let text = common::stderr(&output);
         let side = match handoff {

@@ -1,7 +1,7 @@
-//! The program in a real window, with someone who resizes, hides, drags, presses keys and closes it.
+//! The program in a real window that the tests resize, hide, drag and close, and to which they send keys.
 //!
-//! Nothing here looks at how long anything takes: these tests wait for what must happen, however late. How much of a core
-//! a window takes that nobody sees is the processor's own count, which does not depend on what else runs.
+//! These tests measure no durations: they wait for what must happen, however late. For the load of a hidden window they read
+//! the process's CPU time, which does not depend on what else runs.
 
 #![cfg(target_os = "linux")]
 
@@ -38,18 +38,18 @@ const SIZE: vk::Extent2D = vk::Extent2D { width: 320, height: 240 };
 
 const OTHER_TITLE: &str = "of a test";
 
-/// With the validation layer wherever it is installed.
+/// The argument for the validation layer, if it is installed.
 fn validation() -> &'static str {
     static FLAG: LazyLock<&str> =
         LazyLock::new(|| if common::has_validation() { "--validation" } else { "--validation=off" });
     &FLAG
 }
 
-/// The program, with its window on a display.
+/// The running program, with its window on a display.
 struct Shown<'a> {
     display: &'a Display,
     program: Child,
-    // Files, because nobody reads along and a full pipe would stop the program.
+    // Files instead of pipes: nobody reads while the program runs, and a full pipe would stop it.
     outputs: [File; 2],
 }
 
@@ -58,7 +58,7 @@ impl<'a> Shown<'a> {
         Self::start_with(display, arguments, &[])
     }
 
-    /// With these environment variables, too.
+    /// Like [`start`](Self::start), with these environment variables.
     fn start_with(display: &'a Display, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
         Self::start_command(display, common::wavefield(), arguments, variables)
     }
@@ -71,7 +71,7 @@ impl<'a> Shown<'a> {
     ) -> Self {
         let outputs = [(); 2].map(|()| tempfile::tempfile().expect("the temporary folder is writable"));
         let [out, err] = outputs.each_ref().map(|file| Stdio::from(file.try_clone().expect("a descriptor")));
-        // A subcommand comes first.
+        // These arguments come first, because they may begin with a subcommand.
         command.args(arguments).arg(GRID);
         if !arguments.contains(&"--validation=off") {
             command.arg(validation());
@@ -84,7 +84,7 @@ impl<'a> Shown<'a> {
         Self { display, program: program.expect("the program starts"), outputs }
     }
 
-    /// What it wrote until now.
+    /// What the program has written so far.
     fn output(&mut self, status: ExitStatus) -> Output {
         let [stdout, stderr] = self.outputs.each_mut().map(|file| {
             let mut text = Vec::new();
@@ -102,7 +102,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Asks until there is an answer, as long as the program runs.
+    /// Calls `ask` until it answers. Panics if the program ends.
     fn poll<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
         let answer = poll(|| {
             self.assert_alive();
@@ -111,12 +111,12 @@ impl<'a> Shown<'a> {
         answer.unwrap_or_else(|| panic!("{what}: not within {PATIENCE:?}"))
     }
 
-    /// Its window, once it is shown.
+    /// Waits until the program shows its window.
     fn window(&mut self) -> u32 {
         self.poll("a window", |shown| shown.display.window(shown.program.id(), true))
     }
 
-    /// xdotool with a command for the window and, after its number, further words.
+    /// Runs an xdotool command on the window. `rest` follows the window's id.
     fn window_command(&mut self, command: &str, rest: &[&str]) -> String {
         let window = self.window_even_hidden().to_string();
         self.display.xdotool(&[&[command, &window], rest].concat())
@@ -130,14 +130,14 @@ impl<'a> Shown<'a> {
         self.window_command("getwindowname", &[])
     }
 
-    /// Puts another title there, which stays until the program puts its own. It does so each second with the rate, but
-    /// only when it draws.
+    /// Sets another title. It stays until the program sets its own, which it does each second with the rate, but only while it
+    /// draws.
     fn retitle(&mut self) {
         let window = self.window_even_hidden().to_string();
         self.display.xdotool(&["set_window", "--name", OTHER_TITLE, &window]);
     }
 
-    /// Waits until it has drawn frames after this was called.
+    /// Waits until the program has drawn new frames.
     fn assert_frames_go_on(&mut self) {
         self.window();
         self.retitle();
@@ -147,7 +147,7 @@ impl<'a> Shown<'a> {
         });
     }
 
-    /// Waits for a second in which it took a hundredth of a core at most.
+    /// Waits for a second in which the program uses at most a hundredth of a core.
     fn assert_rests(&mut self) {
         self.poll("a second of rest", |shown| {
             let before = shown.ticks();
@@ -156,7 +156,7 @@ impl<'a> Shown<'a> {
         });
     }
 
-    /// The processor's time that it took until now, in hundredths of a second.
+    /// The CPU time of the program so far, in hundredths of a second.
     fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id())).expect("it runs");
         // proc_pid_stat(5): fields 14 and 15. The second, the name, may have spaces.
@@ -164,39 +164,39 @@ impl<'a> Shown<'a> {
         fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
     }
 
-    /// Sets or clears what a window manager sets on a minimised window.
+    /// Sets or clears the state that a window manager sets on a minimised window.
     fn mark_minimised(&mut self, minimised: bool) {
         let window = self.window_even_hidden();
-        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display is there");
+        let (connection, _) = x11rb::connect(Some(&self.display.name())).expect("the display exists");
         let atom = |name: &str| {
-            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display is there");
+            let asked = connection.intern_atom(false, name.as_bytes()).expect("the display exists");
             asked.reply().expect("an atom").atom
         };
         let (state, hidden) = (atom("_NET_WM_STATE"), atom("_NET_WM_STATE_HIDDEN"));
         let atoms = if minimised { &[hidden][..] } else { &[] };
         connection
             .change_property32(PropMode::REPLACE, window, state, AtomEnum::ATOM, atoms)
-            .expect("the display is there")
+            .expect("the display exists")
             .check()
-            .expect("the window is there");
+            .expect("the window exists");
     }
 
-    /// A key, pressed and released by the keyboard: the keyboard writes to the window with the focus.
+    /// Presses and releases a key. The window gets the focus first, because keys go to the window that has it.
     fn key(&mut self, key: &str) {
         let window = self.window().to_string();
         self.display.xdotool(&["windowfocus", &window, "key", key]);
     }
 
-    /// What is seen of the window.
+    /// The visible part of the window.
     fn picture(&mut self) -> Picture {
         let window = self.window();
         let part = self.display.geometry(window);
         self.display.screenshot().crop(part)
     }
 
-    /// Waits until the window shows a picture of `pictures`.
+    /// Waits until the window shows the picture in the file `want`.
     fn assert_shows(&mut self, want: &Path) {
-        let (size, pixels) = read_png(want).expect("the reference is there");
+        let (size, pixels) = read_png(want).expect("the reference exists");
         let mut last = None;
         let matched = poll(|| {
             self.assert_alive();
@@ -205,16 +205,16 @@ impl<'a> Shown<'a> {
         });
         let last = last.expect("there was a first look");
         if matched.is_none() {
-            // This says how far it is off, and keeps what was seen.
+            // This fails with the difference, and keeps the last picture.
             let folder = tempfile::tempdir().expect("the temporary folder is writable");
             let got = folder.path().join("window.png");
             write_png(&got, last.size, &last.rgba, &[]).expect("the temporary folder is writable");
             assert_same_picture(&got, want, SAME_PICTURE);
         }
-        assert!(last.colors() > 100, "the window shows {} colours only", last.colors());
+        assert!(last.colors() > 100, "the window shows only {} colours", last.colors());
     }
 
-    /// Waits until the window shows something else than `was`.
+    /// Waits until the window shows a different picture than `was`.
     fn assert_differs(&mut self, was: &Picture) {
         self.poll("another picture", |shown| {
             let is = shown.picture();
@@ -234,8 +234,8 @@ impl<'a> Shown<'a> {
         self.output(status)
     }
 
-    /// Waits until the program ends, and asserts that it ends well: exit code 0, a summary, nothing that the
-    /// validation layer did not like. Returns the frames it counted.
+    /// Waits until the program ends, and asserts exit code 0, a summary and no message of the validation layer. Returns the
+    /// number of frames in the summary.
     fn assert_ends_well(self) -> u64 {
         let output = self.end();
         assert_exit(&output, 0);
@@ -253,13 +253,13 @@ impl<'a> Shown<'a> {
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        // Where a test failed the program may still run; where it ended these do nothing.
+        // If the test failed, the program may still run. If it has ended, these calls do nothing.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
 }
 
-/// Pictures of the standing field, drawn without a window.
+/// Headless pictures of the scene at standstill.
 struct Headless(TempDir);
 
 impl Headless {
@@ -317,7 +317,7 @@ fn it_survives_resizing_moving_and_hiding_until_escape() {
     }
     shown.assert_frames_go_on();
 
-    // To minimise a window is to unmap it, for a window manager; here is none that could be asked to.
+    // A window manager minimises a window by unmapping it. There is none here, so unmap it directly.
     for size in ["320", "330"] {
         shown.window_command("windowunmap", &[]);
         shown.poll("no window", |shown| match shown.display.window(shown.program.id(), true) {
@@ -336,7 +336,7 @@ fn it_survives_resizing_moving_and_hiding_until_escape() {
     assert!(shown.assert_ends_well() > 0);
 }
 
-/// X11 has windows that are wider than any picture of a device.
+/// X11 allows windows that are wider than any image of a device.
 #[test]
 fn a_window_that_is_too_large_becomes_as_large_as_the_device_can_draw() {
     let Some(display) = Display::start() else { return };
@@ -374,7 +374,7 @@ fn the_window_shows_the_headless_picture() {
     shown.assert_ends_well();
 }
 
-/// The plane with its texture: other slots, another pipeline and another camera in the same window.
+/// The texture has other slots, another pipeline and another camera than the field.
 #[test]
 fn the_texture_is_shown_through_resizes_until_it_is_closed() {
     let Some(display) = Display::start() else { return };
@@ -407,7 +407,7 @@ fn a_covered_window_rests_until_it_is_seen_again() {
     cover.assert_frames_go_on();
     shown.poll("no frames", |shown| {
         shown.retitle();
-        // Two new titles there are more than a second, in which there would be one here.
+        // Two new titles of the cover take more than a second. If this window drew, it would set its title in that time.
         cover.assert_frames_go_on();
         cover.assert_frames_go_on();
         (shown.title() == OTHER_TITLE).then_some(())
@@ -425,7 +425,7 @@ fn a_covered_window_rests_until_it_is_seen_again() {
     cover.assert_alive();
 }
 
-/// No window manager, so nothing but the display server says that the window is gone.
+/// There is no window manager, so only the display server reports that the window is hidden.
 #[test]
 fn a_hidden_window_rests_until_it_is_shown_again() {
     let Some(display) = Display::start() else { return };
@@ -502,13 +502,13 @@ fn the_close_button_ends_it() {
 fn it_may_be_closed_before_the_first_frame() {
     let Some(display) = Display::start() else { return };
     let mut shown = Shown::start(&display, &[]);
-    // The window is there before there is a device to draw with.
+    // The window exists before the program has a device to draw with.
     let window = shown.window_even_hidden();
     display.ask_to_close(window);
     shown.assert_ends_well();
 }
 
-/// The close button is pressed as soon as anything is shown, or almost.
+/// Presses the close button as soon as the window is shown, or a little later.
 #[test]
 fn it_may_be_closed_in_the_first_frames() {
     let Some(display) = Display::start() else { return };
@@ -521,7 +521,7 @@ fn it_may_be_closed_in_the_first_frames() {
     }
 }
 
-/// Whoever destroys the window from outside ends the program: in an orderly way or with an error, but it ends.
+/// If another program destroys the window, this one ends, with or without an error.
 #[test]
 fn a_window_that_is_destroyed_ends_it() {
     let Some(display) = Display::start() else { return };
@@ -534,7 +534,7 @@ fn a_window_that_is_destroyed_ends_it() {
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
 }
 
-/// What was checked and traced until then is written.
+/// The program still writes what it has checked and traced so far.
 #[test]
 fn a_window_that_is_destroyed_leaves_record_and_trace() {
     let Some(display) = Display::start() else { return };
@@ -560,7 +560,7 @@ fn a_window_that_is_destroyed_leaves_record_and_trace() {
     assert!(!read(&trace)["traceEvents"].as_array().unwrap().is_empty());
 }
 
-/// Xlib ends the process by itself, so no more can be promised than that it ends, and not as if all were well.
+/// Xlib ends the process itself. So the program can only promise that it ends, with exit code 1.
 #[test]
 fn a_display_server_that_is_killed_ends_it() {
     for hidden in [false, true] {
@@ -627,7 +627,7 @@ fn keys_and_pointer_change_the_picture() {
         shown.assert_shows(&first);
     }
 
-    // It turns by itself until it is told not to.
+    // The camera turns by itself until the key is pressed again.
     shown.key("a");
     shown.assert_differs(&still);
     let turned = shown.picture();
@@ -641,7 +641,7 @@ fn keys_and_pointer_change_the_picture() {
     shown.key("Home");
     shown.assert_shows(&first);
 
-    // Moving the pointer with no button down turns nothing.
+    // Moving the pointer without a button does not turn the camera.
     display.xdotool(&at("10", "20").each_ref().map(String::as_str));
     display.xdotool(&at("200", "150").each_ref().map(String::as_str));
     shown.assert_frames_go_on();
@@ -656,7 +656,7 @@ fn a_key_that_is_held_when_the_focus_comes_is_not_meant_for_it() {
     let Some(display) = Display::start() else { return };
     let mut shown = Shown::start(&display, &[]);
     let window = shown.window().to_string();
-    // The focus follows the pointer at first. So the key goes to the background.
+    // At first the focus follows the pointer, so the key goes to the background.
     display.xdotool(&["mousemove", "1000", "600", "keydown", "Escape", "windowfocus", &window]);
     shown.assert_frames_go_on();
     display.xdotool(&["keyup", "Escape"]);
@@ -675,13 +675,13 @@ fn space_pauses_and_goes_on() {
 
     shown.key("space");
     shown.poll("a title with `paused`", |shown| shown.title().contains(", paused").then_some(()));
-    // The key may come some frames later.
+    // The key may arrive some frames later.
     let paused = shown.poll("a standing picture", |shown| {
         let before = shown.picture();
         shown.assert_frames_go_on();
         (before == shown.picture()).then_some(before)
     });
-    assert!(paused.colors() > 100, "the window shows {} colours only", paused.colors());
+    assert!(paused.colors() > 100, "the window shows only {} colours", paused.colors());
 
     shown.key("space");
     shown.assert_differs(&paused);
@@ -693,7 +693,7 @@ fn space_pauses_and_goes_on() {
 #[test]
 fn a_pause_goes_on_by_single_steps() {
     let Some(display) = Display::start() else { return };
-    // A second of the field for each step.
+    // Each step advances the field by one second.
     let mut shown = Shown::start(&display, &["--speed=60"]);
     shown.assert_frames_go_on();
     shown.key("space");
@@ -712,21 +712,21 @@ fn a_pause_goes_on_by_single_steps() {
     shown.assert_ends_well();
 }
 
-/// There is no window manager that could do it, so this is about what it would be asked for.
+/// There is no window manager to do it, so the test checks the request to the window manager.
 #[test]
 fn f_asks_for_the_whole_screen_and_back() {
     let Some(display) = Display::start() else { return };
     let mut shown = Shown::start(&display, &[]);
     shown.assert_frames_go_on();
-    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display is there");
+    let (connection, screen) = x11rb::connect(Some(&display.name())).expect("the display exists");
     let root = connection.setup().roots[screen].root;
     let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
-    connection.change_window_attributes(root, &listen).expect("the display is there").check().unwrap();
+    connection.change_window_attributes(root, &listen).expect("the display exists").check().unwrap();
     let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
     for wanted in [1, 0] {
         shown.key("f");
         shown.poll("a message to the window manager", |_| {
-            match connection.poll_for_event().expect("the display is there")? {
+            match connection.poll_for_event().expect("the display exists")? {
                 Event::ClientMessage(message) => {
                     let data = message.data.as_data32();
                     (data[0] == wanted && data[1] == atom).then_some(())
@@ -774,7 +774,7 @@ fn other_present_modes_work_or_say_what_is_used() {
 
 #[test]
 fn without_a_display_it_goes_headless_and_says_so() {
-    // Needs no tools. The last one names a socket that nobody listens on.
+    // This needs no tools. The last case names a socket on which nobody listens.
     for (display, wayland) in [(None, None), (Some(":4242"), None), (None, Some("wavefield-test-nobody"))] {
         let folder = tempfile::tempdir().expect("the temporary folder is writable");
         let mut command = common::wavefield();
@@ -790,7 +790,7 @@ fn without_a_display_it_goes_headless_and_says_so() {
         let (summary, notes) = (stdout(&output), stderr(&output));
         assert!(notes.contains("note: no display: "), "{notes}");
         assert!(notes.contains("running headless, the last frame goes to wavefield.png"), "{notes}");
-        assert!(!notes.contains(".rs:"), "a note for people names no source line: {notes}");
+        assert!(!notes.contains(".rs:"), "a note must not name a source line: {notes}");
         assert!(summary.contains("frames        2\n"), "{summary}");
         assert!(summary.contains("picture       wavefield.png\n"), "{summary}");
         let (size, _) = read_png(&folder.path().join("wavefield.png")).expect("a picture was written");
@@ -798,7 +798,7 @@ fn without_a_display_it_goes_headless_and_says_so() {
     }
 }
 
-/// One that was left over, or never there.
+/// The socket is left over, or never existed.
 #[test]
 fn a_dead_wayland_socket_is_no_reason_to_go_without_a_window() {
     let Some(display) = Display::start() else { return };
@@ -820,10 +820,10 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(String::from).collect()
 }
 
-/// The rows of the panel, as far as they are lists, and how far apart their choices are.
+/// The rows of the panel that are lists.
 const ROWS: [&str; 7] = ["scene", "kernel", "producer", "hand-off", "ring", "batch", "grid"];
 
-/// Picks a choice of a list of the panel, in a window of the display's size.
+/// Picks a choice from a list of the panel, in a window of the display's size.
 fn choose(display: &Display, row: &str, choice: u32) {
     let row = ROWS.iter().position(|name| *name == row).expect("a row") as u32;
     let y = 66 + 23 * row;
@@ -833,7 +833,7 @@ fn choose(display: &Display, row: &str, choice: u32) {
         display.xdotool(&words.iter().map(String::as_str).collect::<Vec<_>>());
     };
     click(y);
-    // The list opens with the next frame that is laid out, and takes a moment to be there.
+    // The list opens with the next frame, which takes a moment.
     std::thread::sleep(Duration::from_secs(1));
     click(y + 25 + 21 * choice);
 }
@@ -860,7 +860,7 @@ fn the_panel_switches_what_is_drawn() {
     assert!(shown.assert_ends_well() > 0);
 }
 
-/// What a frame costs without a hand-off is measured in the run itself, for which the field stands still for a moment.
+/// The run itself measures a frame without a hand-off. For that, the field stands still for a moment.
 #[test]
 fn the_summary_has_the_parts_of_a_frame() {
     let Some(display) = Display::start() else { return };
@@ -873,11 +873,11 @@ fn the_summary_has_the_parts_of_a_frame() {
         assert!(summary.starts_with(&format!("frames        {frames}\n")), "{summary}");
         summary.lines().find_map(|line| line.strip_prefix("last frames   ").map(str::to_owned))
     };
-    // However quick the frames are, enough of them take long enough.
+    // However fast the frames are, enough of them take long enough.
     let assert_measures = |command: &dyn Fn() -> Command, more: &[&str]| {
         let mut all = (8..14).map(|power| parts(command(), 1 << power, more));
         let measured = all.find_map(|parts| parts.filter(|parts| parts.contains(" ± ")));
-        let parts = measured.expect("an error of the hand-off after so many frames");
+        let parts = measured.expect("the error of the hand-off is known after so many frames");
         assert!(parts.starts_with("kernel ") && parts.contains(", overlay and presenting "), "{parts}");
     };
     assert_measures(&common::wavefield, &[]);

@@ -1,7 +1,7 @@
-//! The whole windowed program, made and destroyed again and again in one process: nothing may be left behind.
+//! Makes and destroys the whole windowed program many times in one process. Nothing may be left behind.
 //!
-//! Its own `main`, because the window system wants the main thread. `WAVEFIELD_TEST_DISPLAY` names a display to use
-//! instead of a new one, `WAVEFIELD_ROUNDS` the number of rounds.
+//! This test has its own `main`, because the window system needs the main thread. `WAVEFIELD_TEST_DISPLAY` names a
+//! display to use instead of a new one, and `WAVEFIELD_ROUNDS` sets the number of rounds.
 
 #[cfg(target_os = "linux")]
 mod common;
@@ -32,7 +32,7 @@ mod linux {
 
     const NAME: &str = "rounds_leave_nothing_behind";
     const ROUNDS: u32 = 50;
-    /// The first rounds load libraries and fill caches, which stay.
+    /// The number of rounds that load libraries and fill caches, which stay.
     const WARM: u32 = 3;
     const FRAMES: u64 = 3;
 
@@ -41,14 +41,14 @@ mod linux {
         Skipped,
     }
 
-    /// Speaks like the test harness, as far as cargo and people look at it.
+    /// Prints what the test harness would, as far as cargo and people read it.
     pub fn main() -> ExitCode {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         if arguments.iter().any(|argument| argument == "--list") {
             println!("{NAME}: test");
             return ExitCode::SUCCESS;
         }
-        // cargo puts the filter first.
+        // Cargo passes the filter first.
         let filter = arguments.first().filter(|argument| !argument.starts_with('-'));
         if filter.is_some_and(|filter| !NAME.contains(filter.as_str())) {
             println!("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out");
@@ -56,7 +56,7 @@ mod linux {
         }
         let start = Instant::now();
         println!("running 1 test");
-        // A panic has said by itself what it is about.
+        // A panic has already printed its message.
         let outcome = std::panic::catch_unwind(rounds).unwrap_or_else(|_| Err("it panicked".into()));
         let (word, verdict, [passed, failed, ignored]) = match &outcome {
             Ok(Outcome::Passed) => ("ok", "ok", [1, 0, 0]),
@@ -80,7 +80,7 @@ mod linux {
             Ok(text) => text.parse().map_err(|error| format!("WAVEFIELD_ROUNDS={text}: {error}"))?,
             Err(_) => ROUNDS,
         };
-        // Ends when this function does.
+        // The server ends with this function.
         let mut server = None;
         let display = match std::env::var("WAVEFIELD_TEST_DISPLAY") {
             Ok(display) => display,
@@ -89,10 +89,10 @@ mod linux {
                 None => return Ok(Outcome::Skipped),
             },
         };
-        // SAFETY: no other thread reads the environment meanwhile: nothing so far has started one.
+        // SAFETY: this process has only one thread so far, so no other thread reads the environment meanwhile.
         unsafe {
             std::env::set_var("DISPLAY", display);
-            // Where there is one, winit would take it before DISPLAY.
+            // winit prefers Wayland to DISPLAY.
             std::env::remove_var("WAYLAND_DISPLAY");
             std::env::remove_var("WAYLAND_SOCKET");
         }
@@ -131,9 +131,9 @@ mod linux {
         Ok(Outcome::Passed)
     }
 
-    /// One window from its opening to its end, with every frame and nothing that the validation layer did not like.
+    /// Runs one window to its end. Returns an error if a frame is missing or the validation layer warns.
     fn run(event_loop: &mut EventLoop, config: &Config, stop: &Stop, frames: u64) -> Result<(), String> {
-        // An error of the layer is an error of the run.
+        // An error from the validation layer already fails the run.
         let summary = run_windowed(event_loop, config, stop).map_err(|error| error.to_string())?;
         if summary.frames != frames {
             return Err(format!("{} frames instead of {frames}", summary.frames));

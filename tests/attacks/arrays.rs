@@ -1,4 +1,4 @@
-//! Hostile and unlucky clients of version 2 of `serve`, which bring arrays of their own.
+//! Hostile and unlucky clients of `serve` with version 2 and their own arrays.
 
 use serde_json::{Value, json};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode};
@@ -13,7 +13,7 @@ fn client(renderer: &Renderer, array: &Value) -> Client {
     renderer.client_of(array).unwrap_or_else(|refused| panic!("{array}: {refused:?}"))
 }
 
-/// Every kind, each with numbers of every type that it has.
+/// Every kind of array with every number type that it allows.
 fn every() -> Vec<Value> {
     let mut arrays = vec![
         array("mesh", &[6, 9, 4], "<f4"),
@@ -27,7 +27,7 @@ fn every() -> Vec<Value> {
     arrays
 }
 
-/// Bits of every sort of number: infinite ones, and what is none.
+/// Bytes of all sorts of numbers, including infinities and NaN.
 fn any_bytes(count: u64) -> Vec<u8> {
     let mut state = 1_u32;
     let mut random = || {
@@ -106,7 +106,7 @@ fn a_hundred_clients_with_other_arrays_leave_nothing() {
     }
     assert!(renderer.is_alive(), "{}", renderer.notes());
     let (early, late) = (resources[resources.len() / 4], resources[resources.len() - 1]);
-    // A client that is only just leaving still has some.
+    // A client that is still leaving has some descriptors open.
     assert!(late.0 <= early.0 + 16, "descriptors: {early:?} to {late:?}");
     assert!(late.1 <= early.1 + early.1 / 8 + 8 * 1024, "memory in KiB: {early:?} to {late:?}");
     let ended = renderer.end();
@@ -114,7 +114,7 @@ fn a_hundred_clients_with_other_arrays_leave_nothing() {
     assert_eq!(ended.clients().len(), 100);
 }
 
-/// Each of these costs the client its place, and nobody else anything.
+/// After each of these packets, the renderer drops the client. Nobody else is affected.
 #[test]
 fn what_version_2_does_not_allow_is_an_error() {
     let renderer = Renderer::start(&[]);
@@ -131,7 +131,7 @@ fn what_version_2_does_not_allow_is_an_error() {
         (r#"{"type": "set", "parameters": {"size": "large"}}"#, ErrorCode::Message),
         (r#"{"type": "set", "parameters": {}, "camera": [0, 0, 1, [0, 0, 0]]}"#, ErrorCode::Message),
         (r#"{"type": "set", "parameters": {}, "camera": {"azimuth": 0}}"#, ErrorCode::Message),
-        // Allocation 1 is one byte too short for a frame; of allocation 2 the last 44 of 45 bytes.
+        // Allocation 1 is one byte too short for a frame. From the offset in allocation 2, only 44 of 45 bytes are left.
         (r#"{"type": "show", "frame": 1, "allocation": 1, "offset": 0}"#, ErrorCode::Value),
         (r#"{"type": "show", "frame": 1, "allocation": 2, "offset": 16}"#, ErrorCode::Value),
         (
@@ -157,7 +157,7 @@ fn what_version_2_does_not_allow_is_an_error() {
     renderer.end().assert_fine();
 }
 
-/// Values that the messages can hold and the picture cannot: refused, or drawn as well as can be.
+/// Extreme values that a message can hold are refused, or drawn as well as possible.
 #[test]
 fn extreme_limits_and_sizes_are_drawn_or_refused() {
     let renderer = Renderer::start(validated());

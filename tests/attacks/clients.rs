@@ -30,7 +30,7 @@ use wavefield::wave::Grid;
 
 use crate::{common, stand_in};
 
-/// Waits for something that is to happen soon.
+/// Waits until `there` returns true. Panics after [`PATIENCE`].
 fn wait_until(what: &str, mut there: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !there() {
@@ -39,10 +39,10 @@ fn wait_until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
-/// `serve` as another program starts it for itself: in a folder of its own, and with one end of a pipe.
+/// Starts `serve` as another program does for its own use: in its own folder, with one end of a pipe.
 fn launched(folder: &Path) -> (Child, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
-    // Inherited by whatever is started from now on; the end to write to is by nobody.
+    // Every process that starts from now on inherits the reading end. None inherits the writing end.
     rustix::io::fcntl_setfd(&reader, rustix::io::FdFlags::empty()).unwrap();
     std::fs::create_dir(folder.join("place")).unwrap();
     let child = common::wavefield()
@@ -65,7 +65,7 @@ fn a_launched_renderer_ends_with_its_launcher() {
         if !while_loading {
             wait_until("the renderer listens", || notes().contains("listening"));
         }
-        // What Linux does when the launcher is gone, for whatever reason.
+        // Linux does the same when the launcher ends for any reason.
         drop(writer);
         wait_until("the renderer ends", || child.try_wait().unwrap().is_some());
         assert_eq!(child.wait().unwrap().code(), Some(0), "{}", notes());
@@ -74,7 +74,7 @@ fn a_launched_renderer_ends_with_its_launcher() {
     }
 }
 
-/// A start at `path` that is refused; what it says.
+/// Starts a renderer at `path`, which must fail. Returns its message.
 fn refused(path: &Path) -> String {
     let arguments = ["serve", "--headless", "--frames=1", "--size=96x64", "--grid=16x16", "--socket"];
     let output = common::wavefield().args(arguments).arg(path).output().unwrap();
@@ -92,7 +92,7 @@ fn lock_of(path: &Path) -> PathBuf {
 fn a_socket_that_another_program_listens_on_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    // Of another type than ours, and of the same.
+    // First a socket of another type than the renderer's, then one of the same type.
     let stream = UnixListener::bind(&path).unwrap();
     let words = refused(&path);
     assert!(words.contains("listens there") && words.contains("--socket"), "{words}");
@@ -142,7 +142,7 @@ fn a_refused_start_leaves_nothing() {
     }
     assert!(std::fs::read_dir(there("folder")).unwrap().next().is_none());
     assert_eq!(std::fs::read_to_string(there("Cargo.lock")).unwrap(), "precious");
-    // And one that is not refused leaves nothing in the end.
+    // A start that is not refused leaves nothing after its end.
     let renderer = Renderer::start(&[]);
     let socket = renderer.socket();
     let kept = renderer.folder.path().to_owned();
@@ -157,7 +157,7 @@ fn a_refused_start_leaves_nothing() {
     assert_eq!(left(), 0);
 }
 
-/// What a newcomer is answered.
+/// Connects and sends this hello. Returns the answer.
 fn answered(renderer: &Renderer, hello: &str) -> FromServer {
     let connection = Connection::connect(&renderer.socket()).unwrap();
     connection.send_bytes(hello.as_bytes(), &[]).unwrap();
@@ -208,10 +208,10 @@ fn out_of_descriptors_is_said() {
     let renderer = Renderer::start(&[]);
     let mut seen = 0;
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-    // One is for the connection; the memory needs more.
+    // The connection needs one descriptor, and the memory needs more.
     for spare in 1..4 {
         let (open, _) = renderer.resources();
-        // The limit is one of numbers, and there may be gaps between those in use.
+        // The limit applies to the numbers of descriptors, and there may be gaps between those in use.
         let in_use = |number: &u64| Path::new(&format!("/proc/{}/fd/{number}", renderer.child.id())).exists();
         let last = (0..).filter(|number| !in_use(number)).nth(spare - 1);
         let limit = Rlimit { current: last.map(|number| number + 1), maximum };
@@ -244,7 +244,7 @@ fn a_client_that_does_not_stamp_is_named() {
     }
     client.wait_for(2);
     drop(client);
-    // One that does is not.
+    // A client that stamps its frames is not named.
     let mut client = renderer.client(Memory::Host);
     let bytes = client.stamped(0);
     client.frame(0, &bytes);
@@ -254,12 +254,12 @@ fn a_client_that_does_not_stamp_is_named() {
     let words = ended.notes.lines().find(|line| line.starts_with("error:")).unwrap();
     assert!(words.contains("does not stamp its frames"), "{}", ended.notes);
     assert_eq!(ended.notes.matches("for clients that stamp").count(), 1, "{}", ended.notes);
-    // The totals of all stretches beside the list of the last.
+    // The totals count all stretches, beside the list of the last ones.
     assert_eq!(ended.report["totals"]["clients"], 2, "{}", ended.report);
     assert_eq!(ended.report["totals"]["stretches"], ended.report["stretches"].as_array().unwrap().len());
 }
 
-/// A server that hands out memory as a renderer would, but unsealed.
+/// Acts as a renderer whose memory is not sealed.
 fn unsealed(listener: &Listener) {
     let until = Instant::now() + PATIENCE;
     let connection = loop {
@@ -315,7 +315,8 @@ fn a_client_does_not_talk_to_another_users_server() {
     std::os::unix::fs::chown(folder.path(), Some(NOBODY), None).unwrap_or_default();
     let address = SocketAddrUnix::new(&path).unwrap();
     let listening = std::thread::spawn(move || {
-        // SAFETY: this one thread becomes another user, which the system call does, unlike the C library's function.
+        // SAFETY: only this thread becomes another user, because the system call, unlike the C library's function, affects one
+        // thread.
         if unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) } != 0 {
             return None;
         }
@@ -325,14 +326,14 @@ fn a_client_does_not_talk_to_another_users_server() {
         Some(socket)
     });
     let Some(_socket) = listening.join().unwrap() else {
-        return common::skip("another user can be had by root only");
+        return common::skip("only root can become another user");
     };
     let arguments = Arguments { socket: Some(path), memory: Memory::Host, frames: 1, ..Arguments::default() };
     let error = format!("{:#}", example::client::run(&arguments).unwrap_err());
     assert!(error.contains("user 65534 listens there"), "{error}");
 }
 
-/// Vertices that lie anywhere: every triangle is huge.
+/// Random vertices, so that every triangle is huge.
 fn anywhere(client: &Client) -> Vec<u8> {
     let mut state = 1_u32;
     let mut random = || {
@@ -346,7 +347,7 @@ fn anywhere(client: &Client) -> Vec<u8> {
     bytemuck::cast_slice(&numbers).to_vec()
 }
 
-/// The next client that is welcome; those before are told why they are not.
+/// Connects a client. Tries again while the renderer refuses it.
 fn next_client(renderer: &mut Renderer) -> Client {
     let until = Instant::now() + 5 * PATIENCE;
     loop {
@@ -365,7 +366,7 @@ fn next_client(renderer: &mut Renderer) -> Client {
 fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     let mut renderer =
         Renderer::start(&["--grid=128x128", "--size=320x240", "--timeout=2", "--producer=compute"]);
-    // One that stays, and one that is gone before anybody noticed.
+    // One client stays, and one leaves before the renderer notices.
     for stays in [true, false] {
         let mut client = next_client(&mut renderer);
         let bytes = anywhere(&client);
@@ -394,18 +395,18 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     let ended = renderer.end();
     ended.assert_fine();
     assert!(!socket.exists());
-    // Also of the one that is gone it is said whose vertices they were.
+    // The note names the client even if it has left.
     let waited = |line: &&str| line.contains(" wrote is still being drawn after ");
     if let Some(line) = ended.notes.lines().find(waited) {
         assert!(line.contains("(process "), "{line}");
     }
 }
 
-/// What the renderer's own frames take tells how long one may take here. Without any, a client's first could take 30 times
-/// `--timeout` on a software device.
+/// The renderer's own frames show how long a frame may take on this device. Without them, a client's first frame could take
+/// 30 times `--timeout` on a software device.
 #[test]
 fn no_frame_of_a_client_is_the_first_of_all() {
-    // The renderer's own is due a second after the start.
+    // The renderer's own frame is due one second after the start.
     let renderer = Renderer::start(&["--pace=1", "--producer=compute"]);
     let mut client = renderer.client(Memory::Host);
     let wave = client.wave(0.0);
@@ -415,7 +416,7 @@ fn no_frame_of_a_client_is_the_first_of_all() {
     renderer.end().assert_fine();
 }
 
-/// The renderer does not wait for such a frame, and says whose it is.
+/// The renderer does not wait for a slow frame of a client, and names the client.
 #[test]
 fn a_stop_during_a_slow_draw_names_the_client() {
     let mut renderer =

@@ -1,4 +1,4 @@
-//! Vulkan drivers that are not as the usual ones, what a device is slow at, and too few threads.
+//! Unusual Vulkan drivers, slow devices, and too few threads.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,20 @@ use crate::common::{self, assert_exit, stderr, stdout};
 use crate::display::Display;
 use crate::stand_in::{ALL, StandIn};
 
-/// SwiftShader's manifest, where `scripts/setup.sh` has put it beside the system's drivers; none, with a word, elsewhere.
+/// The path of SwiftShader's manifest, where `scripts/setup.sh` puts it. Returns `None` and reports a skip if it is missing.
 fn swiftshader() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/swiftshader/vk_swiftshader_icd.json");
     if path.exists() {
         return Some(path);
     }
     // Not every distribution has it.
-    common::skip("SwiftShader is not here: Debian has it in chromium-common, and scripts/test.sh fetches it");
+    common::skip(
+        "SwiftShader is not installed: Debian has it in chromium-common, and scripts/test.sh fetches it",
+    );
     None
 }
 
-/// Lavapipe's manifest, among the system's.
+/// The path of lavapipe's manifest among those of the system. Returns `None` and reports a skip if it is missing.
 fn lavapipe() -> Option<PathBuf> {
     let files = std::fs::read_dir("/usr/share/vulkan/icd.d").into_iter().flatten().flatten();
     let found = files.map(|file| file.path()).find(|path| path.to_string_lossy().contains("/lvp_icd"));
@@ -34,7 +36,7 @@ fn lavapipe() -> Option<PathBuf> {
     found
 }
 
-/// The program with these drivers and no others.
+/// The program with only these drivers.
 fn with_drivers(drivers: &[&Path]) -> Command {
     let mut command = common::wavefield();
     command.env("VK_DRIVER_FILES", std::env::join_paths(drivers).unwrap());
@@ -54,7 +56,7 @@ fn lavapipe_is_preferred_to_swiftshader() {
     assert!(table.lines().any(|line| line.starts_with('>') && line.contains("llvmpipe")), "{table}");
 }
 
-/// SwiftShader does not know X11's Xlib surfaces, but says that it can present to them; asked for more it crashes.
+/// SwiftShader does not support Xlib surfaces of X11, but reports that it can present to them. Further calls crash it.
 #[test]
 fn a_driver_that_does_not_know_the_display_is_not_taken() {
     let (Some(swiftshader), Some(lavapipe)) = (swiftshader(), lavapipe()) else { return };
@@ -73,7 +75,8 @@ fn a_driver_that_does_not_know_the_display_is_not_taken() {
     assert!(stderr(&output).contains("VK_KHR_xlib_surface"), "{}", stderr(&output));
 }
 
-/// Pipelines of one entry point each, and a sine that is the shader's own: SwiftShader's is as coarse as Vulkan allows.
+/// SwiftShader needs shader modules with one entry point each. Its sine is as coarse as Vulkan allows, so the shaders have their
+/// own.
 #[test]
 fn swiftshader_fills_and_draws_everything_right() {
     let Some(swiftshader) = swiftshader() else { return };
@@ -89,7 +92,7 @@ fn swiftshader_fills_and_draws_everything_right() {
     }
 }
 
-/// winit and X11 count a window's pixels in 16 bits.
+/// winit and X11 store the size of a window in 16 bits.
 #[test]
 fn a_window_that_no_display_has_is_refused_in_words() {
     let Some(display) = Display::start() else { return };
@@ -103,7 +106,7 @@ fn a_window_that_no_display_has_is_refused_in_words() {
     assert!(output.status.code().is_some_and(|code| code < 2), "{}: {}", output.status, stderr(&output));
 }
 
-/// Whatever the number: words or a result, and no panic.
+/// With any limit on threads, the program ends with a result or an error, but does not panic.
 #[cfg(target_os = "linux")]
 #[test]
 fn few_threads_are_no_panic() {
@@ -111,10 +114,10 @@ fn few_threads_are_no_panic() {
         for most in 2..10 {
             let mut command = common::wavefield();
             command.args(["--headless", "--producer=host", "--scene", scene]).args(SMALL);
-            // The superuser has no limit. Nobody else runs under this number.
+            // The limit does not apply to the superuser. No other process has this user id.
             command.uid(54_321).gid(54_321);
             let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-            // SAFETY: one system call between fork and exec, on a value of the closure's own.
+            // SAFETY: the closure makes one system call between fork and exec, on its own value.
             unsafe {
                 command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NPROC, &limit) {
                     0 => Ok(()),
@@ -132,7 +135,7 @@ fn few_threads_are_no_panic() {
     }
 }
 
-/// A frame that takes longer than `--timeout` is no hang where a processor draws it.
+/// On a software device, a frame that takes longer than `--timeout` is not a hang.
 #[test]
 fn a_slow_frame_of_a_software_device_is_no_hang() {
     let Some(lavapipe) = lavapipe() else { return };
@@ -143,14 +146,14 @@ fn a_slow_frame_of_a_software_device_is_no_hang() {
     assert!(stdout(&output).contains("frames        3\n"), "{}", stdout(&output));
 }
 
-/// Before any frame: the wait for what fills an image at the start.
+/// Before the first frame, the program waits for the copy that fills an image.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_copy_that_is_never_finished_ends_in_words() {
     let Some(stand_in) = StandIn::new() else { return };
     let mut command = stand_in.command(&ALL);
     command.args(["--headless", "--producer=cuda", "--validation=off", "--frames=2", "--grid=8x8"]);
-    // VK_TIMEOUT, by the first wait of all.
+    // The first wait returns VK_TIMEOUT.
     let done =
         crate::stand_in::run(command.args(["--size=32x24"]).env("STAND_IN_FAIL", "vkWaitSemaphores:2:1"));
     let done = done.unwrap();
@@ -158,7 +161,8 @@ fn a_copy_that_is_never_finished_ends_in_words() {
     assert!(done.text().contains("did not come to rest"), "{}", done.text());
 }
 
-/// A queue that something else keeps waiting for ever. The wait for it ends, and nothing that the GPU may use is destroyed.
+/// The queue waits for ever for a semaphore. The wait for the queue ends with an error, and nothing that the GPU may use is
+/// destroyed.
 #[test]
 fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
     let made = DeviceTable::headless(Validation::default()).and_then(|table| {
@@ -169,13 +173,13 @@ fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
     queue.set_patience(std::time::Duration::from_millis(300));
     let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-    // SAFETY: a live device with timeline semaphores.
+    // SAFETY: the device is alive, with timeline semaphores enabled.
     let never = unsafe { device.raw().create_semaphore(&info, None) }.unwrap();
     let waits = [vk::SemaphoreSubmitInfo::default()
         .semaphore(never)
         .value(1)
         .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
-    // SAFETY: no commands; the semaphore lives until the queue is idle, below.
+    // SAFETY: the batch has no commands; the semaphore lives until the queue is idle, below.
     unsafe { queue.submit(&vk::SubmitInfo2::default().wait_semaphore_infos(&waits)) }.unwrap();
     let stuck = queue.wait_idle().unwrap_err();
     assert!(matches!(stuck, Error::Stuck { .. }), "{stuck}");
@@ -188,7 +192,7 @@ fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
     };
     drop(Buffer::new(&device, &desc).unwrap());
     let info = vk::SemaphoreSignalInfo::default().semaphore(never).value(1);
-    // SAFETY: a live semaphore, whose value this raises. The device is left to the end of the process, so it is alive.
+    // SAFETY: the semaphore is alive and its value grows. The device lives until the process ends.
     unsafe { device.raw().signal_semaphore(&info) }.unwrap();
     queue.set_patience(std::time::Duration::from_secs(60));
     queue.wait_idle().unwrap();

@@ -1,4 +1,4 @@
-//! Paths that are not plain files, files that cannot be written, arguments that are not text.
+//! Paths that are not regular files, files that cannot be written, arguments that are not text.
 
 use std::borrow::BorrowMut;
 use std::ffi::{OsStr, OsString};
@@ -31,14 +31,14 @@ fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// The program with arguments of any bytes.
+/// The program with these arguments, which may be any bytes.
 fn command<S: AsRef<OsStr>>(first: &[&str], more: impl IntoIterator<Item = S>) -> Command {
     let mut command = wavefield();
     command.args(first).args(more);
     command
 }
 
-/// Runs it to its end, which must come in time, with this exit code and these words.
+/// Runs a command. It must end in time, with this exit code and these words.
 #[track_caller]
 fn expect(mut command: impl BorrowMut<Command>, code: i32, parts: &[&str]) -> Output {
     let output = finish(command.borrow_mut()).unwrap();
@@ -62,7 +62,7 @@ fn names(folder: &TempDir) -> Vec<OsString> {
 
 fn fifo(folder: &TempDir, name: &str) -> PathBuf {
     let path = folder.path().join(name);
-    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is everywhere").success());
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is installed").success());
     path
 }
 
@@ -70,7 +70,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Nobody writes to the FIFO, and the devices never end: none of them is read.
+/// Nobody writes to the FIFO, and the devices never end. The program must read none of them.
 #[test]
 fn what_never_ends_is_neither_a_kernel_nor_a_record() {
     let folder = folder();
@@ -83,7 +83,7 @@ fn what_never_ends_is_neither_a_kernel_nor_a_record() {
         let compared = ["bench".as_ref(), "--compare".as_ref(), path, path];
         expect(command(&[], compared), 1, &["cannot read", named, "regular file"]);
     }
-    // As large as anything, and takes no room.
+    // A huge sparse file, which takes no space.
     let huge = folder.path().join("huge.ptx");
     File::create(&huge).unwrap().set_len(1 << 40).unwrap();
     expect(command(&["--headless", "--kernel"], [&*huge]), 1, &["huge.ptx", "16777216 bytes"]);
@@ -99,7 +99,7 @@ fn a_kernel_that_is_no_text_is_told_so() {
     expect(command(&["--headless", "--kernel"], [&*path]), 1, &["k.ptx", "not text"]);
 }
 
-/// The command line is recorded, whatever is in it, and the file has the very name.
+/// The record has the command line, whatever it contains, and the file has exactly the given name.
 #[test]
 fn names_that_are_no_text_are_written() {
     let folder = folder();
@@ -127,7 +127,7 @@ fn links_are_followed() {
     fs::create_dir(path("far")).unwrap();
     fs::write(path("far/old.png"), "old").unwrap();
     symlink("far/old.png", path("old.png")).unwrap();
-    // Of two, and the file is not there yet.
+    // A chain of two links, whose target does not exist yet.
     symlink("../far/new.png", path("far/link.png")).unwrap();
     symlink("far/link.png", path("new.png")).unwrap();
     for name in ["old.png", "new.png"] {
@@ -156,13 +156,14 @@ fn mode_and_owner_of_an_old_file_stay() {
     }
     assert_eq!(what(&fs::metadata(&old).unwrap()), what(&before));
     assert_eq!((given, before.uid() == 12_345), (given, given));
-    // A new file is as every program's new files are.
+    // A new file has the usual mode and owner.
     let usual = folder.path().join("usual");
     fs::write(&usual, "").unwrap();
     assert_eq!(what(&fs::metadata(&new).unwrap()), what(&fs::metadata(&usual).unwrap()));
 }
 
-/// Whoever shares a file by its group still does, although only the superuser may keep another user as its owner.
+/// The group of a file stays, so users who share it by its group keep their access. Only the superuser could also keep another
+/// user as the owner.
 #[test]
 fn the_group_of_an_old_file_stays() {
     let folder = folder();
@@ -186,9 +187,8 @@ fn the_group_of_an_old_file_stays() {
     assert!(read_png(&path).is_ok());
 }
 
-/// The program where `null`, `full` and `stdout` of a folder are what they are in `/dev`, and `plain` is a file that is
-/// mounted, in a file system that only it sees: whatever it does to them, the machine keeps its own. Ends with 99 if they
-/// are not what they were.
+/// The program with its own file system in `folder`, so that the machine's devices are safe. `null`, `full` and `stdout` are
+/// like those in `/dev`, and `plain` is a mounted file. The exit code is 99 if the program has changed them.
 fn among_devices(folder: &TempDir) -> Option<Command> {
     let script = "mount -t tmpfs none $0 && touch $0/null $0/full $0/plain && mount --bind /dev/null $0/null &&
         mount --bind /dev/full $0/full && mount --bind $0/plain $0/plain && ln -s /proc/self/fd/1 $0/stdout || exit 98
@@ -204,7 +204,7 @@ fn among_devices(folder: &TempDir) -> Option<Command> {
     match start().arg("true").output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            common::skip(&format!("no file system of its own: {}", stderr(&output).trim()));
+            common::skip(&format!("cannot mount a file system: {}", stderr(&output).trim()));
             return None;
         }
         Err(error) => {
@@ -222,13 +222,14 @@ fn a_device_stays_a_device() {
     let folder = folder();
     let [null, full] = ["null", "full"].map(|name| folder.path().join(name));
     let Some(mut command) = among_devices(&folder) else { return };
-    // Any number of outputs may go there.
+    // Several outputs may go to `/dev/null`.
     expect(command.args(SMALL).arg("--output").arg(&null).arg("--trace").arg(&null), 0, &[]);
     let Some(mut command) = among_devices(&folder) else { return };
     expect(command.args(SMALL).arg("--output").arg(&full), 1, &["full: No space left"]);
 }
 
-/// As containers have it: the file can be written, but no other can take its place. That is known before the first frame.
+/// In containers, a file may be mounted: it can be written, but not replaced. The program must report that before the first
+/// frame.
 #[test]
 fn a_file_that_is_mounted_is_refused_at_once() {
     let folder = folder();
@@ -242,10 +243,10 @@ fn a_fifo_is_written_to_and_stays() {
     let folder = folder();
     let path = fifo(&folder, "picture");
     let copy = folder.path().join("copy.png");
-    // Would wait for ever where the FIFO is replaced.
+    // Without `timeout`, the reader would wait for ever if the FIFO is replaced.
     let mut reader = Command::new("timeout");
     reader.arg("60").arg("cat").arg(&path).stdout(File::create(&copy).unwrap());
-    let mut reader = reader.spawn().expect("timeout is everywhere");
+    let mut reader = reader.spawn().expect("timeout is installed");
     let written = finish(command(&SMALL, ["--output".as_ref(), &*path]).borrow_mut());
     if !fs::metadata(&path).unwrap().file_type().is_fifo() {
         let _ = reader.kill();
@@ -254,11 +255,11 @@ fn a_fifo_is_written_to_and_stays() {
     assert_exit(&written.unwrap(), 0);
     assert!(read_png(&copy).is_ok());
     assert!(fs::metadata(&path).unwrap().file_type().is_fifo());
-    // Nobody reads any more.
+    // Now nobody reads.
     expect(command(&SMALL, ["--output".as_ref(), &*path]), 1, &["picture", "nothing reads"]);
 }
 
-/// The picture alone goes to standard output, every word to standard error.
+/// Only the picture goes to standard output. All text goes to standard error.
 #[test]
 fn a_dash_is_standard_output() {
     let folder = folder();
@@ -279,7 +280,7 @@ fn a_dash_is_standard_output() {
         let output = command.output().unwrap();
         assert_exit(&output, 0);
         check(&output.stdout, &stderr(&output));
-        // A file that the shell has opened, with something in it already.
+        // Standard output may be a file with contents, opened to append.
         let path = folder.path().join("redirected");
         fs::write(&path, "before ").unwrap();
         let append = OpenOptions::new().append(true).open(&path).unwrap();
@@ -315,15 +316,15 @@ fn one_output_that_fails_leaves_the_others() {
     let Some(mut command) = among_devices(&devices) else { return };
     command.args(SMALL).arg("--output").arg(&full).arg("--trace").arg(path("t.json"));
     let output = expect(command, 1, &["full: No space", "t.json"]);
-    assert!(stdout(&output).contains("frames  "), "what was drawn is told: {}", stdout(&output));
+    assert!(stdout(&output).contains("frames  "), "the summary is missing: {}", stdout(&output));
     json(&path("t.json"));
-    // Both failures are told.
+    // Both failures are reported.
     let Some(mut command) = among_devices(&devices) else { return };
     let output = expect(command.args(SMALL).arg("--output").arg(&full).arg("--trace").arg(&full), 1, &[]);
     assert_eq!(stderr(&output).matches("full: No space").count(), 2, "{}", stderr(&output));
 }
 
-/// What was traced until then is worth as much as ever.
+/// After a stop, the program still writes what it has traced so far.
 #[test]
 fn a_stop_leaves_the_trace() {
     let folder = folder();
@@ -341,10 +342,10 @@ fn a_stop_leaves_the_trace() {
     assert!(stdout(&output).contains("frames  "), "{}", stdout(&output));
     assert_eq!(names(&folder), ["t.json"]);
     let events = json(&trace)["traceEvents"].as_array().unwrap().clone();
-    assert!(events.iter().any(|event| event["name"] == "draw"), "frames are in it");
+    assert!(events.iter().any(|event| event["name"] == "draw"), "the trace has frames");
 }
 
-/// The kernel never ends.
+/// The kernel never ends. After the watchdog's error, the program still writes the trace and the record.
 #[test]
 fn the_watchdogs_end_leaves_the_trace_and_the_record() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -363,7 +364,7 @@ fn the_watchdogs_end_leaves_the_trace_and_the_record() {
     assert!(json(&trace)["traceEvents"].is_array());
 }
 
-/// What a failed call of the driver's ends keeps what was found before.
+/// After a failed call to the driver, the program still writes what it has found so far.
 #[test]
 fn a_fault_leaves_the_record_of_the_frames_before() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -375,7 +376,7 @@ fn a_fault_leaves_the_record_of_the_frames_before() {
     expect(&mut command, 1, &["719", "v.json", "marked incomplete"]);
     let record = json(&record);
     assert!(record["tally"]["frames"].as_u64().unwrap() > 3 && record["complete"] == false, "{record}");
-    // The cells before the one that failed.
+    // The report has the cells before the one that failed.
     let mut command = stand_in.command(&ALL);
     command.args(BENCH.map(|argument| argument.replace("compute,render-only", "render-only,timeline")));
     command.arg("--json").arg(&bench).env("STAND_IN_FAIL", "cuLaunchKernel:719");
@@ -387,14 +388,14 @@ fn a_fault_leaves_the_record_of_the_frames_before() {
     );
 }
 
-/// Each ping-pong launches two kernels, and 250 of them come before those that count.
+/// Each ping-pong launches two kernels. The first 250 ping-pongs do not count.
 #[test]
 fn a_fault_leaves_the_round_trips_before() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = folder();
     let path = folder.path().join("l.json");
     let host = ["host_vulkan_us", "host_cuda_us", "host_stream_us"];
-    // In the second 250, and in the CPU's round trips through CUDA.
+    // The fault comes in the second 250 round trips, or in those of the CPU through CUDA.
     for (rounds, nth, measured) in [("500", 1200, [false; 3]), ("250", 1100, [true, true, false])] {
         let mut command = stand_in.command(&ALL);
         command.args(["bench", "latency", "--rounds", rounds, "--json"]).arg(&path);
@@ -405,7 +406,7 @@ fn a_fault_leaves_the_round_trips_before() {
         assert_eq!((&record["complete"], &record["rounds"]), (&false.into(), &250.into()), "{record}");
         assert_eq!(host.map(|way| record[way]["p50"].is_number()), measured, "{record}");
     }
-    // Before anything was measured there is nothing to write.
+    // If nothing was measured yet, there is nothing to write.
     std::fs::remove_file(&path).unwrap();
     let mut command = stand_in.command(&ALL);
     command.args(["bench", "latency", "--json"]).arg(&path).env("STAND_IN_FAIL", "cuLaunchKernel:719:600");
@@ -413,7 +414,7 @@ fn a_fault_leaves_the_round_trips_before() {
     assert!(!path.exists() && stdout(&output).is_empty(), "{}", stdout(&output));
 }
 
-/// Its signal would end the process; here the write fails instead, as on a full disk.
+/// By default, SIGXFSZ would end the process. The program makes the write fail instead, as on a full disk.
 #[test]
 fn a_limit_on_file_sizes_is_told() {
     let folder = folder();
@@ -422,7 +423,7 @@ fn a_limit_on_file_sizes_is_told() {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -f 4; exec \"$@\"", "sh"]).arg(wavefield().get_program());
     command.args("--headless --frames=1 --grid=64x64 --size=640x480 --validation=off --output".split(' '));
-    // A shader cache is written, too, and its driver's affair.
+    // The driver would write a shader cache too, which is not tested here.
     command.arg(&path).env("MESA_SHADER_CACHE_DISABLE", "true").stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = command.output().unwrap();
     assert_exit(&output, 1);
@@ -432,7 +433,7 @@ fn a_limit_on_file_sizes_is_told() {
     assert_eq!(names(&folder), ["a.png"]);
 }
 
-/// By whatever name: before anything is drawn.
+/// Two outputs to the same file are refused before anything is drawn, whatever names the file has.
 #[test]
 fn one_file_for_two_outputs_is_wrong_usage() {
     let folder = folder();
@@ -465,7 +466,7 @@ fn one_file_for_two_outputs_is_wrong_usage() {
     assert_eq!(names(&folder), ["a.json", "dangling.json", "hard.json", "inner", "link.json"]);
 }
 
-/// Whatever can be known is known before the first of very many frames, and told with the name that was given.
+/// A name that cannot be written is reported before the first of very many frames, as the user gave it.
 #[test]
 fn a_name_that_cannot_be_written_is_known_at_once() {
     let folder = folder();
@@ -502,11 +503,11 @@ fn a_file_that_may_not_be_written_stays() {
     let mut command = command(&SMALL, ["--output".as_ref(), &*path]);
     if OpenOptions::new().write(true).open(&path).is_ok() {
         use std::os::unix::process::CommandExt;
-        // The superuser may write everything; nobody else may.
+        // The superuser may write everything, so run the program as the user `nobody`.
         command.uid(65534).gid(65534);
     }
     let Ok(output) = command.output() else {
-        return common::skip("the superuser's program cannot be run by anybody else");
+        return common::skip("the program cannot be run as another user here");
     };
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("a.png: Permission denied"), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! PTX that is not what `kernels/README.md` asks for.
+//! PTX that does not follow `kernels/README.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::stand_in::{ALL, StandIn, each, run};
 const SMALL: [&str; 6] =
     ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
 
-/// What accepts that a fault in Vulkan's command buffer may cost the GPU.
+/// The option that accepts that a fault in Vulkan's command buffer may cost the GPU.
 const RISK: &str = "--risk-the-gpu";
 
 const FLAT: &str = include_str!("../../kernels/test/flat.ptx");
@@ -24,7 +24,7 @@ fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// `flat` with other parameters.
+/// The PTX of `flat` with other parameters.
 fn flat_with(parameters: &str) -> String {
     let (before, rest) = FLAT.split_once("flat(").unwrap();
     let (_, after) = rest.split_once("\n)").unwrap();
@@ -35,7 +35,7 @@ fn flat_with(parameters: &str) -> String {
 fn a_kernel_with_other_parameters_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (name, parameters, found) in [
-        // One more: the driver would read past the arguments.
+        // With one parameter more, the driver would read past the arguments.
         (
             "more.ptx",
             ".param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e, .param .u64 f",
@@ -81,7 +81,7 @@ fn a_kernel_with_other_parameters_is_refused() {
     }
 }
 
-/// As a client may send it: by the process in which it is tried.
+/// The process that tries a client's kernel also refuses other parameters.
 #[test]
 fn a_trial_refuses_other_parameters() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -108,7 +108,7 @@ fn draw(stand_in: &StandIn, kernel: &Path, more: &[&str]) -> Result<String, Stri
     Ok(done.text())
 }
 
-/// A kernel says how large a block it takes, or that it takes no other.
+/// A kernel may limit the size of its blocks, or demand one size.
 #[test]
 fn blocks_are_as_large_as_the_kernel_takes_them() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -154,7 +154,7 @@ fn blocks_that_no_device_has_are_refused() {
     }
 }
 
-/// A fault there stops Vulkan on that GPU for every process, so nobody's kernel gets there by accident.
+/// A fault in Vulkan's command buffer stops Vulkan on that GPU for every process, so no kernel may get there by accident.
 #[test]
 fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
     let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
@@ -170,7 +170,7 @@ fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
         let text = stderr(&output);
         assert!(text.contains(RISK) && text.contains("GPU"), "{text}");
     }
-    // Where it is one of many it is left out.
+    // If `inline` is one of many strategies, it is left out.
     let small = ["--grids=8x8", "--rings=1", "--batches=1", "--rounds=1", "--round-ms=1", "--size=32x24"];
     let output = wavefield().args(["bench", "--kernel", flat]).args(small).output().unwrap();
     assert_exit(&output, 0);
@@ -197,7 +197,7 @@ fn many_entries_are_not_all_listed() {
         assert!(text.contains("kernel0, kernel1") && text.contains("100000"), "{}", text.len());
         assert!(text.len() < 1000, "{} bytes", text.len());
     }
-    // One name may be long, too.
+    // A single name may be long too.
     let path = file(&folder, "long.ptx", &format!(".entry {}() {{}} .entry b() {{}}", "a".repeat(1_000_000)));
     let output = common::run(&["--headless", "--kernel", path.to_str().unwrap()]);
     assert!(stderr(&output).len() < 1000, "{} bytes", stderr(&output).len());
@@ -214,7 +214,7 @@ fn an_empty_name_is_wrong_usage() {
     }
 }
 
-/// What a launch is refused for is the kernel's, and the advice is for the kernel.
+/// When a launch is refused, the error names the kernel, and the advice is about the kernel.
 #[test]
 fn a_launch_that_is_refused_names_the_kernel() {
     let Some(stand_in) = StandIn::new() else { return };

@@ -1,5 +1,5 @@
-//! Attacks: what was done to break the program, each kept as a test. The program answers with words and an exit code; it
-//! never crashes, hangs, loses what was measured or leaves something behind.
+//! Attacks: attempts to break the program, kept as tests. The program must answer with a message and an exit code. It must
+//! not crash, hang, lose what it has measured or leave anything behind.
 
 #![cfg(unix)]
 

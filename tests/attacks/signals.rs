@@ -1,4 +1,4 @@
-//! Signals, and whoever is to be ended while something else keeps the program waiting.
+//! Signals, and stopping the program while it waits for something.
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::common::{self, assert_exit, stderr, stdout};
 use crate::stand_in::{ALL, StandIn};
 
-/// How long anything may take. Only a broken program ever takes so long.
+/// The longest wait for anything. Only a broken program takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A run that is not waited for yet. Ends with the test.
+/// A running program. It is killed when dropped.
 struct Running {
     child: Child,
     folder: tempfile::TempDir,
@@ -29,7 +29,7 @@ impl Running {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: our own child, which was not waited for yet.
+        // SAFETY: the process is our own child, and nobody has waited for it yet.
         unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
     }
 
@@ -37,12 +37,12 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it wrote to standard error so far.
+    /// What the program has written to standard error so far.
     fn said(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("err")).unwrap()
     }
 
-    /// Waits for its end.
+    /// Waits until the program ends.
     fn output(&mut self) -> Output {
         let began = Instant::now();
         while !self.ended() {
@@ -62,8 +62,8 @@ impl Drop for Running {
     }
 }
 
-/// A run whose first frame is never finished: its kernel does not end, and the watchdog is patient. Comes back once it waits,
-/// as far as that can be told from outside; `after` is how long that is taken to be.
+/// Starts a run whose first frame never ends: its kernel does not end, and the watchdog has a long timeout. Returns after
+/// `after`, when the run presumably waits for that frame.
 fn never_finished(stand_in: &StandIn, after: Duration) -> Running {
     let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/spin.ptx");
     let mut command = stand_in.command(&ALL);
@@ -74,7 +74,7 @@ fn never_finished(stand_in: &StandIn, after: Duration) -> Running {
     running
 }
 
-/// A busy machine may not have come so far in the first time that a test gives it.
+/// The times to wait before a signal, one per attempt. On a busy machine, the first may be too short.
 const TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(12)];
 
 #[test]
@@ -106,14 +106,14 @@ fn a_second_signal_ends_the_process_at_once() {
     }
 }
 
-/// `timeout` sends SIGTERM to the program and to its group, some shells SIGHUP after it: one wish, not two.
+/// `timeout` sends SIGTERM to the program and to its group, and some shells send SIGHUP after it. That counts as one request.
 #[test]
 fn two_signals_at_once_are_one_wish() {
     let mut command = common::wavefield();
     command.args(["--headless", "--frames=1000000", "--grid=8x8", "--size=32x24", "--validation=off"]);
     let mut running = Running::start(&mut command);
     std::thread::sleep(Duration::from_secs(3));
-    // Both come when it goes on.
+    // Both signals arrive when the program continues.
     running.signal(libc::SIGSTOP);
     running.signal(libc::SIGTERM);
     running.signal(libc::SIGHUP);
@@ -123,7 +123,7 @@ fn two_signals_at_once_are_one_wish() {
     assert!(stdout(&output).contains("frames  "), "{}", stdout(&output));
 }
 
-/// `nohup` ignores SIGHUP for what it runs, and a shell without job control SIGINT for what it runs in the background.
+/// `nohup` ignores SIGHUP for its program, and a shell without job control ignores SIGINT for background programs.
 #[test]
 fn a_signal_that_was_ignored_stays_ignored() {
     for (name, signal) in [("HUP", libc::SIGHUP), ("INT", libc::SIGINT)] {
@@ -134,7 +134,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
         command.arg(common::wavefield().get_program());
         command.args(["--headless", "--frames=20", "--grid=8x8", "--size=32x24", "--validation=off"]);
         let mut running = Running::start(command.arg("--output").arg(&picture));
-        // Give the shell the time to ignore it.
+        // Give the shell time to ignore the signal.
         std::thread::sleep(Duration::from_millis(500));
         while !running.ended() {
             running.signal(signal);
@@ -145,7 +145,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
     }
 }
 
-/// A display server that takes connections and never says a word, at an unlikely number.
+/// A display server that accepts connections but never answers, at an unlikely number.
 struct SilentDisplay {
     path: PathBuf,
     number: u32,
@@ -204,7 +204,7 @@ fn a_signal_ends_the_wait_for_a_silent_display() {
             return common::skip_without_tools("the X11 libraries are not installed");
         }
         assert!(!output.status.success(), "{}", output.status);
-        // Before it listens for signals, one ends it without a word.
+        // Before the program handles signals, a signal ends it without a message.
         let at_once = output.status.signal() == Some(signal);
         assert!(at_once || stderr(&output).contains("stopped while connecting"), "{}", stderr(&output));
     }
@@ -217,21 +217,21 @@ fn children(process: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// `bench startup`, with more starts than anybody waits for.
+/// Starts `bench startup` with a very large number of rounds.
 fn startup(json: &Path) -> Running {
     let mut command = common::wavefield();
     command.args(["bench", "startup", "--rounds=1000", "--grid=8x8", "--json"]).arg(json);
     Running::start(&mut command)
 }
 
-/// Makes a start stand still that is none of `before`. `None` where the program ends without one.
+/// Stops the next start that is not in `before`. Returns its process id, or `None` if the program ends before that.
 fn halted_start(running: &mut Running, before: &[u32]) -> Option<u32> {
     let began = Instant::now();
     while !running.ended() {
         assert!(began.elapsed() < PATIENCE, "no start: {}", running.said());
         std::thread::sleep(Duration::from_millis(1));
         for child in children(running.child.id()) {
-            // Not before it runs its own program: until then the parent is held in vfork.
+            // Wait until the child runs its own program. Until then, the parent is blocked in vfork.
             let line = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
             if before.contains(&child) || !line.contains("--child") {
                 continue;
@@ -247,14 +247,14 @@ fn halted_start(running: &mut Running, before: &[u32]) -> Option<u32> {
     None
 }
 
-/// Sends a signal to a process that a child of ours has started, if it is still there.
+/// Sends a signal to a process that our child has started, if it still exists.
 fn send(process: u32, signal: i32) {
-    // SAFETY: a number and a signal, which the system checks.
+    // SAFETY: the system checks both numbers.
     unsafe { libc::kill(process as libc::pid_t, signal) };
 }
 
-/// Lets the first start and two more come to their end, and then does `end` to the program and its fourth. What was measured
-/// until then is shown and written.
+/// Lets three starts run to their end, then calls `end` with the program and the fourth start. The program must show and write
+/// what it has measured so far.
 #[cfg(target_os = "linux")]
 fn ended_startup(end: impl Fn(&Running, u32)) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn ended_startup(end: impl Fn(&Running, u32)) -> String {
     assert!(stdout(&output).contains("INCOMPLETE"), "{}", stdout(&output));
     assert!(stderr(&output).contains("marked incomplete"), "{}", stderr(&output));
     let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    // A start may have been too quick to be seen.
+    // The test may have missed a start that was too quick.
     let warm = record["warm"].as_array().unwrap().len();
     assert!(record["complete"] == false && (2..1000).contains(&warm), "{record}");
     assert!(
@@ -287,7 +287,7 @@ fn ended_startup(end: impl Fn(&Running, u32)) -> String {
 #[test]
 fn a_stop_leaves_the_starts_before() {
     ended_startup(|running, _| running.signal(libc::SIGINT));
-    // As from a terminal, which sends it to both.
+    // A terminal sends the signal to both processes.
     let text = ended_startup(|running, start| {
         running.signal(libc::SIGTERM);
         send(start, libc::SIGKILL);
@@ -316,7 +316,7 @@ fn a_stop_leaves_the_round_trips_before() {
         running.output()
     });
     for output in &ends {
-        // Too early a signal ends it without a word, or before there is anything to show.
+        // A signal that is too early ends the program without a message, or before there is anything to show.
         assert!(!output.status.success(), "{}", stdout(output));
     }
     assert!(ends.iter().any(|output| stdout(output).contains("INCOMPLETE")), "{}", stderr(&ends[2]));
@@ -325,7 +325,7 @@ fn a_stop_leaves_the_round_trips_before() {
     assert!(record["host_vulkan_us"].is_null(), "{record}");
 }
 
-/// The child stands still here, so it ends only if it is told to.
+/// The child is stopped here, so it ends only if the program ends it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_startup_takes_its_child_along() {

@@ -1,4 +1,4 @@
-//! Words: what is asked wrongly is wrong usage, whatever the option; what is answered says what to do about it.
+//! Messages: every wrong option is wrong usage, and every error says what to do about it.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use crate::stand_in::{self, ALL, StandIn};
 
 const SMALL: [&str; 5] = ["--headless", "--frames=2", "--grid=16x16", "--size=64x48", "--validation=off"];
 
-/// Asserts wrong usage whose message has `words`.
+/// Asserts that these arguments are wrong usage, and that the message contains `words`.
 fn assert_usage(arguments: &[&str], words: &str) {
     let output = run(arguments);
     let text = stderr(&output);
@@ -20,7 +20,7 @@ fn assert_usage(arguments: &[&str], words: &str) {
     );
 }
 
-/// Every command line that has options.
+/// Every command that has options.
 const COMMANDS: [&[&str]; 8] = [
     &[],
     &["run"],
@@ -32,7 +32,7 @@ const COMMANDS: [&[&str]; 8] = [
     &["bench", "startup"],
 ];
 
-/// The options that take a value, and what that is called, by the program's own help.
+/// The options of a command that take a value, and the names of the values, from the program's help.
 fn options(command: &[&str]) -> Vec<(String, String)> {
     let help = stdout(&run(&[command, &["--help"]].concat()));
     let found: Vec<_> = help
@@ -46,7 +46,7 @@ fn options(command: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-/// What no number, name, file or choice is. `--help` at the end ends whatever is accepted all the same.
+/// Gives every option a value that makes no sense. `--help` at the end stops the program if it accepts the value.
 #[test]
 fn every_option_refuses_nonsense_in_words() {
     let mut cases = Vec::new();
@@ -62,7 +62,7 @@ fn every_option_refuses_nonsense_in_words() {
     let problems = stand_in::each(&cases, |(command, option, value, nonsense)| {
         let mut arguments = command.to_vec();
         arguments.extend([option.as_str(), nonsense]);
-        // Two files.
+        // `--compare` takes two files.
         arguments.extend((option == "--compare").then_some(*nonsense));
         arguments.push("--help");
         let output = run(&arguments);
@@ -94,7 +94,7 @@ fn every_option_refuses_nonsense_in_words() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// An option without any effect beside another was not meant like that.
+/// An option that has no effect beside another one is a mistake of the user.
 #[test]
 fn options_that_contradict_or_are_ignored_are_wrong_usage() {
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
@@ -150,7 +150,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
     ] {
         assert_usage(arguments, words);
     }
-    // What has an effect is no contradiction.
+    // Options that have an effect are accepted.
     for more in
         [&["--producer=compute", "--ring=2"][..], &["--handoff=binary", "--ring=1"], &["--speed", "-1"]]
     {
@@ -158,7 +158,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
     }
 }
 
-/// Whoever has set one of these has often forgotten it.
+/// A user may have forgotten that one of these variables is set.
 #[test]
 fn variables_that_choose_vulkan_s_drivers_are_named() {
     for (variables, named) in [
@@ -175,7 +175,7 @@ fn variables_that_choose_vulkan_s_drivers_are_named() {
         assert_exit(&output, 1);
         assert!(stderr(&output).contains(named), "{}", stderr(&output));
     }
-    // Also where the driver that it names is fine, and is not the one that was meant.
+    // The error names the variable even if a driver was found, because it may not be the intended one.
     let mut command = wavefield();
     command.env("VK_LOADER_DRIVERS_DISABLE", "nothing*").args(SMALL);
     let output = command.arg("--device=no such device").output().unwrap();
@@ -183,7 +183,7 @@ fn variables_that_choose_vulkan_s_drivers_are_named() {
     assert!(!stderr(&run(&["--headless", "--device=no such device"])).contains("VK_"));
 }
 
-/// A picture too large is cured by a smaller picture.
+/// If a picture is too large, the error advises a smaller one.
 #[test]
 fn out_of_memory_says_the_code_and_the_option_that_helps() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -200,7 +200,7 @@ fn out_of_memory_says_the_code_and_the_option_that_helps() {
     }
 }
 
-/// The CPU waits for neither side of a hand-off by the GPU; that it is held back from running ahead is another thing.
+/// With a hand-off by the GPU, the CPU waits for neither side. The summary counts the waits for pacing separately.
 #[test]
 fn pacing_is_told_apart_from_waits_of_the_hand_off() {
     let waits = |text: &str, name: &str| -> u64 {
@@ -233,7 +233,7 @@ fn pacing_is_told_apart_from_waits_of_the_hand_off() {
     }
 }
 
-/// On a terminal no line is wider than it; to a pipe each device stays on one line.
+/// On a terminal, no line is wider than the terminal. In a pipe, each device has one line.
 #[test]
 fn the_list_of_devices_fits_the_terminal() {
     let program = wavefield().get_program().to_str().unwrap().to_owned();
@@ -242,7 +242,7 @@ fn the_list_of_devices_fits_the_terminal() {
         .args(["-qec", &format!("stty rows 24 cols 60; '{program}' devices"), "/dev/null"])
         .stdin(Stdio::null());
     let Ok(output) = command.output() else {
-        return common::skip("there is no `script` here, which gives a program a terminal");
+        return common::skip("`script`, which gives a program a terminal, is not installed");
     };
     assert_exit(&output, 0);
     let text = stdout(&output).replace('\r', "");
@@ -256,7 +256,7 @@ fn the_list_of_devices_fits_the_terminal() {
     );
 }
 
-/// The help of every command has its options in groups, in one order, and examples that the program takes.
+/// The help of every command lists its options in groups, in the same order, with examples that the program accepts.
 #[test]
 fn the_help_is_grouped_and_its_examples_are_right() {
     let groups = ["What is shown:", "How it is done:", "What comes out:", "Diagnosis:", "Comparison:"];
@@ -265,12 +265,12 @@ fn the_help_is_grouped_and_its_examples_are_right() {
         let found: Vec<_> = help.lines().filter(|line| groups.contains(line)).collect();
         let ordered: Vec<_> = groups.into_iter().filter(|group| found.contains(group)).collect();
         assert!(found == ordered && found.len() >= 2, "{command:?}: {found:?}");
-        // Only what clap itself adds is in no group.
+        // Only the options that clap adds are in no group.
         let loose = help.split_once("\nOptions:\n").map_or("", |(_, rest)| rest);
         let loose = groups.iter().fold(loose, |loose, group| loose.split(group).next().unwrap_or_default());
         assert!(!loose.lines().any(|line| line.trim_start().starts_with("--")), "{command:?}: {loose}");
         let Some((_, examples)) = help.split_once("Examples:\n") else {
-            // What has one use is example enough.
+            // A command with one use needs no examples.
             assert_eq!(command.first(), Some(&"bench"), "{command:?} has no examples");
             continue;
         };

@@ -1,4 +1,4 @@
-//! A display for one test: an X server without a screen, and hands and eyes for it.
+//! A display for one test: an X server without a screen, with input and screenshots.
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
@@ -11,10 +11,10 @@ use ash::vk;
 
 use crate::common::skip_without_tools;
 
-/// How long anything may take. Only a broken program ever takes so long.
+/// The longest wait for anything. Only a broken program takes this long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks again and again until there is an answer; `None` when patience ends.
+/// Calls `ask` until it answers. Returns `None` after [`PATIENCE`].
 pub fn poll<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -28,14 +28,14 @@ pub fn poll<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// An X server of 1280x720 pixels without a window manager; ends when dropped.
+/// An X server of 1280x720 pixels without a window manager. It is killed when dropped.
 pub struct Display {
     server: Child,
     number: u32,
 }
 
 impl Display {
-    /// Starts one under a free number. `None`, with a word about it, where a tool is missing.
+    /// Starts a server under a free display number. Returns `None` and reports a skip if a tool is missing.
     ///
     /// Starts no thread.
     pub fn start() -> Option<Self> {
@@ -46,9 +46,9 @@ impl Display {
                 return None;
             }
         }
-        // The server itself finds the number and says it once it listens, so there is no race for it. It must not start
-        // afresh whenever its last client leaves, as it does by itself: the next client could meet it halfway. Nor must
-        // it repeat a key that is held for as long as a slow test takes (-r).
+        // The server picks the number itself and prints it once it listens, so there is no race for the number. By default
+        // it resets when its last client leaves, and the next client could meet it halfway: -noreset prevents that. -r turns
+        // off key repeat, because a slow test may hold a key for long.
         let mut server = Command::new("Xvfb")
             .args("-displayfd 1 -screen 0 1280x720x24 -nolisten tcp -noreset -r".split(' '))
             .stdin(Stdio::null())
@@ -63,17 +63,17 @@ impl Display {
             (said, number) => {
                 let _ = server.kill();
                 let _ = server.wait();
-                panic!("Xvfb said no display number: {said:?}, {number:?}");
+                panic!("Xvfb printed no display number: {said:?}, {number:?}");
             }
         }
     }
 
-    /// Its name, for `DISPLAY`.
+    /// The display's name, for `DISPLAY`.
     pub fn name(&self) -> String {
         format!(":{}", self.number)
     }
 
-    /// Makes `command` draw here, whatever display this process has.
+    /// Makes `command` draw on this display, whatever display this process has.
     pub fn show<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("DISPLAY", self.name()).env_remove("WAYLAND_DISPLAY").env_remove("WAYLAND_SOCKET")
     }
@@ -88,7 +88,7 @@ impl Display {
         self.show(Command::new("xdotool").args(arguments)).output().expect("xdotool starts")
     }
 
-    /// Runs xdotool, which must succeed; what it prints.
+    /// Runs xdotool, which must succeed. Returns what it prints.
     pub fn xdotool(&self, arguments: &[&str]) -> String {
         let output = self.xdotool_output(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -101,18 +101,18 @@ impl Display {
         self.xdotool_output(arguments);
     }
 
-    /// The window of a process, if it is there yet; without `visible` also one that is hidden or not shown yet.
+    /// The window of a process, if it exists yet. Without `visible`, the window may be hidden or not shown yet.
     pub fn window(&self, process: u32, visible: bool) -> Option<u32> {
         let process = process.to_string();
-        // With a name, too: a toolkit may have windows that nobody sees.
+        // The window must have a name: a toolkit may have other windows that nobody sees.
         let criteria = ["--all", "--pid", &process, "--name", "."];
         let only = if visible { &["--onlyvisible"][..] } else { &[] };
-        // It fails where nothing is found.
+        // xdotool fails if it finds nothing.
         let output = self.xdotool_output(&[&["search"], only, &criteria].concat());
         String::from_utf8_lossy(&output.stdout).lines().next()?.parse().ok()
     }
 
-    /// Where a window is, and its size.
+    /// The position and size of a window.
     pub fn geometry(&self, window: u32) -> vk::Rect2D {
         let text = self.xdotool(&["getwindowgeometry", "--shell", &window.to_string()]);
         let value = |name: &str| {
@@ -126,15 +126,15 @@ impl Display {
         }
     }
 
-    /// Everything that is on the display.
+    /// A picture of the whole display.
     pub fn screenshot(&self) -> Picture {
         let output = self.show(Command::new("xwd").args(["-root", "-silent"])).output().expect("xwd starts");
         assert!(output.status.success(), "xwd: {}", String::from_utf8_lossy(&output.stderr));
         Picture::from_xwd(&output.stdout).unwrap_or_else(|problem| panic!("xwd's picture: {problem}"))
     }
 
-    /// Asks a window to close, as the close button of its frame would. xdotool can do that only with a window manager;
-    /// its `windowclose` destroys the window instead.
+    /// Asks a window to close, as the close button of its frame does. xdotool can do that only with a window manager; its
+    /// `windowclose` destroys the window instead.
     pub fn ask_to_close(&self, window: u32) {
         let asked = Wire::connect(self.number).and_then(|mut wire| wire.ask_to_close(window));
         asked.unwrap_or_else(|error| panic!("asking window {window} to close: {error}"));
@@ -148,7 +148,7 @@ impl Drop for Display {
     }
 }
 
-/// Pixels: red, green, blue, opaque.
+/// A picture of opaque RGBA pixels.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Picture {
     pub size: vk::Extent2D,
@@ -156,13 +156,13 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Reads what xwd writes: a header of big-endian words, a name, a colour table, rows of pixels.
+    /// Reads the output of xwd: a header of big-endian words, a name, a colour table, rows of pixels.
     fn from_xwd(file: &[u8]) -> Result<Self, String> {
         let word = |index: usize| {
             let bytes = file.get(4 * index..4 * index + 4).ok_or("too short for its header")?;
             Ok::<_, String>(u32::from_be_bytes(bytes.try_into().unwrap()) as usize)
         };
-        // Their places in XWDFileHeader of X11/XWDFile.h.
+        // The indices are those of the fields of XWDFileHeader in X11/XWDFile.h.
         let (header, version, format) = (word(0)?, word(1)?, word(2)?);
         let (width, height, byte_order) = (word(4)?, word(5)?, word(7)?);
         let (bits, stride, colors) = (word(11)?, word(12)?, word(19)?);
@@ -184,7 +184,7 @@ impl Picture {
         Ok(Self { size: vk::Extent2D { width: width as u32, height: height as u32 }, rgba })
     }
 
-    /// A part of it, which must lie within.
+    /// A part of the picture. `part` must lie within the picture.
     pub fn crop(&self, part: vk::Rect2D) -> Self {
         let (x, y) = (part.offset.x as usize, part.offset.y as usize);
         let (width, height) = (part.extent.width as usize, part.extent.height as usize);
@@ -194,13 +194,13 @@ impl Picture {
         Self { size: part.extent, rgba: rows.copied().collect() }
     }
 
-    /// How many colours are in it. A picture of nothing has one.
+    /// The number of different colours. A blank picture has one.
     pub fn colors(&self) -> usize {
         self.rgba.chunks_exact(4).collect::<std::collections::HashSet<_>>().len()
     }
 }
 
-/// As much of the X11 protocol as one message takes.
+/// A connection that speaks as much of the X11 protocol as one message needs.
 struct Wire(UnixStream);
 
 impl Wire {
@@ -222,7 +222,7 @@ impl Wire {
         std::io::copy(&mut (&mut self.0).take(bytes), &mut std::io::sink()).map(drop)
     }
 
-    /// The next reply's words. Events that go to every client are passed over.
+    /// The words of the next reply. Skips the events that go to every client.
     fn reply(&mut self) -> std::io::Result<[u32; 8]> {
         loop {
             let mut packet = [0; 32];
@@ -270,7 +270,7 @@ impl Wire {
             request.extend(word.to_le_bytes());
         }
         self.0.write_all(&request)?;
-        // Sending is not answered. Any answer to a later question says that it was done.
+        // SendEvent has no reply. A reply to a later request shows that the server has handled it.
         self.0.write_all(&[GET_INPUT_FOCUS, 0, 1, 0])?;
         self.reply().map(drop)
     }

@@ -1,4 +1,4 @@
-//! What several test files need: skips that can be made failures, the program, pictures.
+//! Helpers for several test files: skips that can become failures, the program under test, pictures.
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
@@ -9,42 +9,43 @@ use std::process::{Command, Output};
 use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
 use wavefield::vulkan::Validation;
 
-/// Says that a test did not run, and why.
+/// Prints that a test did not run, and why.
 pub fn skip(reason: &str) {
-    // Not eprintln: the test harness would keep that to itself.
+    // Not `eprintln!`: the test harness would capture it.
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// The same; with `variable=1` in the environment that is a failure instead.
+/// Like [`skip`], but panics if the environment has `variable=1`.
 fn skip_unless_required(variable: &str, reason: &str) {
     assert!(std::env::var(variable).as_deref() != Ok("1"), "{variable}=1, but: {reason}");
     skip(reason);
 }
 
-/// For tests that need CUDA and Vulkan on one GPU.
+/// Skips a test that needs CUDA and Vulkan on one GPU. With `WAVEFIELD_REQUIRE_GPU=1` the test fails instead.
 pub fn skip_without_gpu(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
 }
 
-/// False where CUDA and Vulkan share no device here, which is a skip. Where they do, every error is a failure.
+/// Whether CUDA and Vulkan share a device here. If not, the test is skipped. If so, it must treat every error as a failure.
 pub fn has_gpu() -> bool {
     let table = DeviceTable::headless(Validation::default())
-        .expect("a Vulkan driver, for a software device at least");
+        .expect("a Vulkan driver is installed, at least a software one");
     table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
 }
 
-/// For tests that need a program or layer which `scripts/test.sh` installs.
+/// Skips a test that needs a program or layer from `scripts/test.sh`. With `WAVEFIELD_REQUIRE_TOOLS=1` the test fails
+/// instead.
 pub fn skip_without_tools(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_TOOLS", reason);
 }
 
-/// The program under test. `WAVEFIELD_BIN` names another one, where the tests are not run by cargo.
+/// The program under test. `WAVEFIELD_BIN` overrides its path, for tests that run without cargo.
 pub fn wavefield() -> Command {
-    // A shell ignores SIGINT for what it runs in the background, and `nohup` SIGHUP. The program keeps what it inherits, and so
+    // A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. The program would inherit that, and
     // would not end when a test asks it to.
     #[cfg(unix)]
     for signal in [libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: a valid signal, and its default action, with which every process starts.
+        // SAFETY: the signal is valid, and its default action runs no code of this process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     let path = std::env::var_os("WAVEFIELD_BIN")
@@ -52,22 +53,22 @@ pub fn wavefield() -> Command {
     Command::new(path)
 }
 
-/// Runs it to its end.
+/// Runs the program under test and waits for its end.
 pub fn run(arguments: &[&str]) -> Output {
     wavefield().args(arguments).output().expect("the program starts")
 }
 
-/// What it wrote to standard error.
+/// The program's standard error, as text.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What it wrote to standard output.
+/// The program's standard output, as text.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Asserts the exit code, showing both outputs when it is another.
+/// Asserts the exit code. On failure, the message shows both outputs.
 pub fn assert_exit(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
 }
@@ -78,7 +79,7 @@ pub fn has_validation() -> bool {
     !stderr(&output).contains("the validation layer")
 }
 
-/// Where reference pictures are kept.
+/// The path of a reference picture.
 pub fn reference(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references").join(name)
 }
@@ -92,16 +93,16 @@ pub struct Tolerance {
     pub off: f64,
 }
 
-/// Another driver, another rasteriser: edges may fall on the other side of a pixel.
+/// For another driver or rasteriser: an edge may fall on the other side of a pixel.
 pub const SAME_PICTURE: Tolerance = Tolerance { mean: 0.5, off: 0.005 };
 
-/// Whether two pictures of one size are the same, within [`SAME_PICTURE`].
+/// Whether two pictures of the same size differ by no more than [`SAME_PICTURE`].
 pub fn is_same(a: &[u8], b: &[u8]) -> bool {
     let difference = difference(a, b);
     difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
 }
 
-/// The mean difference and the share of pixels that are off, of two RGBA pictures of the same size.
+/// How far two RGBA pictures of the same size differ.
 pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
     assert_eq!(a.len(), b.len(), "pictures of the same size");
     let pixels = a.chunks_exact(4).zip(b.chunks_exact(4));
@@ -114,10 +115,10 @@ pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
     Tolerance { mean: sum as f64 / a.len() as f64, off: off as f64 / (a.len() / 4) as f64 }
 }
 
-/// Asserts that two PNG files show the same.
+/// Asserts that two PNG files show the same picture. On failure, it keeps `got` in the temporary folder.
 pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
     let (got_size, got_pixels) = read_png(got).expect("a picture was written");
-    let (want_size, want_pixels) = read_png(want).expect("the reference is there");
+    let (want_size, want_pixels) = read_png(want).expect("the reference exists");
     assert_eq!(got_size, want_size, "sizes of {} and {}", got.display(), want.display());
     let difference = difference(&got_pixels, &want_pixels);
     if difference.mean > tolerance.mean || difference.off > tolerance.off {
@@ -125,7 +126,7 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
             std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
         write_png(&kept, got_size, &got_pixels, &[]).expect("the temporary folder is writable");
         panic!(
-            "{} is not {}: {difference:?}, allowed {tolerance:?}; kept as {}",
+            "{} differs from {}: {difference:?}, allowed {tolerance:?}; kept as {}",
             got.display(),
             want.display(),
             kept.display()
@@ -133,12 +134,12 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
     }
 }
 
-/// Open descriptors of this process; Linux only, else 0.
+/// The number of open descriptors of this process. Always 0 except on Linux.
 pub fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// How many descriptors of this process are open on `path`; Linux only, else 0.
+/// The number of descriptors of this process that are open on `path`. Always 0 except on Linux.
 pub fn descriptors_of(path: &Path) -> usize {
     let Ok(path) = path.canonicalize() else { return 0 };
     let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();

@@ -1,6 +1,6 @@
-//! A client that has memory of its own for the renderer to import: on the stand-in for a GPU, or with CUDA on a real one.
+//! A client with memory of its own that the renderer imports: on the stand-in for a GPU, or with CUDA on a real one.
 //!
-//! On the stand-in it needs no CUDA: memory and timelines are files in memory, see `tests/stand_in/src/shared.rs`.
+//! On the stand-in the client needs no CUDA: memory and timelines are files in memory, see `tests/stand_in/src/shared.rs`.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,12 +17,12 @@ use wavefield::serve::protocol::{FromClient, FromServer};
 use super::example::client::Memory;
 use super::renderer::{Client, PATIENCE, Renderer};
 
-/// The smallest chunk of CUDA's on an H200, which is what the stand-in has.
+/// The smallest chunk that CUDA allocates on an H200. The stand-in uses the same size.
 pub const CHUNK: u64 = 2 << 20;
-/// What lies before the contents of the stand-in's memory.
+/// The bytes before the contents of a memory file of the stand-in.
 const HEADER: u64 = 4096;
 
-/// Whose memory it is.
+/// Where the client's memory comes from.
 pub enum Owner {
     StandIn,
     Cuda(Box<Gpu>),
@@ -33,7 +33,7 @@ pub struct Gpu {
     ready: ImportedSemaphore,
     free: ImportedSemaphore,
     stream: Stream,
-    /// Only waits.
+    /// The stream that only waits.
     waiting: Stream,
     context: Cuda,
 }
@@ -44,7 +44,7 @@ impl Gpu {
         let driver = Driver::load().unwrap();
         let devices = driver.devices().unwrap();
         let found = devices.iter().find(|device| device.uuid == uuid);
-        let device = found.unwrap_or_else(|| panic!("{uuid} is none of {devices:?}")).clone();
+        let device = found.unwrap_or_else(|| panic!("{uuid} is not among {devices:?}")).clone();
         let context = Cuda::primary(driver, &device).unwrap();
         let timeline = |index: Option<u32>| {
             let fd = client.descriptors[index.unwrap() as usize].try_clone().unwrap();
@@ -62,7 +62,7 @@ impl Gpu {
 }
 
 impl Owner {
-    /// A client of this renderer.
+    /// Connects a client to `renderer`.
     pub fn of(renderer: &Renderer) -> (Self, Client) {
         let client = renderer.client(Memory::Cuda);
         let owner = match renderer.stand_in {
@@ -87,7 +87,7 @@ impl Owner {
         }
     }
 
-    /// Signals `ready`.
+    /// Signals `ready` with `value`.
     pub fn ready(&self, client: &Client, value: u64) {
         match self {
             Self::StandIn => {
@@ -99,7 +99,7 @@ impl Owner {
         }
     }
 
-    /// Waits until `free` is so much.
+    /// Waits until `free` has reached `value`.
     pub fn wait_for_free(&self, client: &Client, value: u64) {
         let until = Instant::now() + PATIENCE;
         if let Self::Cuda(gpu) = self {
@@ -115,12 +115,12 @@ impl Owner {
             Self::Cuda(gpu) => gpu.waiting.is_idle().unwrap(),
         };
         while !reached() {
-            assert!(Instant::now() < until, "`free` is not {value}");
+            assert!(Instant::now() < until, "`free` did not reach {value}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Shows a frame from an allocation, and waits until it is on show.
+    /// Shows a frame from an allocation, and waits until the renderer shows it.
     pub fn show(&self, client: &mut Client, frame: u64, allocation: u64, offset: u64) {
         client.say(&FromClient::Show { frame, allocation, offset });
         self.ready(client, frame + 1);
@@ -128,7 +128,7 @@ impl Owner {
     }
 }
 
-/// Waits until frame `frame` is on show.
+/// Waits until the renderer shows frame `frame`.
 pub fn wait_for_shown(client: &mut Client, frame: u64) {
     let until = Instant::now() + PATIENCE;
     while client.state().frame_shown != Some(frame) {
@@ -137,11 +137,11 @@ pub fn wait_for_shown(client: &mut Client, frame: u64) {
     }
 }
 
-/// Memory in chunks, one behind the other.
+/// Memory in consecutive chunks.
 pub struct Chunks<'a> {
-    /// A descriptor of each, and what is said to be its size.
+    /// For each chunk a descriptor, and the size that the client states for it.
     pub files: Vec<(OwnedFd, u64)>,
-    /// CUDA's.
+    /// The allocation, if it is CUDA's.
     memory: Option<(&'a Gpu, Arc<CudaAllocation>)>,
 }
 
@@ -150,7 +150,7 @@ impl Chunks<'_> {
         Self { files, memory: None }
     }
 
-    /// Says another size of a chunk.
+    /// States another size for a chunk.
     pub fn saying(mut self, chunk: usize, size: u64) -> Self {
         self.files[chunk].1 = size;
         self
@@ -160,7 +160,7 @@ impl Chunks<'_> {
         if let Some((gpu, memory)) = &self.memory {
             gpu.context.bind().unwrap();
             let (to, from) = (memory.pointer() + offset, bytes.as_ptr().cast());
-            // SAFETY: mapped, and as long; the bytes are borrowed until the stream is done.
+            // SAFETY: the memory is mapped and long enough; the bytes are borrowed until the stream is done.
             let code = unsafe { api::cuMemcpyHtoDAsync(to, from, bytes.len(), gpu.stream.raw()) };
             gpu.context.check("cuMemcpyHtoDAsync", code).unwrap();
             return gpu.stream.synchronize().unwrap();
@@ -176,14 +176,14 @@ impl Chunks<'_> {
         }
     }
 
-    /// Asks for the import.
+    /// Sends the request to import the chunks.
     pub fn send(&self, client: &Client) {
         let chunks = self.files.iter().map(|&(_, size)| size).collect();
         let files: Vec<_> = self.files.iter().map(|(file, _)| file.as_fd()).collect();
         client.connection.send(&FromClient::Import { chunks }, &files).unwrap();
     }
 
-    /// The id by which it can be shown.
+    /// Imports the chunks. Returns the id of the allocation.
     pub fn import(&self, client: &mut Client, renderer: &Renderer) -> u64 {
         self.send(client);
         match client.answer().0 {
@@ -195,7 +195,7 @@ impl Chunks<'_> {
         }
     }
 
-    /// Why the import fails.
+    /// Sends an import that must fail. Returns the reason.
     pub fn refusal(&self, client: &mut Client) -> String {
         self.send(client);
         match client.answer().0 {
@@ -205,14 +205,14 @@ impl Chunks<'_> {
     }
 }
 
-/// Memory as the stand-in has it, of this name.
+/// A memory file of the stand-in with this name.
 pub fn named(name: &str, size: u64) -> OwnedFd {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&file, HEADER + size).unwrap();
     file
 }
 
-/// A plain file.
+/// A descriptor of a file that is not memory.
 pub fn plain_file() -> OwnedFd {
     File::open("/proc/self/exe").unwrap().into()
 }

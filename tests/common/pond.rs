@@ -1,12 +1,12 @@
-//! The pond of `kernels/pond.cu` in double precision, written from the formulas and not from the code.
+//! The pond of `kernels/pond.cu` in double precision, written from the formulas instead of the code.
 
 use wavefield::wave::Grid;
 
-/// Nodes each way, at most.
+/// The most nodes in each direction.
 const NODES: usize = 512;
-/// How strongly the water is drawn back to its level.
+/// How strongly the water is pulled back to its level.
 const LEVEL: f64 = 0.5;
-/// Of a drop.
+/// The radius of a drop.
 const RADIUS: f64 = 0.07;
 
 pub struct Pond {
@@ -19,14 +19,15 @@ pub struct Pond {
 }
 
 impl Pond {
-    /// Still.
+    /// Creates still water.
     pub fn new(grid: Grid) -> Self {
         let (across, along) = (NODES.min(grid.cols as usize), NODES.min(grid.rows as usize));
         let still = vec![0.0; across * along];
         Self { grid, across, along, height: still.clone(), speed: still, time: 0.0 }
     }
 
-    /// What a launch for that time leaves. `values`: how fast waves run, the loss of speed, drops a second, their depth.
+    /// Steps to `time`, as one launch does. `values` are the speed of waves, the loss of speed, the drops per second and
+    /// their depth.
     pub fn step(&mut self, time: f64, values: &[f32]) {
         let [run, loss, drops, depth] = [0, 1, 2, 3].map(|index| f64::from(values[index]));
         let between = [self.across, self.along].map(|nodes| 2.0 / (nodes - 1) as f64);
@@ -37,7 +38,7 @@ impl Pond {
         let place = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2]
             .map(|spread| 0.2 + 1.6 * (drop * spread).rem_euclid(1.0));
 
-        // The curve of a line of water at a node, with ends at which it is level.
+        // The curvature at a node in one direction. At the edge, the missing neighbour is as high as the node.
         let curve = |before: Option<f64>, here: f64, after: Option<f64>| {
             before.unwrap_or(here) - 2.0 * here + after.unwrap_or(here)
         };
@@ -65,9 +66,9 @@ impl Pond {
         (self.height, self.time) = (new, time);
     }
 
-    /// What the launch after that shows.
+    /// The vertex that the next launch writes: a launch shows the water before its own step.
     pub fn vertex(&self, col: u32, row: u32) -> [f64; 4] {
-        // In nodes: the one before, and how far the vertex is beyond it.
+        // The node before the vertex, and how far the vertex is beyond it, in nodes.
         let place = |index: u32, count: u32, nodes: usize| {
             let at = f64::from(index) * (nodes - 1) as f64 / f64::from(count - 1);
             let node = (at as usize).min(nodes - 2);
@@ -82,7 +83,7 @@ impl Pond {
         [place(col, self.grid.cols), y, place(row, self.grid.rows), 0.5 + 8.0 * y]
     }
 
-    /// How far the water is from its level, at most.
+    /// The largest distance of the water from its level.
     pub fn highest(&self) -> f64 {
         self.height.iter().fold(0.0, |highest, height| height.abs().max(highest))
     }

@@ -1,4 +1,4 @@
-//! A renderer in a process of its own, and a client in this one: what tests of `serve` are made of.
+//! For tests of `serve`: a renderer in its own process, and a client in this one.
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
@@ -17,10 +17,10 @@ use super::common::{self, wavefield};
 use super::example::client::{Arguments, Memory, connect};
 use super::stand_in::StandIn;
 
-/// Long enough for whatever a busy machine does between; nothing is expected to take it.
+/// The longest wait for anything. It is generous, for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The validation layer, where it is: an error of it ends a renderer with exit code 1.
+/// The argument for the validation layer, if it is installed. An error of the layer ends the renderer with exit code 1.
 pub fn validated() -> &'static [&'static str] {
     match common::has_validation() {
         true => &["--validation"],
@@ -31,7 +31,7 @@ pub fn validated() -> &'static [&'static str] {
     }
 }
 
-/// Frame 1 of a run without a client.
+/// Writes the picture of frame 1 of a run without a client.
 pub fn own_picture(folder: &Path, grid: &str) -> PathBuf {
     let path = folder.join(format!("own-{grid}.png"));
     let grid = format!("--grid={grid}");
@@ -41,15 +41,15 @@ pub fn own_picture(folder: &Path, grid: &str) -> PathBuf {
     path
 }
 
-/// A renderer in a process of its own; killed at the end unless it was ended.
+/// A renderer in its own process. It is killed when dropped, unless [`end`](Self::end) ended it.
 pub struct Renderer {
     pub child: Child,
     pub folder: tempfile::TempDir,
-    /// Its libraries, where those are the stand-in's.
+    /// The stand-in that the renderer runs on, if it does.
     pub stand_in: Option<StandIn>,
 }
 
-/// What it measured, and what it said.
+/// What a renderer leaves when it ends: its exit code, its report and its standard error.
 pub struct Ended {
     pub code: Option<i32>,
     pub report: serde_json::Value,
@@ -110,7 +110,7 @@ impl Renderer {
         Arguments { socket: Some(self.socket()), memory, ..Arguments::default() }
     }
 
-    /// A client that is welcome; tries again where the one before is only just leaving.
+    /// Connects a client. Tries again while the previous client is still leaving.
     pub fn client(&self, memory: Memory) -> Client {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -123,7 +123,7 @@ impl Renderer {
         }
     }
 
-    /// A client with memory `host` that says this of its array; or why it is refused.
+    /// Connects a client with memory `host` that describes its array like this. Returns why, if it is refused.
     pub fn client_of(&self, array: &serde_json::Value) -> Result<Client, (RefusedCode, String)> {
         let until = Instant::now() + PATIENCE;
         let hello = serde_json::json!({
@@ -137,7 +137,7 @@ impl Renderer {
                 (FromServer::Welcome(welcome), descriptors) => {
                     return Ok(Client { connection, welcome: *welcome, descriptors, freed: 0 });
                 }
-                // The one before is only just leaving.
+                // The previous client is still leaving.
                 (FromServer::Refused { code: RefusedCode::Busy, .. }, _) => {}
                 (FromServer::Refused { code, reason }, _) => return Err((code, reason)),
                 (other, _) => panic!("{other:?}"),
@@ -145,14 +145,14 @@ impl Renderer {
         }
     }
 
-    /// The processes in which something is being tried.
+    /// The ids of the child processes, in which the renderer tries kernels and imports.
     pub fn trials(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
         let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
         lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
     }
 
-    /// No process is left, alive or dead, nor a descriptor of one that was.
+    /// Waits until no child process is left, alive or dead, and no more than `descriptors` descriptors are open.
     pub fn wait_for_rest(&self, descriptors: usize) {
         let until = Instant::now() + PATIENCE;
         while !self.trials().is_empty() || self.resources().0 > descriptors {
@@ -162,7 +162,7 @@ impl Renderer {
         }
     }
 
-    /// Open descriptors, and resident memory in KiB.
+    /// The number of open descriptors, and the resident memory in KiB.
     pub fn resources(&self) -> (usize, u64) {
         let process = PathBuf::from(format!("/proc/{}", self.child.id()));
         let status = std::fs::read_to_string(process.join("status")).unwrap();
@@ -171,7 +171,7 @@ impl Renderer {
         (std::fs::read_dir(process.join("fd")).unwrap().count(), resident)
     }
 
-    /// Asks it to end, and waits for that.
+    /// Asks the renderer to end, and waits until it has.
     pub fn end(mut self) -> Ended {
         signal(&self.child, "TERM");
         let code = self.child.wait().unwrap().code();
@@ -190,16 +190,16 @@ impl Drop for Renderer {
     }
 }
 
-/// A picture.
+/// A picture that the renderer sent.
 pub struct Seen {
     pub extent: ash::vk::Extent2D,
     pub pixels: Vec<u8>,
-    /// The client's frame in it.
+    /// The client's frame that the picture shows.
     pub frame: Option<u64>,
 }
 
 impl Seen {
-    /// Red, green and blue at a place, from 0 to 1 across and down.
+    /// Red, green and blue at a place. `x` and `y` run from 0 to 1, to the right and down.
     pub fn at(&self, x: f64, y: f64) -> [u8; 3] {
         let place = |at: f64, size: u32| ((at * f64::from(size)) as u32).min(size - 1);
         let (col, row) = (place(x, self.extent.width), place(y, self.extent.height));
@@ -209,7 +209,7 @@ impl Seen {
 }
 
 impl Ended {
-    /// The stretches with a client.
+    /// The stretches of the report that have a client.
     pub fn clients(&self) -> Vec<&serde_json::Value> {
         let stretches = self.report["stretches"].as_array();
         stretches.into_iter().flatten().filter(|stretch| !stretch["client"].is_null()).collect()
@@ -221,7 +221,7 @@ impl Ended {
 }
 
 pub fn signal(child: &Child, name: &str) {
-    // A shell has `kill` built in; the program of that name is not on every system.
+    // `kill` is built into every shell, but not every system has the program.
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
     assert!(status.success());
 }
@@ -231,11 +231,11 @@ pub struct Client {
     pub connection: Connection,
     pub welcome: Welcome,
     pub descriptors: Vec<OwnedFd>,
-    /// Frames that were copied.
+    /// The number of frames that the renderer has copied.
     pub freed: u64,
 }
 
-/// The next message.
+/// Waits for the next message.
 pub fn receive(connection: &Connection) -> (FromServer, Vec<OwnedFd>) {
     match connection.receive_within(PATIENCE) {
         Received::Packet(packet, descriptors) => (serde_json::from_slice(&packet).unwrap(), descriptors),
@@ -244,12 +244,12 @@ pub fn receive(connection: &Connection) -> (FromServer, Vec<OwnedFd>) {
 }
 
 impl Client {
-    /// Of a mesh.
+    /// The grid of a client that sends a mesh.
     pub fn grid(&self) -> Grid {
         Grid { cols: self.welcome.array.shape[1] as u32, rows: self.welcome.array.shape[0] as u32 }
     }
 
-    /// A request with an id.
+    /// Sends a request with an id.
     pub fn ask(&self, message: &FromClient, id: u64) {
         self.connection.send(&Tagged { message, request_id: Some(id) }, &[]).unwrap();
     }
@@ -258,12 +258,12 @@ impl Client {
         self.connection.send(message, &[]).unwrap();
     }
 
-    /// The next message.
+    /// Waits for the next message.
     pub fn hear(&self) -> (FromServer, Vec<OwnedFd>) {
         receive(&self.connection)
     }
 
-    /// The next message that is none of `free`.
+    /// Waits for the next message other than `free`.
     pub fn answer(&mut self) -> (FromServer, Vec<OwnedFd>) {
         loop {
             match self.hear() {
@@ -273,7 +273,7 @@ impl Client {
         }
     }
 
-    /// Why it is dropped.
+    /// Waits for the error with which the renderer drops this client.
     pub fn error(&mut self) -> ErrorCode {
         match self.answer().0 {
             FromServer::Error { code, .. } => code,
@@ -289,7 +289,7 @@ impl Client {
         }
     }
 
-    /// The wave at a turn, as bytes.
+    /// The vertices of the wave at `turn`, as bytes.
     pub fn wave(&self, turn: f32) -> Vec<u8> {
         let grid = self.grid();
         let vertices = (0..grid.rows)
@@ -300,7 +300,7 @@ impl Client {
         bytemuck::cast_slice(&vertices).to_vec()
     }
 
-    /// Makes frame `frame` of these bytes, once its slot is free.
+    /// Sends these bytes as frame `frame`, once its slot is free.
     pub fn frame(&mut self, frame: u64, bytes: &[u8]) {
         while frame >= self.freed + u64::from(self.welcome.ring) {
             match self.hear().0 {
@@ -313,14 +313,14 @@ impl Client {
         self.say(&FromClient::Ready { frame });
     }
 
-    /// The picture, as a file.
+    /// Takes a picture and writes it to a file.
     pub fn picture(&mut self, path: &Path) {
         self.say(&FromClient::Snapshot { after: None });
         let seen = self.seen();
         write_png(path, seen.extent, &seen.pixels, &[]).unwrap();
     }
 
-    /// The picture that was asked for.
+    /// Receives the picture that was asked for.
     pub fn seen(&mut self) -> Seen {
         let (FromServer::Picture { width, height, format, bytes, frame }, descriptors) = self.answer() else {
             panic!("no picture")
@@ -331,7 +331,7 @@ impl Client {
         Seen { extent: ash::vk::Extent2D { width, height }, pixels, frame }
     }
 
-    /// Waits until `frame` is shown.
+    /// Waits until the renderer has copied `frame`.
     pub fn wait_for(&mut self, frame: u64) {
         let until = Instant::now() + PATIENCE;
         while self.freed <= frame {
@@ -342,7 +342,7 @@ impl Client {
         }
     }
 
-    /// The wave, every vertex with the stamp of a frame.
+    /// The vertices of the wave, each with the stamp of frame `number`.
     pub fn stamped(&self, number: u64) -> Vec<u8> {
         let mut vertices: Vec<Vertex> = bytemuck::pod_collect_to_vec(&self.wave(0.0));
         for vertex in &mut vertices {
@@ -359,7 +359,7 @@ impl Client {
 }
 
 impl Ended {
-    /// What `--verify` has counted of a kind, in the looks before the draw.
+    /// The number of mistakes of a kind that `--verify` has counted before the draw.
     pub fn counted(&self, kind: &str) -> u64 {
         self.report["verify"]["before_draw"][kind].as_u64().unwrap_or_else(|| panic!("{}", self.report))
     }

@@ -1,4 +1,4 @@
-//! The program on the stand-in for a GPU (`tests/stand_in`), and what that wrote down about it.
+//! Runs the program on the stand-in for a GPU (`tests/stand_in`) and reads the stand-in's report.
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
@@ -14,7 +14,7 @@ use vulkan_cuda::DeviceUuid;
 
 use crate::common::{self, stderr, stdout, wavefield};
 
-/// What the program promises: whatever fails, it has ended by then.
+/// The program promises to end within this time, whatever fails.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Every extension that the layer can pretend to have.
@@ -26,26 +26,26 @@ pub const ALL: [&str; 5] = [
     IMAGE_VIEW_HANDLE,
 ];
 
-/// What gives kernels in a command buffer their images.
+/// The extension through which kernels in a command buffer get their images.
 pub const IMAGE_VIEW_HANDLE: &str = "VK_NVX_image_view_handle";
 
-/// The library in its two forms: as `libcuda` and as a Vulkan layer.
+/// The stand-in's library, installed as `libcuda`, as `libnvrtc` and as a Vulkan layer.
 pub struct StandIn {
     library: PathBuf,
     folder: TempDir,
-    /// The library, if it is one of its own.
+    /// The patched copy of the library that [`StandIn::lacking`] makes.
     patched: Option<TempPath>,
 }
 
 impl StandIn {
-    /// `None`, with a word about it, where the first Vulkan device is no software device: only such a device's memory
-    /// can be written by a CUDA driver that runs on the CPU.
+    /// Returns `None` and reports a skip if the first Vulkan device is not a software device. A CUDA driver that runs on
+    /// the CPU can write only to the memory of a software device.
     pub fn new() -> Option<Self> {
         // Cargo builds it beside the tests.
-        let tests = std::env::current_exe().expect("a test knows its file");
+        let tests = std::env::current_exe().expect("a test knows its own path");
         let library = tests.with_file_name("libwavefield_stand_in.so");
         if !library.exists() {
-            common::skip_without_tools(&format!("{} is not there", library.display()));
+            common::skip_without_tools(&format!("{} does not exist", library.display()));
             return None;
         }
         let stand_in = Self::of(library);
@@ -56,14 +56,14 @@ impl StandIn {
             assert!(table.contains("shares with CUDA"), "{table}{}", stderr(&devices));
             return Some(stand_in);
         }
-        common::skip_without_tools("the first Vulkan device here is no software device (lavapipe)");
+        common::skip_without_tools("the first Vulkan device is not a software device (lavapipe)");
         None
     }
 
-    /// With the links and the manifest by which it is found.
+    /// Makes the links and the manifest through which the loaders find `library`.
     fn of(library: PathBuf) -> Self {
         let stand_in = Self { library, folder: tempfile::tempdir().unwrap(), patched: None };
-        // Under every name by which a driver may be looked for.
+        // Every name under which a program may look for a driver.
         for name in ["libcuda.so", "libcuda.so.1", "libnvrtc.so.12"] {
             std::os::unix::fs::symlink(&stand_in.library, stand_in.folder.path().join(name)).unwrap();
         }
@@ -77,44 +77,44 @@ impl StandIn {
             "library_path": stand_in.library,
             "api_version": "1.3.0",
             "implementation_version": "1",
-            "description": "A GPU that fails when it is told to",
+            "description": "A GPU that fails on request",
             "device_extensions": extensions,
         }});
         std::fs::write(stand_in.folder.path().join("stand_in.json"), manifest.to_string()).unwrap();
         stand_in
     }
 
-    /// The program with both halves, and the layer with `extensions`.
+    /// The program with the CUDA half and the Vulkan layer. The layer pretends to have `extensions`.
     pub fn command(&self, extensions: &[&str]) -> Command {
         self.beneath(wavefield(), extensions)
     }
 
-    /// Any program with both halves.
+    /// Like [`command`](Self::command), for any program.
     pub fn beneath(&self, program: Command, extensions: &[&str]) -> Command {
         let mut command = finding(program, self.folder.path());
         command
             .env("VK_ADD_LAYER_PATH", self.folder.path())
             .env("VK_INSTANCE_LAYERS", "VK_LAYER_WAVEFIELD_stand_in")
-            // Mesa's own layer does not survive everything that is to fail here.
+            // Mesa's own layer does not survive all of the failures here.
             .env("NODEVICE_SELECT", "1")
             .env("STAND_IN_PRETEND", extensions.join(","));
         command
     }
 
-    /// The program with the CUDA half only, which then has a device that Vulkan does not know.
+    /// The program with the CUDA half only. Its device is then unknown to Vulkan.
     pub fn cuda_alone(&self) -> Command {
         with_libraries(self.folder.path())
     }
 
-    /// The same without some of CUDA's functions.
+    /// A copy of the stand-in without some of CUDA's functions.
     pub fn lacking(&self, symbols: &[&str]) -> Self {
         let mut library = std::fs::read(&self.library).unwrap();
         for symbol in symbols {
-            // In the table of names one letter becomes another: nobody finds the function any more.
+            // Changes one letter in the table of names, so that nobody finds the function any more.
             let name: Vec<u8> = [b"\0", symbol.as_bytes(), b"\0"].concat();
             let places: Vec<_> =
                 (0..library.len() - name.len()).filter(|&at| library[at..].starts_with(&name)).collect();
-            assert!(!places.is_empty(), "{symbol} is none of the stand-in's");
+            assert!(!places.is_empty(), "the stand-in has no {symbol}");
             places.into_iter().for_each(|at| library[at + 1] = b'x');
         }
         let mut file = tempfile::Builder::new().suffix(".so").tempfile().unwrap();
@@ -125,14 +125,14 @@ impl StandIn {
     }
 }
 
-/// The UUID of the first Vulkan device: for `STAND_IN_UUID`, where a child process tries kernels without Vulkan.
+/// The UUID of the first Vulkan device. A child process that tries kernels without Vulkan needs it in `STAND_IN_UUID`.
 pub fn first_uuid() -> String {
     let table = common::stdout(&common::run(&["devices"]));
     let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());
     uuid.unwrap_or_else(|| panic!("{table}")).to_owned()
 }
 
-/// The program, with libraries in `folder` found before the system's.
+/// The program, which finds the libraries in `folder` before the system's.
 pub fn with_libraries(folder: &Path) -> Command {
     finding(wavefield(), folder)
 }
@@ -147,18 +147,18 @@ fn finding(mut command: Command, folder: &Path) -> Command {
     command
 }
 
-/// What the stand-in wrote down at the end.
+/// The report that the stand-in writes when the process ends.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// How often each call was made.
     pub calls: BTreeMap<String, u64>,
-    /// Objects that were not given back.
+    /// How many objects of each kind were not given back.
     pub left: BTreeMap<String, i64>,
     /// Exported handles that are still open.
     pub descriptors: usize,
-    /// Rules that were broken.
+    /// The rules that the program broke.
     pub offences: Vec<String>,
-    /// What the parameters of kernels were, one after the other.
+    /// The parameter values of the launched kernels, in order.
     pub values: Vec<String>,
 }
 
@@ -188,20 +188,20 @@ impl Report {
     }
 }
 
-/// A run to its end.
+/// A run that has ended.
 pub struct Run {
     pub output: Output,
-    /// `None` where the process ended without its exit handlers.
+    /// `None` if the process ended without running its exit handlers.
     pub report: Option<Report>,
 }
 
 impl Run {
-    /// What it wrote to stderr.
+    /// The program's standard error.
     pub fn text(&self) -> String {
         stderr(&self.output)
     }
 
-    /// What is wrong with its exit code: another one, or a panic.
+    /// Returns an error if the exit code is not `code`, or if the program panicked.
     pub fn check_exit(&self, code: i32) -> Result<(), String> {
         let text = self.text();
         if self.output.status.code() != Some(code) {
@@ -210,7 +210,7 @@ impl Run {
         if text.contains("panicked") { Err(format!("a panic: {text}")) } else { Ok(()) }
     }
 
-    /// Also whether it broke a rule.
+    /// Like [`check_exit`](Self::check_exit). Also returns an error if there is no report or the program broke a rule.
     pub fn check_end(&self, code: i32) -> Result<&Report, String> {
         self.check_exit(code)?;
         let text = self.text();
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    /// Also whether everything was given back.
+    /// Like [`check_end`](Self::check_end). Also returns an error if the program left an object or a descriptor.
     pub fn check_clean(&self, code: i32) -> Result<&Report, String> {
         let report = self.check_end(code)?;
         if report.left.is_empty() && report.descriptors == 0 {
@@ -231,7 +231,7 @@ impl Run {
     }
 }
 
-/// Runs it to its end; an error if that does not come in time.
+/// Runs a command and reads its report. Returns an error if it does not end within [`LIMIT`].
 pub fn run(command: &mut Command) -> Result<Run, String> {
     let report = tempfile::NamedTempFile::new().unwrap();
     command.env("STAND_IN_REPORT", report.path());
@@ -239,9 +239,9 @@ pub fn run(command: &mut Command) -> Result<Run, String> {
     Ok(Run { output, report: Report::read(report.path()) })
 }
 
-/// The same without a report.
+/// Like [`run`], without a report.
 pub fn finish(command: &mut Command) -> Result<Output, String> {
-    // Files, because nobody reads along.
+    // Files instead of pipes: nobody reads while the command runs.
     let files = [(); 2].map(|()| tempfile::tempfile().unwrap());
     let [out, err] = files.each_ref().map(|file| Stdio::from(file.try_clone().unwrap()));
     let mut child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("the program starts");
@@ -269,7 +269,7 @@ pub fn finish(command: &mut Command) -> Result<Output, String> {
     }
 }
 
-/// Does `work` for each of `cases` on all processors; every problem, in the order of the cases.
+/// Does `work` for each of `cases` on all processors. Returns the problems in the order of the cases.
 pub fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Result<(), String> + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -291,7 +291,7 @@ pub fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Result<(), String> + Sync
     problems.into_iter().map(|(_, problem)| problem).collect()
 }
 
-/// Says something that is to be read also where the test passes.
+/// Prints text that is shown even if the test passes.
 pub fn say(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{text}");

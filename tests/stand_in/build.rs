@@ -1,4 +1,4 @@
-//! Without symbols and debug information the library is small: the tests load and copy it hundreds of times.
+//! Strips the library. The tests load and copy it hundreds of times, so it should be small.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! No order of events tears a frame or stops a ring: all of them are tried, for every small ring.
+//! Tries every order of events for every small ring: none tears a frame or stops the ring.
 
 mod simulation;
 
@@ -28,7 +28,7 @@ fn no_interleaving_tears_or_deadlocks() {
     }
 }
 
-/// The simulation is worth something only if it finds broken plans.
+/// The simulation is useful only if it finds broken plans.
 #[test]
 fn the_simulation_finds_broken_plans() {
     type Change = fn(Turn) -> Turn;
@@ -48,11 +48,11 @@ fn the_simulation_finds_broken_plans() {
     }
 }
 
-/// The tables of the guide's chapter on the ring.
+/// Compares the tables in the guide's chapter on the ring with the code.
 #[test]
 fn the_guides_tables_are_right() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/ring.md");
-    // The published package has no guide.
+    // The published package does not contain the guide.
     let Ok(page) = std::fs::read_to_string(page) else { return };
     let wait = |turn: Turn| turn.wait_free.map_or("–".to_owned(), |value| value.to_string());
     for frame in 0..7 {

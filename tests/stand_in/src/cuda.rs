@@ -1,4 +1,4 @@
-//! `libcuda`: one device, whose streams are threads and whose kernels are loops.
+//! `libcuda` with one device. Its streams are threads and its kernels are loops.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -29,14 +29,14 @@ const ILLEGAL_ADDRESS: u32 = 700;
 const NOT_SUPPORTED: u32 = 801;
 const LAUNCH_FAILED: u32 = 719;
 
-/// The fault that has broken the context: every later call repeats it.
+/// The fault that broke the context, or 0. Every later call returns it.
 static FAULT: AtomicU32 = AtomicU32::new(0);
 
 fn is_fault(code: u32) -> bool {
     matches!(code, ILLEGAL_ADDRESS | LAUNCH_FAILED)
 }
 
-/// Something was not taken back, so that what depends on it cannot be given back in order.
+/// A call that gives something back has failed, so the program cannot give back the rest in order.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the program can still give everything back in the right order.
@@ -44,7 +44,7 @@ pub(crate) fn takes_everything_back() -> bool {
     FAULT.load(Ordering::SeqCst) == 0 && !REFUSED.load(Ordering::SeqCst)
 }
 
-/// What every function does first.
+/// Every function calls this first.
 fn enter(name: &'static str) -> Result<(), u32> {
     let answer = allowed(name);
     let gives_back = ["Destroy", "Free", "Unmap", "cuCtxSetCurrent"].iter().any(|part| name.contains(part));
@@ -59,7 +59,7 @@ fn allowed(name: &'static str) -> Result<(), u32> {
         let code = code as u32;
         if is_fault(code) {
             FAULT.store(code, Ordering::SeqCst);
-            // A broken context runs nothing more. Whoever hears of it may free what a job here still writes.
+            // A broken context runs nothing more, and the caller may then free what a job here still writes. So wait for the jobs.
             for _ in 0..20_000 {
                 if RUNNING.load(Ordering::SeqCst) == 0 {
                     break;
@@ -77,7 +77,7 @@ fn allowed(name: &'static str) -> Result<(), u32> {
 
 unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<(), u32> {
     let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
-    // What is wrong with `kernels/test/broken.ptx` takes a compiler to see.
+    // Only a compiler sees what is wrong with `kernels/test/broken.ptx`, so it is recognised by its name.
     if !ptx.contains(".version") || ptx.contains(".entry broken(") {
         return Err(INVALID_PTX);
     }
@@ -86,7 +86,7 @@ unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<
     Ok(())
 }
 
-/// Exported C functions that answer with a code.
+/// Exported C functions that return a code.
 macro_rules! exports {
     ($(fn $name:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
         #[allow(non_snake_case)]
@@ -100,10 +100,10 @@ macro_rules! exports {
 
 type Job = Box<dyn FnOnce() -> Result<(), u32> + Send>;
 
-/// Jobs of all streams that are not done.
+/// The number of unfinished jobs of all streams.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
-/// A queue of jobs and the thread that does them.
+/// A queue of jobs. A thread does them in order.
 struct Stream {
     jobs: mpsc::Sender<Job>,
     left: Arc<AtomicU64>,
@@ -116,7 +116,7 @@ impl Stream {
         let counter = left.clone();
         std::thread::spawn(move || {
             for job in todo {
-                // After a fault nothing runs any more.
+                // After a fault, no job runs any more.
                 if FAULT.load(Ordering::SeqCst) == 0
                     && let Err(code) = job()
                 {
@@ -141,12 +141,12 @@ struct Address(u64);
 
 impl Address {
     fn bytes(self, size: u64) -> &'static mut [u8] {
-        // SAFETY: as on a GPU: whoever names an address and a size has it.
+        // SAFETY: as on a GPU, the caller promises that it has `size` bytes at this address.
         unsafe { std::slice::from_raw_parts_mut(self.0 as *mut u8, size as usize) }
     }
 }
 
-/// What `cuMemFree` has to undo.
+/// An allocation, with what is needed to free it.
 enum Allocation {
     Own(Vec<u8>),
     Mapped(DeviceFns, vk::DeviceMemory),
@@ -162,7 +162,7 @@ fn free(pointer: u64) -> Result<(), u32> {
     let allocation = allocations().remove(&pointer);
     match allocation {
         Some(Allocation::Own(memory)) => {
-            // As the real one does, this waits for what still uses it.
+            // As the real driver does, this waits for the jobs that still use the memory.
             while RUNNING.load(Ordering::SeqCst) > 0 && FAULT.load(Ordering::SeqCst) == 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
@@ -180,7 +180,7 @@ struct Mipmap {
     base: u64,
 }
 
-/// One level of it. A level of what has layers, a depth or no height has no texels here.
+/// One level of a mipmapped array. An array with layers or a depth, or without a height, has no texels here.
 #[derive(Clone, Copy, Default)]
 struct Level {
     address: u64,
@@ -195,9 +195,9 @@ impl Level {
     }
 }
 
-/// The levels of an array from `base` on, and the bytes of all of them, laid out as llvmpipe lays out an image (its function
-/// `llvmpipe_texture_layout`): in blocks of 4x4 texels, with rows and levels that begin at multiples of 64 bytes. Vulkan tells
-/// this of images with linear tiling only; where it were otherwise, pictures would differ, and the tests compare them.
+/// The levels of an array from `base` on, and their total size in bytes. The layout is that of llvmpipe's images (its function
+/// `llvmpipe_texture_layout`): blocks of 4x4 texels, with rows and levels that start at multiples of 64 bytes. Vulkan reports the
+/// layout of images with linear tiling only. If this layout were wrong, the tests that compare pictures would fail.
 fn levels(desc: &CUDA_ARRAY3D_DESCRIPTOR, count: u32, base: u64) -> (Vec<Level>, u64) {
     use CUarray_format::*;
     let channel = match desc.Format {
@@ -227,9 +227,9 @@ struct Imported<T> {
 }
 
 impl<T> Imported<T> {
-    /// The driver closes what it took over.
+    /// Closes the descriptor, as the driver does with one that it imported.
     fn close(self) -> T {
-        // SAFETY: the import made it ours.
+        // SAFETY: the import made the descriptor ours.
         if unsafe { libc::close(self.fd) } != 0 {
             script::offence(format!("descriptor {} was closed although CUDA owned it", self.fd));
         }
@@ -241,7 +241,7 @@ type ImportedMemory = Imported<(DeviceFns, vk::DeviceMemory, u64)>;
 type ImportedSemaphore = Imported<shared::Imported>;
 type Event = Arc<Mutex<Option<Instant>>>;
 
-/// A handle for something of this library's own.
+/// Makes a handle that owns `value`.
 fn handle<T>(value: T) -> *mut c_void {
     Box::into_raw(Box::new(value)).cast()
 }
@@ -275,7 +275,7 @@ exports! {
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
 
-    // As on Linux.
+    // The driver's answer on Linux.
     fn cuDeviceGetLuid(_luid: *mut [u8; 8], _node_mask: *mut c_uint, _device: c_int) { Err(NOT_SUPPORTED) }
 
     fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, _device: c_int) {
@@ -286,7 +286,7 @@ exports! {
     fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { alive("primary context", -1); Ok(()) }
     fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
     fn cuCtxGetDevice(device: *mut c_int) { *device = 0; Ok(()) }
-    // cudarc asks, and sets its own where it is another.
+    // cudarc asks for the current context, and sets its own if another is current.
     fn cuCtxGetCurrent(context: *mut *mut c_void) { *context = std::ptr::null_mut(); Ok(()) }
     fn cuCtxSynchronize() {
         while RUNNING.load(Ordering::SeqCst) > 0 {
@@ -366,7 +366,7 @@ exports! {
     ) {
         load_module(module, image)
     }
-    // cudarc's.
+    // cudarc calls this one.
     fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) { load_module(module, image) }
     fn cuModuleUnload(module: *mut c_void) {
         take::<String>(module)?;
@@ -378,7 +378,7 @@ exports! {
         if !look::<String>(module)?.contains(&format!(".entry {name}(")) {
             return Err(NOT_FOUND);
         }
-        // The number of a kernel and its head, not a pointer.
+        // A function is not a pointer here, but the kernel's number and its head.
         let kernel = match &*name {
             "stamp" => STAMP,
             "frame_stamp" => FRAME_STAMP,
@@ -466,7 +466,7 @@ exports! {
         *state.cast::<Vec<u8>>() = Address(data as u64).bytes(size as u64).to_vec();
         Ok(())
     }
-    // The machine code is the PTX again, so that a module can be made of it.
+    // The machine code is the PTX itself, so that a module can be made from it.
     fn cuLinkComplete(state: *mut c_void, cubin: *mut *const c_void, size: *mut usize) {
         let code = look::<Vec<u8>>(state)?;
         (*cubin, *size) = (code.as_ptr().cast(), code.len());
@@ -524,7 +524,7 @@ exports! {
     }
 
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, size: usize, stream: *mut c_void) {
-        // Pageable memory is read before the call returns.
+        // CUDA reads pageable memory before the call returns.
         let bytes = Address(from as u64).bytes(size as u64).to_vec();
         let to = Address(to);
         look::<Stream>(stream)?.push(move || {
@@ -560,7 +560,7 @@ exports! {
     }
     fn cuMipmappedArrayGetLevel(array: *mut *mut c_void, mipmap: *mut c_void, level: c_uint) {
         let level = look::<Mipmap>(mipmap)?.levels.get(level as usize).ok_or(INVALID_VALUE)?;
-        // An array is a pointer to its level, and so is a surface object.
+        // An array is a pointer to its level, and a surface object is one too.
         *array = std::ptr::from_ref(level).cast_mut().cast();
         Ok(())
     }
@@ -669,28 +669,28 @@ exports! {
     }
 }
 
-/// What `cuMemCreate` made.
+/// Memory from `cuMemCreate`, or imported.
 struct Physical {
     fd: c_int,
     size: u64,
-    /// Another process has made it, and counts it.
+    /// Whether the memory was imported. The process that created it counts its bytes.
     imported: bool,
 }
 
-/// What is mapped where: bytes by address.
+/// The mapped ranges: their sizes in bytes, by address.
 static MAPPED: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Default::default);
 
 fn mapped() -> std::sync::MutexGuard<'static, HashMap<u64, u64>> {
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As on an H200.
+/// The granularity of an H200.
 const GRANULARITY: usize = 2 << 20;
 
 /// CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 const POSIX: u32 = 1;
 
-/// Maps `fd` at an address that is reserved, or with -1 nothing, and without access.
+/// Maps `fd`, or nothing if it is -1, at a reserved address. The mapping has no access yet.
 unsafe fn map_fixed(address: u64, size: usize, fd: c_int) -> Result<(), u32> {
     let (flags, offset) = match fd {
         -1 => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, 0),
@@ -837,10 +837,10 @@ impl Node {
     }
 }
 
-/// The steps of a graph, which are done in the order in which they were added.
+/// The steps of a graph. They run in the order in which they were added.
 type Graph = Mutex<Vec<Node>>;
 
-/// Adds a step; a node is known by its number, from 1.
+/// Adds a step. A node is its number, counted from 1.
 unsafe fn add(node: *mut *mut c_void, graph: *mut c_void, step: Node) -> Result<(), u32> {
     let mut steps = look::<Graph>(graph)?.lock().map_err(|_| LAUNCH_FAILED)?;
     steps.push(step);
@@ -904,7 +904,7 @@ exports! {
     }
 }
 
-/// These two answer after a fault too.
+/// The two functions that work even after a fault.
 macro_rules! texts {
     ($(fn $name:ident = $text:expr;)*) => {$(
         #[allow(non_snake_case)]
@@ -951,18 +951,18 @@ fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
     })
 }
 
-/// What a kernel says of its parameters, and of its blocks by `.maxntid` and `.reqntid`.
+/// What a kernel's PTX declares about its parameters, and with `.maxntid` and `.reqntid` about its blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
-    /// How many parameters it has.
+    /// The number of parameters.
     pub(crate) parameters: usize,
-    /// Floats in the structure that is the last of them, if it is one.
+    /// The number of floats in the last parameter, if that is a structure.
     floats: usize,
     most: usize,
     exactly: bool,
 }
 
-/// The most floats of such a structure.
+/// The most floats that such a structure may have.
 const FLOATS: usize = 16;
 
 impl Head {
@@ -991,7 +991,7 @@ impl Head {
         threads == self.most || threads < self.most && !self.exactly
     }
 
-    /// The structure that is the last of the arguments, which is written down.
+    /// Reads the structure that is the last argument, and notes its values in the journal.
     pub(crate) unsafe fn values(self, arguments: *const *const c_void) -> [f32; FLOATS] {
         let mut values = [0.0; FLOATS];
         if (1..=FLOATS).contains(&self.floats) {
@@ -1016,14 +1016,14 @@ impl Head {
     }
 }
 
-/// The lowest bits of a function are the kernel's number, those above are its [`Head`].
+/// The number of bits of a function that hold the kernel's number. The higher bits hold its [`Head`].
 const KERNEL_BITS: u32 = 8;
 
 fn kernel_of(function: *mut c_void) -> usize {
     function as usize & ((1 << KERNEL_BITS) - 1)
 }
 
-/// A kernel that is not known here. It does nothing; its signature is not known either.
+/// A kernel that the stand-in does not know. It does nothing, because its signature is unknown too.
 const NOTHING: usize = 0;
 const WAVE: usize = 1;
 const STAMP: usize = 2;
@@ -1042,18 +1042,18 @@ const FILL: usize = 14;
 const LEVEL: usize = 15;
 const COLOUR: usize = 16;
 
-/// The arguments of every kernel but [`STAMP`], [`REDUCE`] and [`FILL`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
     rows: u32,
     frame: u64,
     time: f64,
-    /// Of its parameters, if it has any.
+    /// The values of the kernel's parameters, if it has any.
     values: [f32; FLOATS],
 }
 
-/// What the kernels of `kernels/` do, those of `kernels/test/` and those of `examples/wgpu`.
+/// Runs a kernel of `kernels/`, `kernels/test/` or `examples/wgpu`.
 fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
     let Arguments { cols, rows, frame, time, values } = arguments;
     let [first, second] = [values[0], values[1]].map(f64::from);

@@ -1,29 +1,29 @@
-//! A GPU that fails when it is told to: for tests only.
+//! A GPU that fails on request, for tests only.
 //!
-//! One shared library that is three things. Found under the name `libcuda.so.1` it is a CUDA driver with one device whose
-//! kernels run on the CPU ([`cuda`]), and as `libnvrtc.so.12` a compiler for it ([`nvrtc`]). Named in a manifest it is a Vulkan layer ([`vulkan`]) above a real driver, which
-//! may be a software one. As driver and layer it lets the two share memory and semaphores as on a GPU, so that the whole program
-//! runs where there is none.
+//! This shared library has three roles. As `libcuda.so.1` it is a CUDA driver with one device, whose kernels run on the CPU
+//! ([`cuda`]). As `libnvrtc.so.12` it is a compiler for that device ([`nvrtc`]). Named in a manifest, it is a Vulkan layer
+//! ([`vulkan`]) above a real driver, which may be a software driver. The CUDA driver and the layer share memory and semaphores
+//! as on a GPU, so the whole program runs on a machine without one.
 //!
-//! Each call of the program to either API can be made to fail, and at the end it is written down which calls there were
-//! and what was not given back ([`script`]). The program knows nothing of it.
+//! A test can make any call to either API fail. When the process ends, the stand-in reports which calls were made and what was
+//! not given back ([`script`]). The program does not know about the stand-in.
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `STAND_IN_FAIL` | `CALL:CODE[:NTH[:TIMES]]`, comma between several: the NTH call (from 1) and the TIMES - 1 after it answer CODE |
-//! | `STAND_IN_BESIDE` | `CALL+CALL`: each of the two, made for the first time, waits for the other; it is an offence if that does not come within seconds |
-//! | `STAND_IN_REPORT` | the file for what is written down at the end |
-//! | `STAND_IN_PRETEND` | names, comma between: device extensions that the layer adds, as [`vulkan::PRETENDED`] lists them; and the feature `sparseBinding` |
-//! | `STAND_IN_MEMORY` | bytes of device memory; more cannot be allocated |
-//! | `STAND_IN_DRIVERS_MEMORY` | set: memory is handed out by the driver's own descriptors, which other APIs can import. They are not counted |
-//! | `STAND_IN_CUDA_VERSION` | what `cuDriverGetVersion` says (default 12000) |
-//! | `STAND_IN_KERNEL_MS` | how long each kernel takes at least |
-//! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes: for processes that use no Vulkan |
+//! | `STAND_IN_FAIL` | `CALL:CODE[:NTH[:TIMES]]`, separated by commas: TIMES calls, from the NTH on (counted from 1), return CODE |
+//! | `STAND_IN_BESIDE` | `CALL+CALL`: the first of each call waits for the other; it is an offence if that takes longer than some seconds |
+//! | `STAND_IN_REPORT` | the file for the report |
+//! | `STAND_IN_PRETEND` | names, separated by commas: device extensions of [`vulkan::PRETENDED`] that the layer adds, or the feature `sparseBinding` |
+//! | `STAND_IN_MEMORY` | the bytes of device memory; allocations beyond them fail |
+//! | `STAND_IN_DRIVERS_MEMORY` | if set, memory is exported by the driver's own descriptors, which other APIs can import and the report does not count |
+//! | `STAND_IN_CUDA_VERSION` | the answer of `cuDriverGetVersion` (default 12000) |
+//! | `STAND_IN_KERNEL_MS` | the shortest time of a kernel, in milliseconds |
+//! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes, for processes that do not use Vulkan |
 //!
-//! Without that variable the CUDA device has the UUID of the first Vulkan device that the layer sees, and whoever asks for it first
-//! waits for Vulkan; without the layer it is all zeros.
+//! Without `STAND_IN_UUID`, the CUDA device has the UUID of the first Vulkan device that the layer sees, and a question for it
+//! waits until Vulkan has an instance. Without the layer, the UUID is all zeros.
 
-// The callers are the program and the Vulkan loader, and what they promise is what the two APIs ask of every caller.
+// The callers are the program and the Vulkan loader. They promise what the two APIs demand of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 pub mod cuda;

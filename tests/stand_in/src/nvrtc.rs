@@ -1,5 +1,5 @@
-//! `libnvrtc`: a compiler of one program. It knows the kernels `flat` and `level` of `kernels/test`, a mistake when it sees one,
-//! and no CUDA C++.
+//! `libnvrtc`: a compiler that does not understand CUDA C++. It returns the PTX of `flat` or `level` of `kernels/test`. The word
+//! `mistake` in a source is an error, and `unused` is a warning.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{LazyLock, Mutex};
@@ -9,7 +9,7 @@ use crate::script::{self, alive};
 const INVALID_PROGRAM: c_int = 4;
 const COMPILATION: c_int = 6;
 
-/// What was created, and not destroyed yet.
+/// A program that was created and not yet destroyed.
 #[derive(Default)]
 struct Program {
     name: String,
@@ -18,10 +18,10 @@ struct Program {
     ptx: Vec<u8>,
 }
 
-/// Programs by their handles, which are no pointers.
+/// The programs. A handle is not a pointer, but an index here plus one.
 static PROGRAMS: LazyLock<Mutex<Vec<Option<Program>>>> = LazyLock::new(Default::default);
 
-/// Does `work` with a program, unless this call is to fail.
+/// Does `work` with a program, unless the script makes this call fail.
 fn with(call: &'static str, program: *mut c_void, work: impl FnOnce(&mut Program) -> c_int) -> c_int {
     if let Some(code) = script::call(call) {
         return code;
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut c_void) -> c_int
     code
 }
 
-/// The text of PTX whose `//!PARAM` lines a compiler has dropped.
+/// PTX without its comments, as a compiler drops the `//!PARAM` lines.
 fn without_declarations(ptx: &str) -> Vec<u8> {
     ptx.lines()
         .filter(|line| !line.starts_with("//"))
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
     })
 }
 
-/// The functions that give a text, and its size with a terminator.
+/// The functions that return a text, and its size with the terminator.
 macro_rules! texts {
     ($($size:ident, $get:ident = $field:ident;)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Which call is to fail, and what is written down about all of them.
+//! Decides which calls fail, and keeps the journal of all calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,22 +28,22 @@ static ORDERS: LazyLock<Vec<Order>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Ends the process: the test asked for nonsense.
+/// Ends the process, because the test's request makes no sense.
 fn fail(problem: &str) -> ! {
     eprintln!("stand-in: {problem}");
     std::process::abort()
 }
 
-/// Everything that is written down.
+/// Everything that goes into the report.
 #[derive(Default)]
 struct Journal {
     /// How often each call was made.
     calls: BTreeMap<&'static str, u64>,
-    /// Objects of each kind that are alive.
+    /// The number of living objects of each kind.
     alive: BTreeMap<&'static str, i64>,
-    /// What the program did against the rules.
+    /// The rules that the program broke.
     offences: Vec<String>,
-    /// The different values of kernels' parameters.
+    /// The values of kernels' parameters, whenever they changed.
     values: Vec<String>,
 }
 
@@ -58,13 +58,13 @@ fn journal() -> MutexGuard<'static, Journal> {
     JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long one half waits for the other.
+/// The longest that one half of the stand-in waits for the other.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Something was called.
+/// Notified at each call.
 static CALLED: Condvar = Condvar::new();
 
-/// The call that this one is to wait for.
+/// The call that `name` must wait for, if any.
 fn beside(name: &str) -> Option<&'static str> {
     static PAIR: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_BESIDE").unwrap_or_default());
     let (one, other) = PAIR.split_once('+')?;
@@ -75,7 +75,7 @@ fn beside(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Notes a call; the code that it is to answer, if it is to fail.
+/// Notes a call. If it must fail, returns the code.
 pub(crate) fn call(name: &'static str) -> Option<i32> {
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
@@ -101,17 +101,17 @@ pub(crate) fn call(name: &'static str) -> Option<i32> {
     order.map(|order| order.code)
 }
 
-/// An object was made, or with -1 given back.
+/// Notes that an object was made (1) or given back (-1).
 pub(crate) fn alive(kind: &'static str, change: i64) {
     *journal().alive.entry(kind).or_default() += change;
 }
 
-/// The program broke a rule.
+/// Notes that the program broke a rule.
 pub(crate) fn offence(what: String) {
     journal().offences.push(what);
 }
 
-/// A kernel was launched with these values of its parameters.
+/// Notes the parameter values of a launched kernel.
 pub(crate) fn values(values: &[f32]) {
     let text = values.iter().map(f32::to_string).collect::<Vec<_>>().join(" ");
     let mut journal = journal();
@@ -120,38 +120,38 @@ pub(crate) fn values(values: &[f32]) {
     }
 }
 
-/// Bytes of device memory that are in use, by both APIs.
+/// The bytes of device memory that both APIs use.
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of device memory in all.
+/// The total bytes of device memory.
 pub(crate) fn memory_size() -> u64 {
     number("STAND_IN_MEMORY").unwrap_or(1 << 36)
 }
 
-/// Bytes of device memory that are in use.
+/// The bytes of device memory in use.
 pub(crate) fn memory_used() -> u64 {
     USED.load(Ordering::SeqCst)
 }
 
-/// Takes `bytes` of it, if so much is left.
+/// Takes `bytes` of device memory. Returns false if too little is left.
 pub(crate) fn take_memory(bytes: u64) -> bool {
     let take = |used: u64| used.checked_add(bytes).filter(|used| *used <= memory_size());
     USED.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
 }
 
-/// Gives them back.
+/// Gives `bytes` of device memory back.
 pub(crate) fn give_memory(bytes: u64) {
     USED.fetch_sub(bytes, Ordering::SeqCst);
 }
 
-/// A number in the environment.
+/// The number in an environment variable.
 pub(crate) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Writes down, one a line: `call NAME COUNT`, `left KIND COUNT` for what was not given back, `descriptor FD` for each
-/// handle that is still open, `offence WHAT`, `values V V` for the values of a kernel's parameters whenever they changed, and `end`
-/// when all is written.
+/// Writes the report, one entry per line: `call NAME COUNT`, `left KIND COUNT` for objects that were not given back,
+/// `descriptor FD` for each handle that is still open, `offence WHAT`, `values V V` for a kernel's parameter values whenever they
+/// changed, and at last `end`.
 extern "C" fn report() {
     let journal = journal();
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! What Vulkan has exported and CUDA may import.
+//! What Vulkan exports and CUDA imports.
 //!
-//! A handle is a file in memory, known by its inode: an empty one, or the driver's own (`STAND_IN_DRIVERS_MEMORY`). What a real
-//! driver keeps behind the descriptor is kept here.
+//! A handle is a file in memory, identified by its inode. The file is empty, or the driver's own (`STAND_IN_DRIVERS_MEMORY`). A
+//! real driver keeps the contents behind the descriptor; the stand-in keeps them here.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -14,25 +14,25 @@ use crate::vulkan::DeviceFns;
 /// What a descriptor stands for.
 #[derive(Clone)]
 pub(crate) enum Exported {
-    /// Memory and its size.
+    /// Memory, and its size in bytes.
     Memory(DeviceFns, vk::DeviceMemory, u64),
-    /// A semaphore of either kind.
+    /// A timeline or binary semaphore.
     Semaphore(DeviceFns, Arc<Semaphore>),
 }
 
-/// An exported semaphore. Vulkan below has a timeline in its place, for it has no others that the CPU could signal.
+/// An exported semaphore. The driver below always has a timeline in its place, because the CPU can signal no other semaphore.
 pub(crate) struct Semaphore {
     pub raw: vk::Semaphore,
     pub binary: bool,
-    /// What other processes have of a timeline, once it was exported: see [`Semaphore::share`].
+    /// The file through which other processes use an exported timeline: see [`Semaphore::share`].
     pub file: Mutex<Option<c_int>>,
-    /// How often a binary one was signalled and waited for: each time is the next value of the timeline.
+    /// How often a binary semaphore was signalled and waited for. Each signal, and each wait, takes the next value of the timeline.
     pub counts: Mutex<(u64, u64)>,
 }
 
 impl Semaphore {
-    /// Makes `fd` speak for a timeline in other processes: its first 8 bytes are the value that they signal, the next 8 the value that
-    /// it has here. Both are looked at when the counter is read here.
+    /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that they signal, and the
+    /// next 8 are the value that the timeline has here. Reading the counter here updates both sides.
     pub fn share(&self, fd: c_int) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.binary && file.is_none() {
@@ -40,7 +40,7 @@ impl Semaphore {
         }
     }
 
-    /// It is destroyed here.
+    /// Closes the file, because the semaphore is destroyed.
     pub fn unshare(&self) {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(file) = file {
@@ -48,7 +48,7 @@ impl Semaphore {
         }
     }
 
-    /// The value that another process has signalled.
+    /// The last value that another process has signalled.
     pub fn hear(&self) -> u64 {
         let (mut value, file) = ([0; 8], self.file.lock().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: reads into a local, or fails.
@@ -63,14 +63,14 @@ impl Semaphore {
         file.map(|fd| unsafe { libc::pwrite(fd, value.as_ptr().cast(), value.len(), 8) });
     }
 
-    /// The timeline's value for a signal with `value`.
+    /// The value of the timeline below for a signal with `value`.
     pub fn signal(&self, value: u64) -> u64 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.0 += 1;
         if self.binary { counts.0 } else { value }
     }
 
-    /// The timeline's value for a wait for `value`.
+    /// The value of the timeline below for a wait for `value`.
     pub fn wait(&self, value: u64) -> u64 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.1 += 1;
@@ -78,17 +78,17 @@ impl Semaphore {
     }
 }
 
-/// A timeline as CUDA has imported it.
+/// A semaphore as CUDA has imported it.
 #[derive(Clone)]
 pub(crate) enum Imported {
-    /// Of a device in this process.
+    /// A semaphore of a device in this process.
     Here(DeviceFns, Arc<Semaphore>),
-    /// Of another process, by the file that speaks for it: see [`Semaphore::share`].
+    /// A timeline of another process, through its file: see [`Semaphore::share`].
     Elsewhere(c_int),
 }
 
 impl Imported {
-    /// What a descriptor stands for, which is the importer's from then on.
+    /// Imports the semaphore that `fd` stands for. If that succeeds, the importer owns `fd`.
     pub fn new(fd: c_int) -> Option<Self> {
         match find(fd) {
             Some(Exported::Semaphore(device, semaphore)) => Some(Self::Here(device, semaphore)),
@@ -97,12 +97,12 @@ impl Imported {
         }
     }
 
-    /// What to signal for `value`, in the order of the calls.
+    /// The value to signal for `value`. Call this in the order of the signals.
     pub fn to_signal(&self, value: u64) -> u64 {
         if let Self::Here(_, semaphore) = self { semaphore.signal(value) } else { value }
     }
 
-    /// What to wait for.
+    /// The value to wait for. Call this in the order of the waits.
     pub fn to_wait(&self, value: u64) -> u64 {
         if let Self::Here(_, semaphore) = self { semaphore.wait(value) } else { value }
     }
@@ -117,7 +117,7 @@ impl Imported {
         }
     }
 
-    /// Whether the value was reached within a moment.
+    /// Whether the value is reached within a short time.
     pub fn wait(&self, value: u64) -> bool {
         match self {
             Self::Here(device, semaphore) => device.wait(semaphore.raw, value),
@@ -140,7 +140,7 @@ fn handles() -> MutexGuard<'static, Option<HashMap<u64, Exported>>> {
 
 const NAME: &str = "wavefield-stand-in";
 
-/// A new descriptor for `what`.
+/// Makes a new descriptor for `what`.
 pub(crate) fn export(what: Exported) -> Option<c_int> {
     // SAFETY: a terminated name.
     let fd = unsafe { libc::memfd_create(c"wavefield-stand-in".as_ptr(), libc::MFD_CLOEXEC) };
@@ -148,29 +148,29 @@ pub(crate) fn export(what: Exported) -> Option<c_int> {
     Some(fd)
 }
 
-/// From now on the driver's own descriptor stands for `what`.
+/// Makes the driver's own descriptor stand for `what`.
 pub(crate) fn adopt(fd: c_int, what: Exported) -> Option<()> {
     handles().get_or_insert_default().insert(inode(fd)?, what);
     Some(())
 }
 
-/// What a descriptor stands for; `None` for one that was never exported, or is closed.
+/// What a descriptor stands for. `None` if it was never exported or is closed.
 pub(crate) fn find(fd: c_int) -> Option<Exported> {
     handles().as_ref()?.get(&inode(fd)?).cloned()
 }
 
-/// Bytes before the contents of a memory file. There lavapipe has a header of its own, when it is to import one.
+/// The bytes before the contents of a memory file. To import a file, lavapipe expects its own header there.
 pub(crate) const HEADER: u64 = 4096;
 
-/// Descriptors that the library itself has open.
+/// The descriptors that the stand-in itself has open.
 static OWN: Mutex<Option<HashSet<c_int>>> = Mutex::new(None);
 
 fn own() -> MutexGuard<'static, Option<HashSet<c_int>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that stands for memory of CUDA's, of `size` bytes: unlike what Vulkan exports, it has contents, and another process knows
-/// it by its name.
+/// Makes a file that stands for `size` bytes of CUDA's memory. Unlike what Vulkan exports, the file has contents, and another
+/// process recognises it by its name.
 pub(crate) fn create_memory(size: u64) -> Option<c_int> {
     // SAFETY: a terminated name, and a descriptor that was just made.
     let fd = unsafe {
@@ -184,7 +184,7 @@ pub(crate) fn create_memory(size: u64) -> Option<c_int> {
     Some(fd)
 }
 
-/// A descriptor of the library's own for the same file.
+/// Duplicates `fd` for the stand-in's own use.
 fn own_copy(fd: c_int) -> Option<c_int> {
     // SAFETY: answers -1 if it is not open.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
@@ -192,27 +192,27 @@ fn own_copy(fd: c_int) -> Option<c_int> {
     Some(copy)
 }
 
-/// The same for memory that another process may have made, and its bytes.
+/// Duplicates the descriptor of a memory file, which another process may have made. Also returns the file's size in bytes.
 pub(crate) fn import_memory(fd: c_int) -> Option<(c_int, u64)> {
     let size = memory_size(fd)?;
     Some((own_copy(fd)?, size))
 }
 
-/// Closes a descriptor of the library's own.
+/// Closes a descriptor from [`create_memory`] or [`own_copy`].
 pub(crate) fn release_memory(fd: c_int) {
     own().get_or_insert_default().remove(&fd);
-    // SAFETY: made above, and nobody else's.
+    // SAFETY: the stand-in made this descriptor, and nobody else uses it.
     unsafe { libc::close(fd) };
 }
 
-/// Whether the name of what a descriptor stands for has these words in it. So a test can have memory of another GPU, and compressed
+/// Whether the name of a descriptor's file contains `words`. A test uses the name to have memory of another GPU, or compressed
 /// memory.
 pub(crate) fn is_named(fd: c_int, words: &str) -> bool {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
     path.to_string_lossy().contains(words)
 }
 
-/// The bytes of the memory that a descriptor stands for, if it stands for CUDA's.
+/// The size in bytes of CUDA's memory that a descriptor stands for. `None` for anything else.
 pub(crate) fn memory_size(fd: c_int) -> Option<u64> {
     is_named(fd, "wavefield-stand-in-memory").then_some(())?;
     // SAFETY: a plain C structure, which the call fills.
@@ -228,7 +228,7 @@ fn inode(fd: c_int) -> Option<u64> {
     (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some(stat.st_ino)
 }
 
-/// The exported handles that this process still has open.
+/// The exported handles that this process still has open, without the stand-in's own.
 pub(crate) fn open_descriptors() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let ours = entries.flatten().filter(|entry| {

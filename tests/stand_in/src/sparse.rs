@@ -1,5 +1,5 @@
-//! Sparse buffers, for `sparseBinding` in `STAND_IN_PRETEND`. The driver below has none: a buffer is bound to memory of its own, and
-//! what lies in the memory that it is bound to sparsely is copied there once. Later writes are not seen.
+//! Sparse buffers, for `sparseBinding` in `STAND_IN_PRETEND`. The driver below has none, so a buffer gets memory of its own. The
+//! contents of the memory that the program binds sparsely are copied there once. The buffer does not see later writes.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use ash::vk::{self, Handle};
 use crate::script;
 use crate::vulkan::{Below, DeviceFns};
 
-/// What offsets and sizes are multiples of, as on NVIDIA's GPUs.
+/// Offsets and sizes must be multiples of this, as on NVIDIA's GPUs.
 const BLOCK: u64 = 64 << 10;
 
-/// Sparse buffers, and the memory below each once it is bound.
+/// The sparse buffers. Each has its memory in the driver below, or null until it is bound.
 static BUFFERS: LazyLock<Mutex<HashMap<u64, vk::DeviceMemory>>> = LazyLock::new(Default::default);
 
 fn buffers() -> MutexGuard<'static, HashMap<u64, vk::DeviceMemory>> {
@@ -30,14 +30,14 @@ pub(crate) unsafe fn destroyed(below: DeviceFns, buffer: vk::Buffer) {
     }
 }
 
-/// Sparse buffers are of whole blocks.
+/// Rounds the requirements of a sparse buffer up to whole blocks.
 pub(crate) fn require(buffer: vk::Buffer, needs: &mut vk::MemoryRequirements) {
     if buffers().contains_key(&buffer.as_raw()) {
         (needs.alignment, needs.size) = (BLOCK, needs.size.next_multiple_of(BLOCK));
     }
 }
 
-/// `size_of` knows the bytes of imported memory.
+/// Binds a sparse buffer. `size_of` returns the size of imported memory in bytes.
 pub(crate) unsafe fn bind(
     below: DeviceFns,
     info: &vk::SparseBufferMemoryBindInfo<'_>,
@@ -48,10 +48,10 @@ pub(crate) unsafe fn bind(
     for bind in binds {
         let whole = |value: u64| value.is_multiple_of(BLOCK);
         if !whole(bind.resource_offset) || !whole(bind.memory_offset) || !whole(bind.size) || bind.size == 0 {
-            script::offence(format!("sparse binding of {bind:?}, which is not of whole blocks"));
+            script::offence(format!("sparse binding of {bind:?}, which does not consist of whole blocks"));
         }
         if bind.memory_offset + bind.size > size_of(bind.memory) || bind.resource_offset != end {
-            script::offence(format!("sparse binding of {bind:?}, which is not there or leaves a gap"));
+            script::offence(format!("sparse binding of {bind:?}, which exceeds the memory or leaves a gap"));
         }
         end = bind.resource_offset + bind.size;
     }
@@ -59,11 +59,11 @@ pub(crate) unsafe fn bind(
     let mut needs = vk::MemoryRequirements::default();
     get(below.raw, info.buffer, &mut needs);
     if end < needs.size {
-        script::offence(format!("{end} bytes are bound sparsely of a buffer of {}", needs.size));
+        script::offence(format!("only {end} bytes are bound of a sparse buffer of {}", needs.size));
     }
     let allocate: vk::PFN_vkAllocateMemory = below.get(c"vkAllocateMemory");
     let bind_buffer: vk::PFN_vkBindBufferMemory = below.get(c"vkBindBufferMemory");
-    // A software device has one type of memory.
+    // A software device has only one memory type.
     let like = vk::MemoryAllocateInfo::default().allocation_size(end.max(needs.size));
     let mut memory = vk::DeviceMemory::null();
     let result = allocate(below.raw, &like, std::ptr::null(), &mut memory);

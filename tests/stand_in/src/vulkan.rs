@@ -1,7 +1,7 @@
-//! A Vulkan layer: passes calls on to the driver below, counts them, lets them fail, and adds what a software device
+//! A Vulkan layer. It passes calls on to the driver below, counts them, makes them fail, and adds what a software device
 //! lacks for sharing with CUDA.
 //!
-//! How a layer and the loader speak is written in the loader's `docs/LoaderLayerInterface.md`.
+//! The loader's `docs/LoaderLayerInterface.md` describes the interface between a layer and the loader.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -16,22 +16,22 @@ use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 use crate::sparse;
 
-/// Device extensions that the layer can pretend to have. The manifest must list those that it is asked for
-/// (`STAND_IN_PRETEND`), because the loader looks there, too.
+/// The device extensions that the layer can pretend to have. The manifest must list those in `STAND_IN_PRETEND`, because
+/// the loader looks there too.
 pub const PRETENDED: [&CStr; 5] = [
     // Timeline and binary semaphores as descriptors.
     ash::khr::external_semaphore_fd::NAME,
-    // What a lost device has to say.
+    // A lost device describes its fault.
     ash::ext::device_fault::NAME,
     // How much of `STAND_IN_MEMORY` is left.
     ash::ext::memory_budget::NAME,
     // CUDA kernels in command buffers; the launch does nothing.
     ash::nvx::binary_import::NAME,
-    // Handles of image views for them; nothing is behind them.
+    // Handles of image views for such kernels; they refer to nothing.
     ash::nvx::image_view_handle::NAME,
 ];
 
-/// Not an extension: the feature of a device that binds memory sparsely.
+/// Not an extension but a feature: the device can bind memory sparsely.
 const SPARSE: &CStr = c"sparseBinding";
 
 fn pretends(name: &CStr) -> bool {
@@ -39,8 +39,8 @@ fn pretends(name: &CStr) -> bool {
     NAMES.split(',').any(|wanted| wanted.as_bytes() == name.to_bytes())
 }
 
-/// The functions below this layer. They are looked up while the instance is made: later the loader would answer with the
-/// topmost layer's.
+/// The functions below this layer. The layer looks them up while it makes the instance: later, the loader would return
+/// those of the topmost layer.
 #[derive(Clone)]
 struct InstanceFns {
     raw: vk::Instance,
@@ -63,7 +63,7 @@ pub(crate) struct DeviceFns {
     find: vk::PFN_vkGetDeviceProcAddr,
 }
 
-/// Finds the function below, as the type that it has.
+/// Finds a function below this layer, as a typed pointer.
 pub(crate) trait Below {
     unsafe fn find(&self, name: &CStr) -> vk::PFN_vkVoidFunction;
 
@@ -85,7 +85,7 @@ impl Below for DeviceFns {
     }
 }
 
-/// Objects that are known by a number.
+/// Objects by their handles, or by the key of their handles.
 type Map<T> = LazyLock<Mutex<HashMap<u64, T>>>;
 
 fn lock<T>(map: &Map<T>) -> MutexGuard<'_, HashMap<u64, T>> {
@@ -94,16 +94,16 @@ fn lock<T>(map: &Map<T>) -> MutexGuard<'_, HashMap<u64, T>> {
 
 static INSTANCES: Map<InstanceFns> = LazyLock::new(Default::default);
 static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
-/// Bytes, and how often CUDA has it imported.
+/// For each memory its size in bytes, and how many imports CUDA has of it.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
-/// The descriptors of imported memory, the driver's until it is freed, and its bytes.
+/// For each imported memory its descriptor, which the driver owns until the memory is freed, and its size in bytes.
 static IMPORTED: Map<(c_int, u64)> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
-/// The first Vulkan device's, all zeros where there is none; `None` until an instance was made or refused.
+/// The UUID of the first Vulkan device, all zeros if there is none. `None` until an instance was made or refused.
 static UUID: Mutex<Option<[u8; 16]>> = Mutex::new(None);
 static UUID_KNOWN: Condvar = Condvar::new();
 
-/// The identity of the first Vulkan device, or the one that was asked for.
+/// The UUID of the first Vulkan device, or the one in `STAND_IN_UUID`.
 pub(crate) fn first_uuid() -> [u8; 16] {
     if let Ok(text) = std::env::var("STAND_IN_UUID") {
         let digits = text.replace('-', "");
@@ -112,7 +112,7 @@ pub(crate) fn first_uuid() -> [u8; 16] {
     }
     let layers = std::env::var("VK_INSTANCE_LAYERS").unwrap_or_default();
     let mut uuid = UUID.lock().unwrap_or_else(PoisonError::into_inner);
-    // CUDA may be asked before Vulkan is.
+    // The program may ask CUDA before it makes a Vulkan instance.
     if layers.contains("WAVEFIELD_stand_in") {
         let known = UUID_KNOWN.wait_timeout_while(uuid, script::PATIENCE, |uuid| uuid.is_none());
         uuid = known.unwrap_or_else(PoisonError::into_inner).0;
@@ -120,19 +120,19 @@ pub(crate) fn first_uuid() -> [u8; 16] {
     uuid.unwrap_or_default()
 }
 
-/// An instance was made, or refused.
+/// Notes that an instance was made or refused.
 fn tell_uuid(first: Option<[u8; 16]>) {
     let mut known = UUID.lock().unwrap_or_else(PoisonError::into_inner);
-    // An instance of Vulkan 1.0, which other layers make for themselves, has nothing but zeros to tell.
+    // Other layers make their own instances of Vulkan 1.0, which report only zeros.
     let told = |uuid: &[u8; 16]| *uuid != [0; 16];
     *known = first.filter(told).or(*known).or(Some([0; 16]));
     UUID_KNOWN.notify_all();
 }
 
-/// A dispatchable handle begins with the address of the loader's table: the same for an instance and its physical
-/// devices, and for a device, its queues and its command buffers.
+/// The address of the loader's table, with which the object behind a dispatchable handle begins. It is the same for an
+/// instance and its physical devices, and the same for a device, its queues and its command buffers.
 fn key<T: Handle>(handle: T) -> u64 {
-    // SAFETY: a dispatchable handle points to that address.
+    // SAFETY: a dispatchable handle points to an object that begins with this address.
     unsafe { *(handle.as_raw() as *const u64) }
 }
 
@@ -144,7 +144,7 @@ fn device_of<T: Handle>(handle: T) -> DeviceFns {
     lock(&DEVICES)[&key(handle)]
 }
 
-// What the CUDA half does with Vulkan's objects: straight to the driver, neither counted nor made to fail.
+// The CUDA half uses these on Vulkan's objects. They go straight to the driver: they are not counted and never made to fail.
 impl DeviceFns {
     pub(crate) fn map(&self, memory: vk::DeviceMemory) -> Option<u64> {
         let mut pointer = std::ptr::null_mut();
@@ -157,7 +157,7 @@ impl DeviceFns {
     }
 
     pub(crate) fn unmap(&self, memory: vk::DeviceMemory) {
-        // SAFETY: mapped above.
+        // SAFETY: `map` mapped the memory.
         unsafe {
             let unmap: vk::PFN_vkUnmapMemory = self.get(c"vkUnmapMemory");
             unmap(self.raw, memory);
@@ -165,7 +165,7 @@ impl DeviceFns {
     }
 
     pub(crate) fn imported(&self, memory: vk::DeviceMemory, change: i64) {
-        // What is not known any more was freed too early, and `vkFreeMemory` has said so.
+        // If the memory is unknown, it was freed too early, and `vkFreeMemory` has noted the offence.
         if let Some((_, imports)) = lock(&MEMORY).get_mut(&memory.as_raw()) {
             *imports += change;
         }
@@ -173,15 +173,15 @@ impl DeviceFns {
 
     pub(crate) fn signal(&self, semaphore: vk::Semaphore, value: u64) {
         let info = vk::SemaphoreSignalInfo::default().semaphore(semaphore).value(value);
-        // SAFETY: the program destroys a semaphore only when CUDA has let go of it. A value that is not above the
-        // counter's is refused, as after `abandon`.
+        // SAFETY: the program destroys a semaphore only after CUDA has released it. The driver refuses a value that is not
+        // above the counter, for example after `abandon`.
         unsafe {
             let signal: vk::PFN_vkSignalSemaphore = self.get(c"vkSignalSemaphore");
             let _ = signal(self.raw, &info);
         }
     }
 
-    /// Whether the value was reached within a tenth of a second.
+    /// Whether the semaphore reaches the value within a tenth of a second.
     pub(crate) fn wait(&self, semaphore: vk::Semaphore, value: u64) -> bool {
         let (semaphores, values) = ([semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -194,7 +194,7 @@ impl DeviceFns {
     }
 
     fn wait_idle(&self) {
-        // SAFETY: the program is within a call, on its only Vulkan thread.
+        // SAFETY: the program is inside a call, on its only Vulkan thread.
         unsafe {
             let wait: vk::PFN_vkDeviceWaitIdle = self.get(c"vkDeviceWaitIdle");
             let _ = wait(self.raw);
@@ -202,10 +202,10 @@ impl DeviceFns {
     }
 }
 
-/// The device is lost: from then on it does nothing.
+/// Whether the device is lost. A lost device does nothing any more.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// The calls that say so.
+/// The calls that report the loss.
 const TELL_OF_LOSS: [&str; 9] = [
     "vkQueueSubmit2",
     "vkQueueWaitIdle",
@@ -218,11 +218,11 @@ const TELL_OF_LOSS: [&str; 9] = [
     "vkQueuePresentKHR",
 ];
 
-/// What a call is to answer instead of being made, if anything.
+/// The result that a call must return instead of running, if any.
 fn fault<T: Handle>(name: &'static str, handle: T) -> Option<vk::Result> {
     let order = script::call(name).map(vk::Result::from_raw);
     if order == Some(vk::Result::ERROR_DEVICE_LOST) {
-        // A lost device works at nothing any more; this one must first come to that.
+        // A lost device has no more work, so this one must finish its work first.
         if let Some(device) = lock(&DEVICES).get(&key(handle)).copied() {
             device.wait_idle();
         }
@@ -236,7 +236,7 @@ fn fault<T: Handle>(name: &'static str, handle: T) -> Option<vk::Result> {
     }
 }
 
-/// Commands that are passed on as they are. `makes` and `ends` count objects.
+/// Commands that the layer passes on unchanged. `makes` counts a new object.
 macro_rules! forward {
     (@next instance $first:ident) => { instance_of($first) };
     (@next device $first:ident) => { device_of($first) };
@@ -247,10 +247,10 @@ macro_rules! forward {
             unsafe extern "system" fn $name($first: $handle $(, $argument: $type)*) -> vk::Result {
                 let name = stringify!($name);
                 let order = fault(name, $first);
-                // The only answers that come beside the call's effect.
+                // Only these results are returned although the call takes effect.
                 let beside = |answer| match name {
                     "vkAcquireNextImageKHR" => answer == vk::Result::SUBOPTIMAL_KHR,
-                    // The waits of a present happen even where the picture is not shown.
+                    // A present does its waits even if it does not show the image.
                     "vkQueuePresentKHR" => matches!(
                         answer,
                         vk::Result::SUBOPTIMAL_KHR | vk::Result::ERROR_OUT_OF_DATE_KHR | vk::Result::ERROR_SURFACE_LOST_KHR
@@ -282,7 +282,7 @@ macro_rules! forward {
     };
 }
 
-/// Commands that destroy.
+/// Commands that destroy. `ends` counts the object as gone.
 macro_rules! destroy {
     ($($level:ident $name:ident($handle:ty, $object:ty) ends $kind:literal;)*) => {
         $(
@@ -314,7 +314,7 @@ fn terminated(name: &'static str) -> &'static CStr {
 }
 
 fn pointer(function: *const c_void) -> vk::PFN_vkVoidFunction {
-    // SAFETY: the address of a function; whoever calls it knows its type by its name.
+    // SAFETY: this is the address of a function. The caller knows its type from its name.
     unsafe { transmute_copy(&function) }
 }
 
@@ -377,7 +377,7 @@ destroy! {
     device vkDestroySwapchainKHR(vk::Device, vk::SwapchainKHR) ends "swapchain";
 }
 
-/// Commands that this layer has something of its own to do for.
+/// Commands for which this layer does something of its own.
 macro_rules! own {
     ($(fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block)*) => {
         $(
@@ -396,7 +396,7 @@ macro_rules! own {
     };
 }
 
-/// Leaves the function with what the script wants.
+/// Returns from the function if the script makes this call fail.
 macro_rules! may_fail {
     ($name:literal, $handle:expr) => {
         if let Some(answer) = fault($name, $handle) {
@@ -446,7 +446,7 @@ own! {
             return vk::Result::ERROR_INITIALIZATION_FAILED;
         };
         let (find_instance, find) = (link.find_instance, link.find_device);
-        // The driver does not know what is only pretended.
+        // The driver does not know the pretended extensions.
         let info = *info;
         let names = match info.enabled_extension_count {
             0 => &[][..],
@@ -648,7 +648,7 @@ own! {
         if let Some(import) = import.cast::<vk::ImportMemoryFdInfoKHR<'_>>().as_mut() {
             let result = import_memory(device_of(device), &*info, import, out);
             if result == vk::Result::SUCCESS {
-                // Its bytes are CUDA's, and counted there.
+                // The bytes belong to CUDA and are counted there.
                 lock(&MEMORY).insert((*out).as_raw(), (0, 0));
                 alive("memory", 1);
             }
@@ -691,7 +691,7 @@ own! {
         may_fail!("vkGetMemoryFdKHR", device);
         let below = device_of(device);
         let get: vk::PFN_vkGetMemoryFdKHR = below.get(c"vkGetMemoryFdKHR");
-        // The driver shall say whether this memory can be exported.
+        // Only the driver knows whether this memory can be exported.
         let result = get(device, info, out);
         if result != vk::Result::SUCCESS {
             return result;
@@ -702,7 +702,7 @@ own! {
         if std::env::var_os("STAND_IN_DRIVERS_MEMORY").is_some() {
             return shared::adopt(*out, what).map_or(vk::Result::ERROR_TOO_MANY_OBJECTS, |()| result);
         }
-        // The descriptor that travels is the stand-in's own, so that it can be counted.
+        // Hand out a descriptor of the stand-in instead, so that it can be counted.
         libc::close(*out);
         hand_out(what, out)
     }
@@ -722,7 +722,7 @@ own! {
             }
             return result;
         }
-        // The driver below makes a timeline that it need not export.
+        // The driver below makes an ordinary timeline, without export.
         let kind = find_in_chain(chain, vk::StructureType::SEMAPHORE_TYPE_CREATE_INFO);
         let kind = kind.cast::<vk::SemaphoreTypeCreateInfo<'_>>().as_ref();
         let binary = kind.is_none_or(|kind| kind.semaphore_type == vk::SemaphoreType::BINARY);
@@ -774,7 +774,7 @@ own! {
         let exported = lock(&SEMAPHORES).get(&semaphore.as_raw()).cloned();
         let result = get(device, semaphore, out);
         let Some(exported) = exported.filter(|_| result == vk::Result::SUCCESS) else { return result };
-        // What another process has signalled, which the driver below knows nothing of.
+        // The driver below does not know what another process has signalled.
         let signalled = exported.hear();
         if signalled > *out {
             below.signal(semaphore, signalled);
@@ -791,7 +791,7 @@ own! {
         let submit: vk::PFN_vkQueueSubmit2 = device_of(queue).get(c"vkQueueSubmit2");
         let batches = std::slice::from_raw_parts(batches, count as usize);
         for batch in batches {
-            // Exported semaphores are timelines below: see `Semaphore`.
+            // In the driver below, exported semaphores are timelines: see `Semaphore`.
             let rewritten = |infos: *const vk::SemaphoreSubmitInfo<'static>, count: u32, value: fn(&Semaphore, u64) -> u64| {
                 let infos = if count == 0 { &[][..] } else { std::slice::from_raw_parts(infos, count as usize) };
                 let shared = lock(&SEMAPHORES);
@@ -853,7 +853,7 @@ own! {
         device: vk::Device, info: *const vk::CuModuleCreateInfoNVX<'_>, _allocator: Allocator, out: *mut u64
     ) -> vk::Result {
         may_fail!("vkCreateCuModuleNVX", device);
-        // The stand-in's machine code is the PTX again, with the zero at its end.
+        // The stand-in's machine code is the PTX itself, with the zero at its end.
         let code = std::slice::from_raw_parts((*info).p_data.cast::<u8>(), (*info).data_size);
         let ptx = String::from_utf8_lossy(code).into_owned();
         *out = Box::into_raw(Box::new(ptx)) as u64;
@@ -910,16 +910,16 @@ own! {
 
     fn vkGetInstanceProcAddr(instance: vk::Instance, name: *const c_char) -> vk::PFN_vkVoidFunction {
         let name = CStr::from_ptr(name);
-        // Before there is an instance the loader asks for the function that makes it.
+        // Before there is an instance, the loader asks for the function that makes one.
         let made = if instance.is_null() { None } else { lock(&INSTANCES).get(&key(instance)).cloned() };
         let Some(below) = made else { return known(name, |_| true) };
         known(name, |name| below.find(name).is_some()).or_else(|| (below.find)(instance, name.as_ptr()))
     }
 }
 
-/// Imports memory that CUDA's half has exported, as the driver below imports its own: with a header of its kind in front.
+/// Imports memory that the CUDA half has exported. The file first gets the header that the driver below expects.
 ///
-/// As on an H200 (driver 580), a refused import costs the process every later one.
+/// After a refused import, every later import in the process fails, as on an H200 (driver 580).
 unsafe fn import_memory(
     below: DeviceFns,
     info: &vk::MemoryAllocateInfo<'_>,
@@ -938,7 +938,7 @@ unsafe fn import_memory(
     let allocate: vk::PFN_vkAllocateMemory = below.get(c"vkAllocateMemory");
     let result = allocate(below.raw, info, std::ptr::null(), out);
     import.fd = fd;
-    // The driver below may keep its copy open for as long as it has the memory mapped, which it need not.
+    // The driver below may keep its copy open while the memory is mapped. It does not need the copy.
     if shared::memory_size(copy).is_some() {
         libc::close(copy);
     }
@@ -948,7 +948,7 @@ unsafe fn import_memory(
     result
 }
 
-/// Takes the header from memory that the driver below exports itself.
+/// Copies the header from memory that the driver below exports itself.
 unsafe fn write_header(below: DeviceFns, fd: c_int, info: &vk::MemoryAllocateInfo<'_>) -> bool {
     let kind = vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD;
     let mut export = vk::ExportMemoryAllocateInfo::default().handle_types(kind);
@@ -973,7 +973,7 @@ unsafe fn write_header(below: DeviceFns, fd: c_int, info: &vk::MemoryAllocateInf
     done
 }
 
-/// This layer's function of that name, if the driver has one too or the layer brings it.
+/// This layer's function of that name. A function that only passes calls on exists only if the driver has it.
 unsafe fn known(name: &CStr, below_has: impl Fn(&CStr) -> bool) -> vk::PFN_vkVoidFunction {
     own(name).or_else(|| forwarded(name).or_else(|| destroying(name)).filter(|_| below_has(name)))
 }
@@ -981,7 +981,7 @@ unsafe fn known(name: &CStr, below_has: impl Fn(&CStr) -> bool) -> vk::PFN_vkVoi
 fn hand_out(what: Exported, out: *mut c_int) -> vk::Result {
     match shared::export(what) {
         Some(fd) => {
-            // SAFETY: the caller's place for the descriptor.
+            // SAFETY: `out` is the caller's place for the descriptor.
             unsafe { *out = fd };
             vk::Result::SUCCESS
         }
@@ -1027,7 +1027,7 @@ struct DeviceLink {
     find_device: vk::PFN_vkGetDeviceProcAddr,
 }
 
-/// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which differ in the link only.
+/// `VkLayerInstanceCreateInfo` and `VkLayerDeviceCreateInfo`, which differ only in the link.
 #[repr(C)]
 struct LayerCreateInfo<Link> {
     s_type: vk::StructureType,
@@ -1045,7 +1045,7 @@ unsafe fn next_link<Link: Copy>(chain: *const c_void, kind: vk::StructureType) -
         let info = at.cast::<LayerCreateInfo<Link>>().as_mut()?;
         if info.function == 0 {
             let link = *info.link.as_ref()?;
-            // Both kinds of link begin with the pointer to the next.
+            // Both kinds of link start with the pointer to the next link.
             info.link = *info.link.cast::<*mut Link>();
             return Some(link);
         }
@@ -1053,7 +1053,7 @@ unsafe fn next_link<Link: Copy>(chain: *const c_void, kind: vk::StructureType) -
     }
 }
 
-/// Asks the driver for its first device, whose UUID the CUDA half then has.
+/// Asks the driver for the UUID of its first device, which the CUDA half then uses.
 unsafe fn read_uuid(below: &InstanceFns) -> Option<[u8; 16]> {
     let properties = below.find(c"vkGetPhysicalDeviceProperties2")?;
     let properties: vk::PFN_vkGetPhysicalDeviceProperties2 = transmute_copy(&properties);
@@ -1080,7 +1080,7 @@ pub struct Negotiation {
     find_physical_device: *const c_void,
 }
 
-/// The loader's first call.
+/// The first function that the loader calls.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vkNegotiateLoaderLayerInterfaceVersion(negotiation: *mut Negotiation) -> vk::Result {

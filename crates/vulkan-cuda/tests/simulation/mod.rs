@@ -1,4 +1,4 @@
-//! Every interleaving of the CPU, a CUDA stream and a Vulkan queue, for a small ring.
+//! Simulates every interleaving of the CPU, a CUDA stream and a Vulkan queue for a small ring.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,8 @@ enum Slot {
     Read,
 }
 
-/// The CPU has enqueued the first `enqueued` of [`halves`]; `cuda` and `vulkan` count steps that each side has done:
-/// wait, begin, end, signal for every frame.
+/// The CPU has enqueued the first `enqueued` entries of [`Case::halves`]. `cuda` and `vulkan` count the steps that each side has
+/// done. Each frame has four steps: wait, begin, end, signal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct State {
     enqueued: usize,
@@ -37,11 +37,11 @@ enum Half {
 /// A ring to explore.
 pub struct Case {
     ring: Ring,
-    /// How many frames the CPU may have in flight.
+    /// The number of frames that the CPU may have in flight.
     flights: u64,
-    /// What the CPU enqueues, in order, each with the frame whose begin it follows.
+    /// What the CPU enqueues, in order. The number is the first frame of the batch, before which the CPU paces itself.
     halves: Vec<(u64, Half)>,
-    /// The plan of each frame.
+    /// The turn of each frame.
     pub turns: Vec<Turn>,
 }
 
@@ -68,7 +68,7 @@ impl Case {
     }
 }
 
-/// Explores every reachable state. `Err` says what went wrong first.
+/// Explores every reachable state and returns their number. The error is the first thing that went wrong.
 pub fn explore(case: &Case) -> Result<usize, String> {
     let start = State {
         enqueued: 0,
