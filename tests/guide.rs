@@ -78,6 +78,30 @@ fn every_command_of_the_documents_is_one() {
     assert!(seen > 20, "only {seen} commands were found");
 }
 
+/// What `scripts/commands.py` writes: which commands ran, on which machine.
+#[test]
+fn every_command_of_the_guide_was_run() {
+    let lists = Path::new(ROOT).join("docs/measurements");
+    // The published package has neither.
+    let Ok(files) = lists.read_dir() else { return };
+    let lists = files.map(|entry| entry.unwrap().path());
+    let lists = lists.filter(|path| path.to_string_lossy().ends_with("-commands.txt"));
+    let ran: Vec<_> = lists.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let ran = |command: &str| {
+        let mut lines = ran.iter().flat_map(|list| list.lines());
+        lines.any(|line| {
+            line.starts_with("ok ") && line.split_once(" s  ").is_some_and(|(_, it)| it == command)
+        })
+    };
+    let readme = Path::new(ROOT).join("README.md");
+    let guide = |page: &PathBuf| page.parent().unwrap().ends_with("guide/src") || *page == readme;
+    let shown =
+        pages().into_iter().filter(guide).flat_map(|page| commands(&std::fs::read_to_string(page).unwrap()));
+    // CI runs this one.
+    let missing: Vec<_> = shown.filter(|command| command != "scripts/test.sh" && !ran(command)).collect();
+    assert!(missing.is_empty(), "run scripts/commands.py; no list has {missing:#?}");
+}
+
 fn exists(folder: &str, name: &str, place: &str) {
     let folder = Path::new(ROOT).join(folder);
     // The published package does not contain the library.
