@@ -130,8 +130,8 @@ impl DeviceTable {
         let (index, fallback) = choose(&facts, wish, producer).map_err(with_variables)?;
         let row = &self.rows[index];
         let adapter = row.adapter.clone();
-        let adapter =
-            adapter.ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", row.facts.name)))?;
+        let adapter = adapter
+            .ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", row.facts.name)))?;
         let twin = match (&self.driver, &row.cuda) {
             (Ok(driver), Some(device)) if row.facts.shares.is_ok() => Some((*driver, device.clone())),
             _ => None,
