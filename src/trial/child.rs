@@ -236,7 +236,9 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
     let now = rustix::process::getppid().map(|process| process.as_raw_pid() as u32);
     match now == Some(parent) {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!("process {parent}, which started this trial, has ended"))),
+        false => {
+            Err(Error::Unsupported(format!("process {parent}, for which this trial was started, has ended")))
+        }
     }
 }
 
