@@ -27,7 +27,7 @@ impl Parameters {
 }
 
 /// How to make a [`Companion`] for a window.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect only on Linux.
 pub(crate) struct CompanionDesc<'a> {
     /// Makes the companion, once the device is chosen.
     pub(crate) make: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
@@ -37,7 +37,7 @@ pub(crate) struct CompanionDesc<'a> {
 
 /// Works on the engine between two frames. Never waits for another process.
 pub(crate) trait Companion {
-    /// Called before a frame. It may change `parameters`: the colours it applies itself, the rest is up to the caller.
+    /// Called before a frame. It may change `parameters`. It applies the colours itself; the caller applies the rest.
     fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
     /// [`Companion::before_frame`] for a run that no display paces: returns when it is time to draw.

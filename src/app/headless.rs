@@ -97,8 +97,8 @@ fn draw_traced(
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(default_frames(run, config.verify));
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
-    // An f32's bits are so few that its product with a frame's number is exact. So frame N is bit-identical whether it is filled
-    // alone or in a batch.
+    // An f32 has so few bits that its product with a frame's number is exact in an f64. So frame N is bit-identical whether it is
+    // filled alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {

@@ -69,7 +69,7 @@ impl Config {
         }
     }
 
-    /// The kernel that fills the scene. Without CUDA, a producer that does the same work takes its place.
+    /// The kernel that fills the scene. Without CUDA, another producer does its work.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
     }

@@ -131,7 +131,7 @@ impl Verification {
     /// Whether the run is a success.
     ///
     /// # Errors
-    /// The check found wrong data; it did not find a broken wait; it checked nothing; or the run ended early.
+    /// The check found wrong data; it found none although a wait was left out; it checked nothing; or the run ended early.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
@@ -193,7 +193,7 @@ fn distance(scene: Scene, worst: f64) -> String {
 
 fn verdict(broken: Option<Broken>, tally: &Tally, findings: &[String]) -> Verdict {
     match broken {
-        // A check that does not reach every vertex proves nothing, broken or not.
+        // A check that does not reach every vertex proves nothing, even if a part of the hand-off is left out.
         _ if tally.unchecked_frames > 0 => Verdict::Found,
         None if findings.is_empty() => Verdict::Clean,
         None => Verdict::Found,

@@ -27,7 +27,7 @@ impl Order {
     }
 }
 
-/// The size of a film of these pictures, divided by the smallest whole number that keeps the longer side within `limit`.
+/// The size of a film: that of its pictures, divided by the smallest whole number that keeps the longer side within `limit`.
 pub(super) fn fitting(extent: vk::Extent2D, limit: u32) -> (u32, u32) {
     let by = extent.width.max(extent.height).div_ceil(limit).max(1);
     ((extent.width / by).max(1), (extent.height / by).max(1))

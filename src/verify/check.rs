@@ -39,7 +39,7 @@ pub struct Check {
     device: Device,
 }
 
-/// What a [`Check`] needs to know of the run.
+/// The facts about a run that a [`Check`] needs.
 pub struct CheckDesc {
     /// What is drawn.
     pub scene: Scene,

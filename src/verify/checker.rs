@@ -149,7 +149,7 @@ impl Checker {
     }
 
     /// Checks other arrays from now on. No frame may be in flight, and no earlier recording may be submitted again.
-    #[cfg(target_os = "linux")] // Only `serve` has several.
+    #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: Array) {
         self.array = array;
     }

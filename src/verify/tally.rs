@@ -67,7 +67,7 @@ pub struct Counts {
 
 impl Counts {
     /// Vertices that do not belong to their frame.
-    #[cfg(target_os = "linux")] // Only `serve` asks.
+    #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(crate) fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
     }

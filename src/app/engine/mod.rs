@@ -274,7 +274,7 @@ impl Engine {
         outcome
     }
 
-    /// Whether something has failed. Then the engine can draw no more; end the run.
+    /// Whether something has failed. It stays true after the producer was exchanged.
     pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
@@ -284,7 +284,7 @@ impl Engine {
     /// The frame can no longer be skipped: the producer's signal is enqueued before the submission that waits for it, so every
     /// signal that Vulkan waits for is certain to come.
     ///
-    /// After an error the engine can draw no more; end the run.
+    /// After an error the engine cannot draw again, unless its producer is exchanged.
     pub(crate) fn draw(
         &mut self,
         flight: &Flight,

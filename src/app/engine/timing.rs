@@ -74,7 +74,7 @@ impl Times {
     }
 
     /// Drops the times of the frames in flight.
-    #[cfg(target_os = "linux")] // Only `exchange` asks.
+    #[cfg(target_os = "linux")] // Only `exchange` calls this.
     pub(super) fn forget(&mut self) {
         self.begun.fill(None);
     }

@@ -24,7 +24,7 @@ pub(crate) enum SlotNow {
 }
 
 impl Engine {
-    /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to relate their clocks.
+    /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to tie their clocks.
     pub(crate) fn watch(&mut self, frames: usize) -> Result<()> {
         self.finish()?;
         self.look_at_all()?;
@@ -43,7 +43,7 @@ impl Engine {
         self.observers.live.as_ref()
     }
 
-    /// Relates the clocks of the watched frames again, because they drift apart. Does not wait.
+    /// Ties the clocks of the watched frames again, because they drift apart. Does not wait.
     pub(crate) fn tie_again(&mut self) -> Result<()> {
         match &mut self.observers.live {
             Some(live) => live.tie_again(&mut self.queue, self.producer.fill()),
