@@ -1,4 +1,4 @@
-//! What the GPU still uses when the program ends.
+//! Leaking what the GPU may still use when the program ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ pub(crate) fn leave_running<T>(owner: T) {
     std::mem::forget(owner);
 }
 
-/// Whether the GPU was left running: then the process should end without the drivers' exit handlers, which would wait.
+/// Whether the GPU was left running. If so, end the process without the drivers' exit handlers: they would wait for the GPU.
 pub fn left_running() -> bool {
     LEFT_RUNNING.load(Ordering::Relaxed)
 }

@@ -1,5 +1,4 @@
-//! Who looks on while frames are drawn, without a part in drawing them: the check of [`crate::verify`], the recorder of
-//! [`crate::trace`].
+//! What watches frames without drawing them: for example the check of [`crate::verify`] and the recorder of [`crate::trace`].
 
 use std::time::{Duration, Instant};
 
@@ -8,57 +7,57 @@ use ash::vk;
 use crate::Result;
 use crate::producer::{Fill, Frame, Produced, Source};
 
-/// Hears of each frame when it is produced, when it is submitted, and when the GPU is done with it. (Not of those that a producer
-/// which has failed leaves unfinished.)
+/// Is told of each frame three times: when it is produced, when it is submitted, and when the GPU has finished it. A frame that a
+/// failed producer leaves unfinished is never reported as finished.
 pub trait Observer {
-    /// The frame was produced, and nothing is recorded yet. The GPU is done with the flight.
+    /// The frame was produced. Nothing is recorded yet, and the GPU has finished with the flight.
     fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
         Ok(())
     }
 
-    /// Records commands of its own, ahead of the draw, behind each of its slices, and behind it. Commands that are submitted again
-    /// for a later frame are not recorded again, so what differs from frame to frame has no place in them.
+    /// Records the observer's own commands: before the draw, after each of its slices, and after the draw. The same recording may
+    /// be submitted for later frames, so it must contain nothing that differs from frame to frame.
     ///
     /// # Safety
-    /// `commands` is being recorded, in a render pass for [`At::Slice`] and outside of one else; the GPU is done with the
-    /// flight; `source` is of the run's scene and readable.
+    /// `commands` is being recorded, inside a render pass for [`At::Slice`] and outside one otherwise; the GPU has finished with
+    /// the flight; `source` belongs to the run's scene and is readable.
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At);
 
     /// The frame was submitted.
     fn submitted(&mut self, _flight: usize, _frame: &Frame, _produced: &Produced, _picture: vk::Extent2D) {}
 
-    /// The GPU is done with the frame.
+    /// The GPU has finished the frame.
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
-    /// Into how many slices it wants the draw cut, to record something behind each; 0 for a whole one. It may get more, if another
-    /// observer wants more. Commands are recorded anew when this changes.
+    /// How many slices the observer wants the draw cut into, to record commands after each; 0 leaves the draw whole. It may get
+    /// more if another observer wants more. A change makes the engine record the commands again.
     fn slices(&self) -> usize {
         0
     }
 }
 
-/// Where in a frame's commands.
+/// A place in a frame's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Ahead of the draw.
+    /// Before the draw.
     BeforeDraw,
-    /// Behind this slice of the draw.
+    /// After this slice of the draw, counted from 0.
     Slice(usize),
-    /// Behind the draw.
+    /// After the draw.
     AfterDraw,
 }
 
 /// A frame that the GPU has finished.
 #[derive(Clone, Copy)]
 pub struct Finished<'a> {
-    /// Its number.
+    /// The frame's number.
     pub frame: u64,
     /// The flight that it used.
     pub flight: usize,
-    /// When the CPU began with it, and how long it worked on it, waits left out.
+    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
     pub cpu: (Instant, Duration),
-    /// The begin of its commands, the begin of the draw and its end, in nanoseconds of the GPU's clock, where that has one.
+    /// Frame start, draw start and draw end, in nanoseconds of the GPU's clock. `None` without timestamps.
     pub marks: Option<[f64; 3]>,
-    /// CUDA's stream, which knows the times of the kernel.
+    /// CUDA's stream, which holds the kernel's times; `None` if CUDA does not fill the frame.
     pub fill: Option<&'a Fill>,
 }

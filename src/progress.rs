@@ -1,19 +1,19 @@
-//! A progress bar with the time left, for what takes a while.
+//! A progress bar that shows the time left.
 
 use std::fmt::Write;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
-/// A bar on standard error, where that is a terminal; nothing elsewhere. It goes away when this is dropped.
+/// A bar on standard error if that is a terminal, otherwise nothing. Dropping it clears the bar.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// `what` says in one word what takes its time: `measuring`.
+    /// `what` is the word before the bar, such as `measuring`.
     pub fn new(what: &str) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}{{left}}"));
         let left = |state: &ProgressState, text: &mut dyn Write| {
-            // Before the first step nobody knows.
+            // There is no estimate before the first step.
             if state.pos() > 0 {
                 let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
             }
@@ -22,7 +22,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// `done` of `total` steps are done.
+    /// Shows that `done` of `total` steps are done.
     pub fn at(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);

@@ -1,4 +1,4 @@
-//! Lines for people. A closed pipe at the other end is no reason to panic, as `println!` would.
+//! Lines for people. Unlike `println!`, they do not panic when the reader has closed the pipe.
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
 
-/// A line on standard output: results. Where they cannot be written, for want of space say, that is told once.
+/// Prints a line of results to standard output. If that fails, for example on a full disk, prints one note.
 pub fn line(text: Arguments<'_>) {
     if SPARED.load(Ordering::Relaxed) {
         return note(text);
     }
     match writeln!(std::io::stdout().lock(), "{text}") {
         Ok(()) => {}
-        // Whoever closed it wants no more.
+        // The reader wants no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             if !FAILED.swap(true, Ordering::Relaxed) {
@@ -25,7 +25,7 @@ pub fn line(text: Arguments<'_>) {
     }
 }
 
-/// A line on standard error: notes and errors.
+/// Prints a note or an error to standard error.
 pub fn note(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -42,16 +42,15 @@ macro_rules! note {
     ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };
 }
 
-/// Standard output is a result's own.
+/// Whether standard output is reserved for a file's contents.
 static SPARED: AtomicBool = AtomicBool::new(false);
 
-/// Leaves standard output to a file's contents: every line goes to standard error from now on.
+/// Reserves standard output for a file's contents. From now on every line goes to standard error.
 pub(crate) fn spare_output() {
     SPARED.store(true, Ordering::Relaxed);
 }
 
-/// The command line for a record, without the folder that the program lies in, which is nobody's business. What is not
-/// Unicode in it is replaced.
+/// The command line, for records. It omits the program's folder, which is private, and replaces what is not Unicode.
 pub fn command_line() -> String {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
@@ -60,12 +59,12 @@ pub fn command_line() -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// What fails while the rest goes on: the first failure is the outcome, every later one is said at once.
+/// Collects failures while the work goes on. The first is the outcome; every later one is printed at once.
 #[derive(Default)]
 pub struct Failures(Option<Error>);
 
 impl Failures {
-    /// Remembers the failure, or says it if it is not the first.
+    /// Keeps the first failure; prints any later one.
     pub fn add(&mut self, error: Error) {
         match &self.0 {
             None => self.0 = Some(error),
@@ -73,7 +72,7 @@ impl Failures {
         }
     }
 
-    /// What came out; a failure is [added](Self::add).
+    /// The value of a success; [adds](Self::add) a failure.
     pub fn catch<T>(&mut self, outcome: Result<T>) -> Option<T> {
         outcome.map_err(|error| self.add(error)).ok()
     }
@@ -83,26 +82,26 @@ impl Failures {
         self.0.as_ref()
     }
 
-    /// The first failure, if there was any.
+    /// Turns the first failure into an error.
     ///
     /// # Errors
-    /// That one.
+    /// The first failure, if there was one.
     pub fn outcome(self) -> Result<()> {
         self.0.map_or(Ok(()), Err)
     }
 }
 
-/// Something went wrong that could not be returned as an error.
+/// See [`failed`].
 static FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Says what went wrong while something was given back, where no error can be returned any more.
+/// Prints an error from cleaning up, where no error can be returned, and makes [`failed`] true.
 pub(crate) fn cleanup_error(error: &crate::Error) {
     crate::note!("while cleaning up: {error}");
     FAILED.store(true, Ordering::Relaxed);
 }
 
-/// Whether anything went wrong in this process that could not be returned as an error: something was not given back, or
-/// results were not written. It was said on stderr; a program that ends should not claim success.
+/// Whether this process met an error that it could not return: a failed clean-up, or results that could not be written. The error
+/// was printed to standard error. The process must not exit with success.
 pub fn failed() -> bool {
     FAILED.load(Ordering::Relaxed)
 }

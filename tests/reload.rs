@@ -209,8 +209,10 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
         edited.replace(text, words);
         edited.assert_shows_problem(words, &wave);
     }
-    let words =
-        format!("note: not reloaded, the last good kernel goes on: kernel {}: ", edited.file().display());
+    let words = format!(
+        "note: not reloaded, the last good kernel keeps running: kernel {}: ",
+        edited.file().display()
+    );
     assert_eq!(edited.notes().matches(&words).count(), 4, "{}", edited.notes());
 
     // Saving the kernel that is already drawn removes the problem, and so does saving another good kernel.

@@ -1,4 +1,4 @@
-//! The command line that asks for the settings of a run, and what a picture says of where it comes from.
+//! The command line for a run's settings, and the texts in a picture's file that say how it was made.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::handoff::Handoff;
 use crate::vulkan::Validation;
 
 impl Config {
-    /// `wavefield …` with the options that ask for these settings, ready for a shell: those that differ from their defaults and have an
-    /// effect. What only the library can ask for is left out.
+    /// `wavefield …` with the options for these settings, quoted for a shell. It contains only options that have an effect and
+    /// differ from their defaults, and omits settings that only the library offers.
     pub fn command_line(&self, headless: bool) -> String {
         let mut line = Line("wavefield".into());
         if headless {
@@ -42,7 +42,7 @@ impl Config {
         }
     }
 
-    /// How it is done.
+    /// How it is filled and drawn.
     fn say_how(&self, line: &mut Line, headless: bool) {
         let usual = Self::default();
         if let Some(device) = &self.device {
@@ -68,7 +68,7 @@ impl Config {
             }
         }
         let kernel = self.kernel();
-        // A kernel whose lines are wrong is refused before anything else.
+        // A kernel with faulty parameter lines was refused earlier.
         let parameters = kernel.parameters().unwrap_or_default();
         for (parameter, value) in parameters.iter().zip(parameters.values(&self.parameters).iter()) {
             let given = format_args!("{}={value}", parameter.name).to_string();
@@ -98,7 +98,7 @@ impl Config {
         }
     }
 
-    /// What comes out.
+    /// The output.
     fn say_where(&self, line: &mut Line, headless: bool) {
         let usual = Self::default();
         let size = format_args!("{}x{}", self.size.width, self.size.height).to_string();
@@ -119,7 +119,7 @@ impl Config {
     }
 }
 
-/// A command line that grows.
+/// A command line under construction.
 struct Line(String);
 
 impl Line {
@@ -133,7 +133,7 @@ impl Line {
         }
     }
 
-    /// One of several words. One that only the library knows has none.
+    /// Adds an option whose value is one of several words. Skips a value that only the library offers.
     fn choice<T: ValueEnum + PartialEq>(&mut self, name: &str, value: T, usual: T) {
         if let Some(word) = value.to_possible_value() {
             self.option(name, word.get_name(), value != usual);
@@ -141,7 +141,7 @@ impl Line {
     }
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word for a shell, if it needs that.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./:,@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -150,9 +150,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What a picture says of itself: who drew it, how to draw it again, on what, and with which settings. Nothing of where it lies: that is
-/// nobody's business, and two pictures of one frame are the same to the last bit. It is the last of so many `frames`. Where it `serves`,
-/// clients may have drawn: no command does that again.
+/// The texts for a picture's file: program, device, settings, and the command that draws it again. They omit the file's path: it is
+/// private, and two pictures of the same frame stay bit-identical. The picture is the last of `frames`. If the run `serves`, clients
+/// may have drawn, so there is no command.
 pub(super) fn picture_texts(
     config: &Config,
     engine: &Engine,

@@ -1,5 +1,5 @@
-//! Between two frames somebody else may have a say: a client in another process, by way of [`crate::serve`]. The window and the
-//! headless run only know this much of it.
+//! The interface through which [`crate::serve`] works on the engine between two frames, for clients in other processes. The window
+//! and the headless run know no more of it.
 
 use ash::vk;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// What can be changed while the field is drawn, by the user or by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// Seconds of the field for each second of the clock.
+    /// Seconds of the field per second of the clock.
     pub speed: f64,
     /// The colours.
     pub colormap: ColorMap,
@@ -20,45 +20,45 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// What they are at first.
+    /// The initial parameters.
     pub(crate) fn new(config: &Config) -> Self {
         Self { speed: config.speed, colormap: config.color_map, paused: false }
     }
 }
 
 /// How to make a [`Companion`] for a window.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect on Linux only.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect only on Linux.
 pub(crate) struct CompanionDesc<'a> {
-    /// Makes it, once the device is chosen.
+    /// Makes the companion, once the device is chosen.
     pub(crate) make: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
-    /// Frames in flight that it may need resources for.
+    /// The least number of frames in flight that the engine must have resources for.
     pub(crate) flights: usize,
 }
 
-/// Works on the engine between two frames. Waits for nobody outside this process.
+/// Works on the engine between two frames. Never waits for another process.
 pub(crate) trait Companion {
-    /// Before a frame. What it changes of the parameters but the colours (which it sets itself) is for the caller to act on.
+    /// Called before a frame. It may change `parameters`. It applies the colours itself; the caller applies the rest.
     fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
-    /// The same, without a display that sets the pace: comes back when it is time to draw.
+    /// [`Companion::before_frame`] for a run that no display paces: returns when it is time to draw.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
-    /// After a frame was submitted.
+    /// Called after a frame was submitted.
     fn drawn(&mut self, engine: &Engine) -> Result<()>;
 
-    /// A frame could not be made. `Ok`: that was mended, and the frame can be tried again from its begin, once
+    /// Called when a frame has failed with `error`. After `Ok` the engine is repaired: start the frame again once
     /// [`Companion::is_ready`].
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()>;
 
-    /// Whether a frame may be begun. If not, another turn may change that.
+    /// Whether a frame may begin. If not, call [`Companion::before_frame`] and ask again.
     fn is_ready(&self) -> bool;
 
-    /// Whether somebody waits for the last picture.
+    /// Whether a client waits for the last picture.
     fn wants_picture(&self) -> bool;
 
-    /// Here it is: four bytes a pixel, sRGB, RGBA.
+    /// Hands over that picture: sRGB RGBA, four bytes per pixel.
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
-    /// The run is over, for this reason.
+    /// Called at the end of the run.
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()>;
 }

@@ -1,7 +1,7 @@
-//! CUDA's start, beside Vulkan's.
+//! Starts CUDA and Vulkan at the same time.
 //!
-//! Both drivers take long to start, and neither needs the other for it. So a thread loads CUDA's driver while this one makes
-//! Vulkan's instance, and later a thread makes CUDA's context while this one makes Vulkan's device.
+//! Both drivers start slowly and independently. So a thread loads CUDA's driver while the caller makes Vulkan's instance.
+//! Later a thread makes CUDA's context while the caller makes Vulkan's device.
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -13,8 +13,7 @@ use crate::Result;
 use crate::cuda::{Cuda, CudaInfo, Driver};
 use crate::vulkan::cuda_inside_vulkan;
 
-/// Work that a thread of its own has begun. Dropped, it waits for that thread: a run that failed leaves nobody at work in a
-/// driver.
+/// Work on its own thread. Dropping it waits for that thread, so that after a failed run no thread is inside a driver.
 struct Early<T> {
     work: Arc<dyn Fn() -> T + Send + Sync>,
     thread: Option<JoinHandle<T>>,
@@ -30,7 +29,7 @@ impl<T: Send + 'static> Early<T> {
 }
 
 impl<T> Early<T> {
-    /// What came of it. Where the thread could not be started, or panicked, the work is done here.
+    /// Waits for the result. If the thread could not be started, or panicked, does the work here.
     fn finish(mut self) -> T {
         let done = self.thread.take().and_then(|thread| thread.join().ok());
         done.unwrap_or_else(|| (self.work)())
@@ -45,11 +44,11 @@ impl<T> Drop for Early<T> {
     }
 }
 
-/// CUDA's driver and its devices. Begin before Vulkan's instance.
+/// CUDA's driver and its devices, while they load. Begin before you make Vulkan's instance.
 pub struct EarlyDriver(Early<Result<(Driver, Vec<CudaInfo>)>>);
 
 impl EarlyDriver {
-    /// Begins to load the driver.
+    /// Begins to load the driver. From now on the clean-up errors of `vulkan_cuda` are printed.
     pub fn begin() -> Self {
         vulkan_cuda::on_cleanup_error(|error| crate::report::cleanup_error(&error.clone().into()));
         Self(Early::begin("CUDA driver", || {
@@ -59,25 +58,25 @@ impl EarlyDriver {
         }))
     }
 
-    /// Waits for it.
+    /// Waits for the driver.
     ///
     /// # Errors
-    /// No driver, or what it answers.
+    /// There is no driver, or it reports an error.
     pub(super) fn finish(self) -> Result<(Driver, Vec<CudaInfo>)> {
         let _span = trace_span!("wait for CUDA driver").entered();
         self.0.finish()
     }
 }
 
-/// The CUDA context of a run, if it uses one. Begin before Vulkan's device.
+/// The CUDA context of a run, if it uses one, while it is made. Begin before you make Vulkan's device.
 pub(crate) struct EarlyContext(Option<Early<Result<Cuda>>>);
 
 impl EarlyContext {
-    /// Begins to make the context, if `config` asks for a producer that works in one. `inline`: the device is made with that.
+    /// Begins to make the context, if `config` asks for a CUDA producer. `inline`: the device will run kernels in command buffers.
     pub(crate) fn begin(choice: &Choice, config: &Config, inline: bool) -> Self {
         Self(choice.cuda.clone().filter(|_| config.producer.may_use_cuda()).map(|(driver, info)| {
             Early::begin("CUDA context", move || {
-                // Such a device has CUDA inside, so it is not made at the same time.
+                // Such a device and the context must not be made at the same time: see `cuda_inside_vulkan`.
                 let _alone = inline.then(cuda_inside_vulkan);
                 let _span = trace_span!("CUDA context").entered();
                 Ok(Cuda::primary(driver, &info)?)
@@ -85,14 +84,14 @@ impl EarlyContext {
         }))
     }
 
-    /// Waits for it, and makes it current on this thread; `None` if no context was asked for.
+    /// Waits for the context and makes it current on this thread. `None` if the run needs no context.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// The driver reports an error.
     pub(crate) fn finish(self) -> Result<Option<Cuda>> {
         let Some(context) = self.0 else { return Ok(None) };
         let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;
-        // It was made current on the thread that made it.
+        // Until now it is current only on the thread that made it.
         context.bind()?;
         Ok(Some(context))
     }
@@ -115,7 +114,7 @@ mod tests {
     fn the_work_is_done_beside_its_owner() {
         let (send, receive) = channel();
         let early = Early::begin("test", move || send.send(this_thread()));
-        // It is done although nobody asks for it yet.
+        // The work is done before anyone asks for it.
         let there = receive.recv_timeout(Duration::from_secs(60)).unwrap();
         assert_ne!(there, this_thread());
         assert_eq!(early.finish(), Ok(()));

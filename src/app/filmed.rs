@@ -10,7 +10,7 @@ use crate::report::Failures;
 use crate::vulkan::{Device, Flight};
 use crate::{Result, whole_file};
 
-/// Begins the film of a run, if `config` asks for one. `complete`: nobody minds if the run waits for it.
+/// Begins the film of a run, if `config` asks for one. With `complete`, the run waits for the film, so that it has every frame.
 pub(super) fn film(
     device: &Device,
     config: &Config,
@@ -23,16 +23,16 @@ pub(super) fn film(
     Film::start(device, FilmDesc { path, side, format, complete, timeout }).map(Some)
 }
 
-/// Whether the frame at hand belongs into the film. `now` is the time since anything.
+/// Whether the current frame belongs in the film. `now` may count from any fixed moment.
 pub(super) fn wants(film: &mut Option<Film>, flight: &Flight, now: Duration) -> bool {
     film.as_mut().is_some_and(|film| {
-        // The flight is free, so what was recorded for it before is done.
+        // The flight is free, so its earlier commands have finished.
         film.done(flight.index);
         film.wants(now)
     })
 }
 
-/// Ends the film; `at_rest`: every frame is drawn.
+/// Ends the film. `at_rest` says that every frame is drawn.
 pub(super) fn end(film: &mut Option<Film>, at_rest: bool, failures: &mut Failures) -> Option<Recorded> {
     film.as_mut().and_then(|film| failures.catch(film.end(at_rest)))
 }

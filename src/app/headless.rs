@@ -1,4 +1,4 @@
-//! The same frames without a window: into an image, the last of which becomes a file.
+//! Drawing without a window: into an image. The last picture can become a file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,32 +21,32 @@ use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
-/// Frames of a headless run that was not told how many: fewer where each takes long.
+/// The number of frames if the user gives none: fewer on a software device, where each takes long.
 fn default_frames(run: &Headless, verify: bool) -> u64 {
     match run.engine.device().info().kind {
         vk::PhysicalDeviceType::CPU => 20,
-        // More than it takes to settle: see `Footprint::SETTLED`.
+        // More than a run needs to settle: see `Footprint::SETTLED`.
         _ if verify => 1000,
         _ => 120,
     }
 }
 
-/// Seconds of the field between two frames, whatever the clock says: frame N is the same picture on every run.
+/// Seconds of the field between two frames. It does not follow the clock, so frame N is the same picture in every run.
 pub(super) const STEP: f64 = 1.0 / 60.0;
 
 /// Draws `config.frames` frames and writes the last to `config.output`.
 ///
 /// # Errors
-/// Whatever stands in the way, an error of the validation layer included; and a stop before the last frame where a
-/// picture was asked for.
+/// Any failure of the run, an error of the validation layer included; and a stop before the last frame if
+/// `config.output` asks for a picture.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
     attempt_headless(config, stop)?.whole()
 }
 
-/// [`run_headless`], which tells what was done before something failed.
+/// Like [`run_headless`], but also returns the summary of a run that failed after it began to draw.
 ///
 /// # Errors
-/// What stands in the way of the first frame.
+/// A failure before the first frame.
 pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
@@ -97,8 +97,8 @@ fn draw_traced(
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(default_frames(run, config.verify));
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
-    // Of few bits, so that no product with a frame's number is rounded: frame N is then the same to the last bit whether it is
-    // filled by itself or with those before it.
+    // An f32 has so few bits that its product with a frame's number is exact in an f64. So frame N is bit-identical whether it is
+    // filled alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -107,7 +107,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
             break;
         }
         run.frame(step)?;
-        // The first few are enqueued behind each other at once: nothing was finished yet that could be timed.
+        // The first few frames are enqueued at once, before any frame has finished that could be timed.
         if run.engine.finished().is_some() {
             times.add(lap(&mut last));
         }
@@ -132,7 +132,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
     Ok(())
 }
 
-/// The time since `last`, which becomes now.
+/// The time since `last`. Sets `last` to now.
 fn lap(last: &mut Instant) -> Duration {
     let now = Instant::now();
     now - std::mem::replace(last, now)
@@ -144,30 +144,30 @@ pub struct Headless {
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
-    /// Clients in other processes may draw.
+    /// Whether clients in other processes may draw.
     serves: bool,
 }
 
 impl Headless {
-    /// Makes both.
+    /// Makes the engine and the image. Prints a note if the device has no CUDA, or is a software device.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
         announce(choice);
         Self::quietly(choice, config)
     }
 
-    /// The same without a word about the device.
+    /// [`Headless::new`] without notes about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
         Self::make(choice, config, &desc(interop, config.handoff == Handoff::Inline), 1)
     }
 
-    /// The same, on a device that every other producer and hand-off can work on too: see [`Headless::switch`].
+    /// [`Headless::quietly`] on a device that every producer and hand-off can use: see [`Headless::switch`].
     pub fn switchable(choice: &Choice, config: &Config) -> Result<Self> {
         Self::make(choice, config, &desc(choice.twin.is_some(), true), 1)
     }
 
-    /// For clients in other processes: shares memory where the device can, whoever fills the field here, and has resources
-    /// for `flights` frames in flight at least.
+    /// For clients in other processes. Shares memory if the device can, whatever fills the field here. Has resources for at least
+    /// `flights` frames in flight.
     #[cfg(target_os = "linux")]
     pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice);
@@ -193,8 +193,8 @@ impl Headless {
         Ok(Self { engine, target, film, serves: false })
     }
 
-    /// Draws with other settings from the next frame on, as far as they are about what is drawn and who fills it: the picture
-    /// keeps its size. Waits for both sides. After an error everything is as it was, as long as frames can be drawn.
+    /// Changes what is drawn and what fills it, from the next frame on. The picture keeps its size. Waits for both APIs. After an
+    /// error the old settings stay, as long as frames can be drawn.
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         self.engine.switch(choice, config)?;
         if let Some(film) = &mut self.film {
@@ -203,23 +203,23 @@ impl Headless {
         Ok(())
     }
 
-    /// Draws the next frame; `step` is how many seconds of the field lie between two.
+    /// Draws the next frame. `step` is the time between two frames, in seconds of the field.
     pub fn frame(&mut self, step: f64) -> Result<()> {
         let time = self.engine.next_frame() as f64 * step;
         self.frame_at(Moment { time, step })
     }
 
-    /// Draws the next frame at a moment of the caller's.
+    /// Draws the next frame at the given moment.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
         let picture = target.picture();
-        // A film has the field's own pace, however fast it is drawn.
+        // A film keeps the field's pace, however fast frames are drawn.
         let wants = filmed::wants(film, &flight, Duration::from_secs_f64(engine.next_frame() as f64 * STEP));
         let mut record = |commands| {
             if let Some(film) = film {
-                // SAFETY: these are recorded behind the draw of this very picture, which lives as long as the engine; the flight was
-                // free, and the film told so.
+                // SAFETY: these commands are recorded after the draw of this picture, which lives as long as the engine; the flight
+                // was free, and `filmed::wants` told the film.
                 unsafe { film.record(commands, flight.index, &picture) };
             }
             Ok(())
@@ -233,7 +233,7 @@ impl Headless {
         &mut self.engine
     }
 
-    /// The picture of the last frame: sRGB, four bytes a pixel.
+    /// The picture of the last frame: sRGB, four bytes per pixel.
     pub fn pixels(&mut self) -> Result<Vec<u8>> {
         read_image(self.engine.queue(), self.target.image())
     }
@@ -243,7 +243,8 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes it to a PNG file, with what made it: `config` is what was drawn, unless a client drew.
+    /// Writes the last picture to a PNG file, with texts that say how it was made. `config` has the settings that drew it, unless
+    /// a client drew.
     pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
@@ -261,7 +262,7 @@ impl AsMut<Engine> for Headless {
     }
 }
 
-/// Says in one line what `auto` had to do without, and when the device is not a real one.
+/// Prints a note if `auto` does without CUDA, and one if the device is a software device.
 pub(super) fn announce(choice: &Choice) {
     let info = choice.adapter.info();
     if let Some(reason) = &choice.fallback {

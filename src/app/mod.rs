@@ -53,7 +53,7 @@ pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification}
 pub(crate) use windowed::run_with;
 pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 
-/// Who is to fill the field.
+/// What fills the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProducerKind {
     /// CUDA if available, otherwise a Vulkan compute shader; prints the reason.
@@ -65,96 +65,96 @@ pub enum ProducerKind {
     Compute,
     /// CPU threads.
     Host,
-    /// Nobody, after the first frame: the draw alone, for the benchmark.
+    /// A Vulkan compute shader, for the first frame only: the benchmark measures the draw alone.
     #[value(skip)]
     Still,
-    /// The same from memory that could be shared with CUDA.
+    /// [`ProducerKind::Still`] from memory that could be shared with CUDA.
     #[value(skip)]
     StillShared,
 }
 
 impl ProducerKind {
-    /// Whether CUDA fills the field where it can.
+    /// Whether CUDA fills the field if available.
     pub(crate) fn may_use_cuda(self) -> bool {
         matches!(self, Self::Auto | Self::Cuda)
     }
 }
 
-/// How a window reads a kernel again.
+/// How a window reloads a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reload {
-    /// What [`KernelSource::from_argument`] takes.
+    /// The argument of [`KernelSource::from_argument`].
     pub argument: String,
-    /// The program that tries each kernel in a process of its own before it is taken over: a `wavefield` of the same release, as for
-    /// `serve::Options::try_with`. `None`: a kernel that faults ends the run. Linux only, and kernels that paint a texture are not
-    /// tried.
+    /// The program that tries each kernel in a separate process before the window uses it: a `wavefield` of the same release, as for
+    /// `serve::Options::try_with`. With `None`, a kernel that faults ends the run. Trials run on Linux only, and not for kernels that
+    /// paint a texture.
     pub try_with: Option<PathBuf>,
 }
 
-/// Everything that a run can be told.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// An index of the device table, part of a name, or a UUID.
     pub device: Option<String>,
     /// What is shown.
     pub scene: Scene,
-    /// Who fills the field.
+    /// What fills the field.
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
     /// Read [`Config::kernel`] again whenever its file is saved; in a window only.
     pub reload: Option<Reload>,
-    /// What the parameters of [`Config::kernel`] are at first.
+    /// The initial parameters of [`Config::kernel`].
     pub parameters: KernelValues,
     /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
-    /// Consent to kernels that are not built in inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
+    /// Allows the user's kernels inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
     pub risk_the_gpu: bool,
-    /// Vertices across and along, or texels of the texture.
+    /// Columns and rows of vertices, or of the texture's texels.
     pub grid: Grid,
-    /// Slots between the producer and the draw. `None`: as many as the batches need, else three.
+    /// Slots between the producer and the draw. With `None`, three, or more if batches need them.
     pub ring: Option<Ring>,
     /// How many slots CUDA fills for each wait.
     pub batch: Batching,
-    /// The picture's, or the window's first, size in pixels.
+    /// The picture's size, or the window's initial size, in pixels.
     pub size: vk::Extent2D,
-    /// Samples a pixel.
+    /// Samples per pixel.
     pub samples: Samples,
-    /// Stop after so many frames; `None` runs until told to stop (in a window only).
+    /// Frames to draw. With `None`, a window runs until it is told to stop, and a headless run chooses a number.
     pub frames: Option<u64>,
-    /// Where a headless run puts its last picture.
+    /// The PNG file for a headless run's last picture.
     pub output: Option<PathBuf>,
-    /// Where to record the run: a GIF, or raw frames where it is `-`.
+    /// The GIF file to record the run to, or `-` for raw frames on standard output.
     pub record: Option<PathBuf>,
-    /// The longer side of a recorded GIF at most, in pixels.
+    /// The longest side of a recorded GIF, in pixels.
     pub record_side: u32,
-    /// Where the camera is at first; `None`: where [`Scene::camera`] says.
+    /// The initial camera. The default is [`Scene::camera`].
     pub camera: Option<Camera>,
-    /// Where to write a trace of the first frames: see [`crate::trace`].
+    /// The file for a trace of the first frames: see [`crate::trace`].
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
-    /// Whether a window shows figures and settings over the picture at first.
+    /// Whether a window starts with figures and settings over the picture.
     pub overlay: bool,
-    /// How the field is drawn; the texture has one way only.
+    /// How the field is drawn. The texture has only one style.
     pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
-    /// Seconds of the field for each second of the clock; 0 stands still.
+    /// Seconds of the field per second of the clock; 0 stops the field.
     pub speed: f64,
     /// How the CPU waits for the GPU.
     pub wait: Wait,
-    /// Give up when no frame was finished for so long.
+    /// The run fails if no frame finishes for this long.
     pub timeout: Duration,
     /// Whether to load the validation layer.
     pub validation: Validation,
-    /// Look at every vertex of every frame: see [`crate::verify`].
+    /// Whether to check every vertex of every frame: see [`crate::verify`].
     pub verify: bool,
-    /// What to leave out of the hand-off, to show that the check finds it.
+    /// The part of the hand-off to leave out, to show that the check finds it.
     pub broken: Option<Broken>,
 }
 
-/// Why a kernel that is not built in needs consent to be launched from Vulkan's command buffer.
+/// Why the user must allow their own kernel inside Vulkan's command buffer.
 pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stops drawing on this GPU for every process \
      (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
 
@@ -194,17 +194,17 @@ impl Default for Config {
     }
 }
 
-/// A wish to stop, shared with a signal handler.
+/// A request to stop, shared with a signal handler. Clones share one request.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks the run to end after the frame at hand.
+    /// Asks the run to end after the current frame.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked.
+    /// Whether [`Stop::request`] was called.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -8,8 +8,8 @@ use ash::vk;
 
 use crate::{Error, Result, whole_file};
 
-/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` says of the picture what a viewer shows beside it: a
-/// keyword, as the PNG specification has some, and its text.
+/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are keywords of the PNG specification with their
+/// texts, which viewers show beside the picture.
 ///
 /// The file appears under its name only once it is complete.
 pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str, String)]) -> Result<()> {
@@ -39,10 +39,10 @@ fn encode(
     writer.finish()
 }
 
-/// Reads an 8-bit RGBA PNG: its size and its pixels.
+/// Reads the size and the pixels of an 8-bit RGBA PNG.
 ///
 /// # Errors
-/// A file that cannot be read, is not a PNG, or has another pixel format.
+/// The file cannot be read, is not a PNG, or has another pixel format.
 pub fn read_png(path: &Path) -> Result<(vk::Extent2D, Vec<u8>)> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;

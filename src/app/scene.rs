@@ -1,4 +1,4 @@
-//! What is shown, and who makes it.
+//! What a run shows, and the producer that makes it.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
 impl Scene {
-    /// The parameters of a kernel that fills it.
+    /// The signature of a kernel that fills this scene.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,
@@ -29,7 +29,7 @@ impl Scene {
         }
     }
 
-    /// The kernel that comes with this crate.
+    /// This crate's own kernel for the scene.
     pub fn built_in(self) -> KernelSource {
         match self {
             Self::Field => KernelSource::built_in(),
@@ -37,7 +37,7 @@ impl Scene {
         }
     }
 
-    /// Where it is seen from at first.
+    /// The initial camera.
     pub fn camera(self) -> Camera {
         match self {
             Self::Field => Camera::default(),
@@ -47,12 +47,12 @@ impl Scene {
 }
 
 impl Config {
-    /// Where the camera is at first.
+    /// The initial camera: the user's, or else the scene's.
     pub(crate) fn camera(&self) -> Camera {
         self.camera.unwrap_or(self.scene.camera())
     }
 
-    /// Where the camera is at first for an array that a client draws.
+    /// The initial camera for an array that a client draws.
     pub(crate) fn camera_for(&self, array: &Array) -> Camera {
         match array.kind() {
             Kind::Image => View::of(array).camera,
@@ -60,7 +60,7 @@ impl Config {
         }
     }
 
-    /// How the field is drawn where nobody says how: particles as points.
+    /// The default style: particles are drawn as points, everything else as a surface.
     pub fn usual_style(&self) -> Style {
         let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
         match entry {
@@ -69,12 +69,12 @@ impl Config {
         }
     }
 
-    /// The kernel that fills the scene, or stands for those who fill it without CUDA.
+    /// The kernel that fills the scene. Without CUDA, another producer does its work.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
     }
 
-    /// What a producer is told.
+    /// The settings for a producer. Some hand-offs need another ring: see [`Config::ring_of`].
     pub(crate) fn producer_desc(&self) -> ProducerDesc {
         ProducerDesc {
             scene: self.scene,
@@ -87,25 +87,25 @@ impl Config {
         }
     }
 
-    /// Whether the wave is shown, or the texture that comes with this crate: [`crate::verify`] has references of those.
+    /// Whether the run shows the built-in wave or texture, for which [`crate::verify`] has references.
     pub(super) fn shows_built_in(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
     }
 
-    /// Whether a kernel of the user's fills the scene, and none that comes with this program.
+    /// Whether the user's own kernel fills the scene, not one that comes with this program.
     pub(crate) fn has_own_kernel(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_none()
     }
 
-    /// The compute shader that fills the field as the kernel does, if it has one.
+    /// The compute shader that does the kernel's work, if there is one.
     fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
-    /// Refuses a kernel where neither CUDA nor a compute shader runs it.
+    /// Refuses a kernel that neither CUDA nor a compute shader can run.
     ///
     /// # Errors
-    /// Why CUDA does not, and which kernels do without.
+    /// The kernel cannot run. The error says why CUDA cannot run it, and which kernels do not need CUDA.
     pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
         let by_cuda = choice.cuda.is_some() && self.producer.may_use_cuda();
         let by_shader =
@@ -128,10 +128,10 @@ impl Config {
         Err(Error::Unsupported(words))
     }
 
-    /// The ring of a hand-off, and how many frames may be in flight with it if that is not one for each slot.
+    /// The ring for a hand-off, and the limit on frames in flight if it is not one per slot.
     ///
-    /// With [`Batching::Auto`] a ring whose depth was not given has room for batches, and no more frames in flight than any
-    /// other: so it adds no latency but that of the batch itself.
+    /// With [`Batching::Auto`], a ring without a given depth is deep enough for batches. The limit stays at the usual depth, so
+    /// the deeper ring adds no latency beyond that of the batch itself.
     pub(crate) fn ring_of(&self, handoff: Handoff) -> (Ring, Option<usize>) {
         if handoff != Handoff::Timeline {
             return (self.ring.unwrap_or_default(), None);
@@ -149,15 +149,15 @@ impl Config {
     }
 }
 
-/// The most bytes of a ring whose depth was not given, if it is deeper than the usual one.
+/// The most bytes that a ring without a given depth may take to become deeper than usual.
 const ROOM: u64 = 128 << 20;
-/// Slots that it has at most: with more, the hand-off's part of a frame is no longer worth the latency.
+/// The most slots of such a ring. More slots would save too little of the hand-off's cost for the latency that they add.
 const LONGEST: usize = 16;
 
-/// Who fills the field or paints the texture, as `config` asks. Waits for the queue.
+/// Makes the producer that `config` asks for. Waits for the queue.
 ///
 /// # Errors
-/// What stands in the way of that producer.
+/// The producer cannot be made.
 pub(crate) fn make_producer(
     queue: &mut Queue,
     context: Option<&Cuda>,
@@ -204,7 +204,7 @@ pub(crate) fn make_producer(
     }
 }
 
-/// A compute shader that fills the scene; a field, that one.
+/// A compute shader that fills the scene. For a field, `field` is that shader.
 fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
         Scene::Field => Box::new(ComputeProducer::new(device, desc, field)?),
@@ -212,7 +212,7 @@ fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result
     })
 }
 
-/// CPU threads that fill it.
+/// CPU threads that fill the scene.
 fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
         Scene::Field => Box::new(HostProducer::new(device, desc)?),

@@ -1,4 +1,4 @@
-//! Which device to use, and the table that says why.
+//! Choosing a device, and the table that explains the choice.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::vulkan::{Adapter, Instance, InstanceDesc, Surface, Validation};
 use crate::{Error, Result};
 
-/// Every device of both APIs: Vulkan's first, each with its CUDA twin, then the CUDA devices that have none.
+/// Every device of both APIs: first Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
     rows: Vec<Row>,
     driver: Result<Driver>,
@@ -23,41 +23,41 @@ struct Row {
     facts: Facts,
 }
 
-/// What choosing depends on; kept apart from the handles so that it can be tested without a GPU.
+/// What the choice depends on. It is apart from the handles, so that tests need no GPU.
 #[derive(Clone, Debug)]
 struct Facts {
     name: String,
     uuid: DeviceUuid,
     kind: Kind,
-    /// SwiftShader, which is there for browsers' tests: slower than Mesa's llvmpipe, without windows on X11, and its `sin` is as
-    /// coarse as Vulkan allows.
+    /// Whether this is SwiftShader, made for browser tests: it is slower than Mesa's llvmpipe, opens no windows on X11, and its
+    /// `sin` is as coarse as Vulkan allows.
     last_resort: bool,
-    /// Whether Vulkan can draw with it here, else why not.
+    /// Whether Vulkan can draw with it here, or the reason why not.
     draws: Result<(), String>,
-    /// Whether CUDA and Vulkan can share it, else why not.
+    /// Whether CUDA and Vulkan can share it, or the reason why not.
     shares: Result<(), String>,
 }
 
 /// The device to use.
 #[derive(Clone)]
 pub struct Choice {
-    /// Vulkan's side.
+    /// The device in Vulkan.
     pub adapter: Adapter,
-    /// CUDA's side, where it is to be used.
+    /// The device in CUDA, if the run uses CUDA.
     pub cuda: Option<(Driver, CudaInfo)>,
-    /// CUDA's side of the device, where the two can share it, whether or not that is asked for.
+    /// The device in CUDA if both APIs can share it, even if the run does not use CUDA.
     pub twin: Option<(Driver, CudaInfo)>,
-    /// Why `auto` does without CUDA.
+    /// Why `auto` does not use CUDA.
     pub fallback: Option<String>,
 }
 
 impl Choice {
-    /// This machine, with this device.
+    /// Describes this machine, with this device.
     pub(crate) fn machine(&self) -> Machine {
         Machine::describe(self.adapter.info(), self.cuda.as_ref().map(|(driver, _)| driver.version()))
     }
 
-    /// Whether its memory and timelines can be handed to other processes.
+    /// Whether the device can export memory and timelines to other processes.
     pub(crate) fn can_export(&self) -> bool {
         let exports = self.adapter.info().sharing.exports;
         exports.buffer.is_some() && exports.timeline.is_some()
@@ -65,24 +65,24 @@ impl Choice {
 }
 
 impl DeviceTable {
-    /// The table for runs without a window. Makes Vulkan's instance for it, which its adapters keep.
+    /// The table for runs without a window. Makes a Vulkan instance; the adapters keep it alive.
     ///
     /// # Errors
-    /// What stands in the way of Vulkan. A missing CUDA driver is no error here: it becomes every row's reason.
+    /// Vulkan fails. A missing CUDA driver is not an error: every row names it as the reason why it cannot share.
     pub fn headless(validation: Validation) -> Result<Self> {
         let cuda = EarlyDriver::begin();
         let instance = Instance::new(&InstanceDesc { validation, display: None })?;
         Self::query(&instance, None, cuda)
     }
 
-    /// Asks both APIs.
+    /// The table for devices of `instance` that can present to `surface`, if there is one.
     ///
     /// # Errors
-    /// As [`DeviceTable::headless`].
+    /// See [`DeviceTable::headless`].
     pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: EarlyDriver) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
-        // A driver that lists no device says so in every row, like a missing one.
+        // A CUDA error becomes the reason in every row.
         let (driver, cuda) = match cuda.finish() {
             Ok((driver, devices)) => (Ok(driver), devices),
             Err(error) => (Err(error), Vec::new()),
@@ -124,14 +124,14 @@ impl DeviceTable {
     /// Chooses by `--device` and `--producer`.
     ///
     /// # Errors
-    /// No device matches, several do, or none that matches can do what is asked: with every reason.
+    /// No device matches, several do, or none that matches can do the work. The error lists every reason.
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
         let (index, fallback) = choose(&facts, wish, producer).map_err(with_variables)?;
         let row = &self.rows[index];
         let adapter = row.adapter.clone();
-        let adapter =
-            adapter.ok_or_else(|| Error::Unsupported(format!("{} is no Vulkan device", row.facts.name)))?;
+        let adapter = adapter
+            .ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", row.facts.name)))?;
         let twin = match (&self.driver, &row.cuda) {
             (Ok(driver), Some(device)) if row.facts.shares.is_ok() => Some((*driver, device.clone())),
             _ => None,
@@ -140,7 +140,8 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, twin, fallback })
     }
 
-    /// The table, with the device that `choose` would take marked. Where that is wider than `width`, a block for each device.
+    /// The table as text, with a mark at the device that `choose` would take. If it is wider than `width`, each device gets a
+    /// block of lines instead.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
         let chosen = choose(&facts, wish, producer).map_err(with_variables).map(|(index, _)| index);
@@ -217,7 +218,7 @@ impl Row {
 
 const HEADINGS: [&str; 8] = ["", "#", "device", "APIs", "UUID", "driver", "exports", "verdict"];
 
-/// Each device below the one before: its mark, number and name, then a line for each of the rest, broken at `width`.
+/// A block for each device: its mark, number and name, then a line for each other cell. Lines break at `width`.
 fn blocks(table: &[[String; 8]], width: usize) -> String {
     let block = |row: &[String; 8]| {
         let mut lines = vec![wrap(&format!("{:1} {:>2}  {}", row[0], row[1], row[2]), width, 6)];
@@ -228,10 +229,10 @@ fn blocks(table: &[[String; 8]], width: usize) -> String {
     table.iter().skip(1).map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a line at its blanks where it is longer than `width`; what follows is indented. A word that is longer stays whole.
+/// Breaks a line at its blanks if it is longer than `width`, and indents the rest. A word is never broken.
 fn wrap(line: &str, width: usize, indent: usize) -> String {
     let (mut text, mut column) = (String::new(), 0);
-    // With the blanks before each word, which only the first of a line keeps.
+    // Each step takes a word with the blanks before it. A new line drops those blanks.
     let mut from = 0;
     while from < line.len() {
         let blanks = line[from..].find(|c| c != ' ').unwrap_or(line.len() - from);
@@ -252,7 +253,7 @@ fn wrap(line: &str, width: usize, indent: usize) -> String {
     text
 }
 
-/// Left-aligned columns, two spaces apart; the last one is as long as it likes.
+/// Left-aligned columns, two spaces apart. The last column has no fixed width.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..7).map(width).collect();
@@ -269,12 +270,12 @@ fn columns(table: &[[String; 8]]) -> String {
         .join("\n")
 }
 
-/// A device may be missing because the loader was told to leave its driver out.
+/// Adds the environment variables that can make the loader leave a driver out.
 fn with_variables(error: Error) -> Error {
     Error::Unsupported(error.to_string() + &crate::error::driver_variables())
 }
 
-/// The row to use, and why `auto` does without CUDA.
+/// The row to use, and the reason if `auto` does not use CUDA.
 fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
     let candidates = match wish {
         Some(wish) => vec![named(rows, wish)?],
@@ -282,7 +283,7 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     };
     let draws = |&&index: &&usize| rows[index].draws.is_ok();
     let shares = |&&index: &&usize| rows[index].draws.is_ok() && rows[index].shares.is_ok();
-    // Real hardware before software; among equals the driver's order.
+    // Hardware before software; equals keep the driver's order.
     let rank = |&&index: &&usize| match rows[index].kind {
         _ if rows[index].last_resort => 5,
         Kind::DISCRETE_GPU => 0,
@@ -297,7 +298,7 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     match (producer, sharing, drawing) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(&index), _) => Ok((index, None)),
         (ProducerKind::Cuda, None, _) => Err(Error::Unsupported(format!(
-            "CUDA and Vulkan share no device here, which --producer cuda needs: {}",
+            "--producer cuda needs a device that CUDA and Vulkan share, and there is none: {}",
             reasons()
         ))),
         (ProducerKind::Auto, None, Some(&index)) => Ok((index, rows[index].shares.clone().err())),
@@ -333,13 +334,13 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize> {
         [index] => Ok(*index),
         [] => Err(Error::Unsupported(format!("no device is called `{wish}`; there is {}", known()))),
         _ => Err(Error::Unsupported(format!(
-            "several devices are called `{wish}`, take a number: {}",
+            "several devices match `{wish}`, choose one by number: {}",
             known()
         ))),
     }
 }
 
-/// Every candidate with what stands in its way.
+/// Every candidate with the reason why it cannot be used.
 struct Reasons<'a>(Vec<&'a Facts>);
 
 impl fmt::Display for Reasons<'_> {
@@ -430,7 +431,7 @@ mod tests {
         let swiftshader = without_cuda(Facts { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
         let rows = [swiftshader, without_cuda(row("llvmpipe", 1, Kind::CPU))];
         assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 1);
-        // Alone, or by its name, it is taken.
+        // It is chosen if it is the only one or is named.
         assert_eq!(choose(&rows[..1], None, ProducerKind::Auto).unwrap().0, 0);
         assert_eq!(choose(&rows, Some("swift"), ProducerKind::Auto).unwrap().0, 0);
     }

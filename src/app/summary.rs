@@ -1,4 +1,4 @@
-//! What a run did, on one screen.
+//! The summary that a run prints at its end.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::verify::Checked;
 use crate::vulkan::ValidationLog;
 use crate::{Error, Result};
 
-/// The times between frames, in constant memory, to three digits.
+/// The times between frames, to three significant digits. Uses constant memory.
 pub struct FrameTimes {
     nanoseconds: Histogram<u64>,
     total: Duration,
@@ -19,7 +19,7 @@ pub struct FrameTimes {
 
 impl Default for FrameTimes {
     fn default() -> Self {
-        // 1 µs to 1 hour; what lies outside is clamped.
+        // 1 µs to 1 hour; other times are clamped.
         let nanoseconds = Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3);
         Self {
             nanoseconds: nanoseconds.unwrap_or_else(|_| unreachable!("the bounds are valid")),
@@ -35,22 +35,22 @@ impl FrameTimes {
         self.total += time;
     }
 
-    /// Adds the time until the last frame was really done, which belongs to no frame but to the rate.
+    /// Adds the time until the GPU finished the last frame. It counts for the rate, but is not a frame time.
     pub fn finish(&mut self, time: Duration) {
         self.total += time;
     }
 
-    /// How many were added.
+    /// How many times were added.
     pub fn count(&self) -> u64 {
         self.nanoseconds.len()
     }
 
-    /// The time that a fraction `quantile` of the frames kept to.
+    /// The time that a fraction `quantile` of the frames did not exceed.
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.nanoseconds.value_at_quantile(quantile))
     }
 
-    /// Frames a second over all of them; 0 with none.
+    /// Frames per second over the whole run; 0 without frames.
     pub fn per_second(&self) -> f64 {
         match self.total.as_secs_f64() {
             0.0 => 0.0,
@@ -63,49 +63,48 @@ impl FrameTimes {
 pub struct Summary {
     /// Frames drawn.
     pub frames: u64,
-    /// Frames that were skipped because the window had nothing to draw on.
+    /// Frames that were skipped because the window had no image to draw on.
     pub skipped: u64,
-    /// The times between them.
+    /// The times between frames.
     pub times: FrameTimes,
-    /// How often the CPU was as far ahead as it may be, and waited for a frame to be drawn.
+    /// How often the CPU waited for a frame to be drawn because it was as far ahead as allowed.
     pub pacing_waits: u64,
-    /// How often the hand-off made the CPU wait: never, where the GPU does.
+    /// How often the hand-off made the CPU wait: zero for asynchronous hand-offs.
     pub handoff_waits: u64,
     /// Slots in the ring.
     pub ring: usize,
-    /// Slots that CUDA fills for each wait; at the end, where that changed.
+    /// Slots that CUDA fills per wait; the last value if it changed.
     pub batch: usize,
-    /// How often the batch changed, if it was chosen in the run: [`super::Batching::Auto`].
+    /// How often the batch changed, if the run chose it: [`super::Batching::Auto`].
     pub batch_changes: Option<u64>,
     /// What was shown.
     pub scene: super::Scene,
-    /// Vertices, or texels, across and along.
+    /// Columns and rows of vertices or texels.
     pub grid: crate::wave::Grid,
-    /// Who filled the field.
+    /// The producer's name, with its hand-off.
     pub producer: &'static str,
-    /// Where.
+    /// The device, with its driver.
     pub device: String,
-    /// What the last frames were made of, if a window showed that.
+    /// How the time of the last frames divides into parts, if a window showed that.
     pub parts: Option<String>,
-    /// What was recorded, if that was asked for.
+    /// What was recorded, if the run made a film.
     pub recorded: Option<Recorded>,
     /// What the check found, in a checked run.
     pub checked: Option<Checked>,
-    /// Whether the validation layer watched, and then its warnings.
+    /// The number of the validation layer's warnings; `None` without the layer.
     pub validation: Option<u64>,
 }
 
-/// How a run ended that had begun to draw.
+/// The end of a run that had begun to draw, with or without a failure.
 pub struct Ended {
-    /// What it did until then.
+    /// What the run did until its end.
     pub summary: Summary,
-    /// What ended it early, or failed beside it; the first such failure, every other was said. Whatever could be written
-    /// was.
+    /// The first failure; every later one was printed. All output that could be written was written.
     pub failure: Option<Error>,
 }
 
 impl Ended {
-    /// When everything is destroyed: what the validation layer had to say of that counts too.
+    /// To be called once everything is destroyed, so that the validation layer's messages about that count too.
     pub(crate) fn new(mut summary: Summary, mut failures: Failures, log: &ValidationLog) -> Self {
         let clean = failures.catch(log.verdict());
         summary.validation = summary.validation.and(clean).map(|()| log.warnings());
@@ -115,7 +114,7 @@ impl Ended {
     /// The summary of a run in which nothing failed.
     ///
     /// # Errors
-    /// What failed.
+    /// The first failure.
     pub fn whole(self) -> Result<Summary> {
         self.failure.map_or(Ok(self.summary), Err)
     }
@@ -156,8 +155,8 @@ impl fmt::Display for Summary {
             }
         )?;
         writeln!(f, "device        {}", self.device)?;
-        writeln!(f, "hand-off      {} waits of the CPU", self.handoff_waits)?;
-        write!(f, "pacing        {} waits of the CPU, a ring ahead", self.pacing_waits)?;
+        writeln!(f, "hand-off      {} CPU waits", self.handoff_waits)?;
+        write!(f, "pacing        {} CPU waits for a frame to be drawn", self.pacing_waits)?;
         if let Some(recorded) = &self.recorded {
             write!(f, "\nrecording     {recorded}")?;
         }

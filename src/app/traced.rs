@@ -10,12 +10,12 @@ use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::wave::Grid;
 use crate::{Error, Result, whole_file};
 
-/// Frames that a trace has at most: enough to see the pattern, few enough for a viewer.
+/// The most frames of a trace: enough to see the pattern, few enough for a viewer.
 const FRAMES: usize = 600;
-/// Spans of the CPU at most: a frame has fewer than ten, and the start some dozens.
+/// The most CPU spans: a frame has fewer than ten, and the start a few dozen.
 const CPU_SPANS: usize = 10 * FRAMES;
 
-/// A trace that was asked for: from before the first call to either API until the file is written.
+/// A trace in progress: from before the first call to either API until the file is written.
 pub(super) struct Traced {
     path: PathBuf,
     grid: Grid,
@@ -23,10 +23,10 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Listens to the CPU from now on, if `config` asks for a trace.
+    /// Starts to record CPU spans if `config` asks for a trace.
     ///
     /// # Errors
-    /// A place that cannot be written.
+    /// The file cannot be written, or this process already has a trace.
     pub(super) fn begin(config: &Config) -> Result<Option<Self>> {
         let Some(path) = &config.trace else { return Ok(None) };
         whole_file::check_writable(path)?;
@@ -37,12 +37,12 @@ impl Traced {
         Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
     }
 
-    /// The GPU too.
+    /// Starts to record the engine's frames.
     pub(super) fn follow(&self, engine: &mut Engine) -> Result<()> {
         engine.start_trace(FRAMES)
     }
 
-    /// Writes the file, whatever has failed before.
+    /// Writes the file, even if the run failed.
     pub(super) fn end(self, engine: &mut Engine, failures: &mut Failures) {
         let name = track_name(self.grid, engine.producer().profile());
         let Some(track) = engine.end_trace(name, failures) else { return };
@@ -53,7 +53,7 @@ impl Traced {
     }
 }
 
-/// What was run, for people: what really ran, which may be another producer or hand-off than what was asked for.
+/// A name for what ran. The producer or hand-off may differ from the one that was asked for.
 pub(super) fn track_name(Grid { cols, rows }: Grid, producer: &Profile) -> String {
     format!("{cols}x{rows}, {}, ring {}", producer.name, producer.slots.len())
 }

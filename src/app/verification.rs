@@ -1,7 +1,7 @@
-//! What `wavefield verify` found, as data: what it prints, what `--json` writes, and the verdict.
+//! The result of `wavefield verify` as data: the text that it prints, the JSON that `--json` writes, and the verdict.
 //!
-//! The schema's version is in [`VERIFY_SCHEMA`]; a field is never renamed or given another meaning without a new version.
-//! `docs/reliability.md` describes it for people.
+//! [`VERIFY_SCHEMA`] holds the schema's version. Renaming a field or changing its meaning needs a new version.
+//! `docs/reliability.md` describes the fields.
 
 use std::fmt;
 use std::path::Path;
@@ -19,52 +19,52 @@ use crate::{Error, Result};
 /// The schema's name and version.
 pub const VERIFY_SCHEMA: &str = "wavefield-verify/1";
 
-/// A whole run.
+/// The record of a checked run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
     /// [`VERIFY_SCHEMA`].
     pub schema: String,
-    /// False where the run was stopped, or failed, before its last frame.
+    /// False if the run stopped or failed before its last frame.
     pub complete: bool,
     /// The command line, program name included.
     pub command: String,
-    /// When it started: seconds since 1970, UTC.
+    /// When the run started: seconds since 1970, UTC.
     pub started: u64,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// Who filled the field, hand-off included.
+    /// The producer, with its hand-off.
     pub producer: String,
-    /// What was left out on purpose.
+    /// The part of the hand-off that was left out on purpose.
     pub broken: Option<String>,
-    /// What was shown: `field` or `texture`; `field` where it is absent.
+    /// `field` or `texture`. Older files omit it; the default is `field`.
     #[serde(default = "field")]
     pub scene: String,
-    /// Vertices across and along, or texels.
+    /// Columns and rows of vertices or texels.
     pub grid: [u32; 2],
-    /// Slots.
+    /// Slots in the ring.
     pub ring: u32,
-    /// Frames that are filled for each wait; at the end, where that changed.
+    /// Frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
-    /// How often that changed, where the run chose it (`--batch auto`).
+    /// How often the batch changed, if the run chose it (`--batch auto`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
-    /// Whether it drew in a window.
+    /// Whether the run drew in a window.
     pub window: bool,
     /// Frames drawn.
     pub frames: u64,
-    /// Frames a second.
+    /// Frames per second.
     pub frames_per_second: f64,
     /// The counts of all frames.
     pub tally: Tally,
-    /// What lay in the ring at the end.
+    /// The contents of the ring at the end.
     pub slots: SlotsFound,
-    /// The footprint when the run had settled; absent in a run of fewer frames.
+    /// The footprint once the run had settled; absent in a shorter run.
     pub settled: Option<Footprint>,
     /// The footprint at the end.
     pub end: Footprint,
-    /// In words, whatever is not as it should be.
+    /// Everything that was wrong, in words.
     pub findings: Vec<String>,
-    /// What follows from it.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
@@ -72,24 +72,24 @@ fn field() -> String {
     Scene::Field.name().to_owned()
 }
 
-/// What a run says.
+/// The conclusion of a checked run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Every vertex or texel of every frame was right, and nothing grew.
     Clean,
-    /// Something was not as it should be.
+    /// Something was wrong: see [`Verification::findings`].
     Found,
     /// A wait was left out on purpose, and wrong vertices or texels were found.
     Caught,
     /// A wait was left out on purpose, and nothing wrong was found: this run does not show that it is needed.
     NotCaught,
-    /// The ownership transfers were left out on purpose, and nothing wrong was found: as it should be on most hardware.
+    /// The ownership transfers were left out on purpose, and nothing wrong was found. Most hardware gives this result.
     NotObservable,
 }
 
 impl Verification {
-    /// Makes the record of a checked run; `None` where `summary` is of a run that was not checked.
+    /// Makes the record of a checked run; `None` if `summary` comes from an unchecked run.
     pub fn new(
         summary: &Summary,
         config: &Config,
@@ -128,10 +128,10 @@ impl Verification {
         })
     }
 
-    /// Success, or what keeps the run from being one.
+    /// Whether the run is a success.
     ///
     /// # Errors
-    /// Something was found; a broken wait was not; nothing was checked; the run was stopped early.
+    /// The check found wrong data; it found none although a wait was left out; it checked nothing; or the run ended early.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
@@ -159,7 +159,7 @@ impl Verification {
 /// Writes the record as JSON, whole or not at all.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// The file cannot be written.
 pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
     crate::whole_file::write_json(path, verification)
 }
@@ -174,7 +174,7 @@ fn findings(
     let mut found = tally.findings(scene.elements());
     if slots.wrong_stamps > 0 {
         let what = scene.elements();
-        found.push(format!("{} {what} in the slots at the end are of no such frame", slots.wrong_stamps));
+        found.push(format!("{} {what} in the slots at the end have a wrong stamp", slots.wrong_stamps));
     }
     if let Some(worst) = slots.worst_error.filter(|&worst| worst > tolerance(scene)) {
         found.push(format!("the slots at the end differ from the reference by {}", distance(scene, worst)));
@@ -193,7 +193,7 @@ fn distance(scene: Scene, worst: f64) -> String {
 
 fn verdict(broken: Option<Broken>, tally: &Tally, findings: &[String]) -> Verdict {
     match broken {
-        // Whatever was broken, a check that does not reach every vertex says nothing.
+        // A check that does not reach every vertex proves nothing, even if a part of the hand-off is left out.
         _ if tally.unchecked_frames > 0 => Verdict::Found,
         None if findings.is_empty() => Verdict::Clean,
         None => Verdict::Found,

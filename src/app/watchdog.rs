@@ -1,4 +1,4 @@
-//! Every wait for the GPU has an end.
+//! Limits every wait for the GPU.
 
 use std::time::Duration;
 
@@ -9,21 +9,20 @@ use crate::producer::Producer;
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
-/// How long a run waits.
+/// How long a run waits for a frame.
 pub(super) struct Patience {
-    /// What a GPU may take for a frame.
+    /// The longest that a GPU may take for a frame.
     pub(super) timeout: Duration,
-    /// The CPU draws, and a frame waits for nothing else: a large one may take longer than `timeout`.
+    /// Whether the CPU alone fills and draws. A large frame may then take longer than `timeout`.
     pub(super) software: bool,
     /// Once a stop is requested, no wait lasts longer than [`STOPPING`].
     pub(super) stop: Stop,
 }
 
-/// How long a frame is waited for after a stop was requested.
+/// How long to wait for a frame after a stop was requested.
 const STOPPING: Duration = Duration::from_secs(2);
 
 impl Patience {
-    /// The patience of a run with these settings.
     pub(super) fn new(queue: &Queue, choice: &Choice, config: &Config) -> Self {
         let is_software = queue.device().info().kind == vk::PhysicalDeviceType::CPU;
         Self {
@@ -33,7 +32,7 @@ impl Patience {
         }
     }
 
-    /// How long to wait for a frame before giving up, where the slowest so far took `slowest`.
+    /// How long to wait for a frame before giving up. `slowest` is the longest wait for a frame so far.
     pub(super) fn limit(&self, slowest: Option<Duration>) -> Duration {
         match (self.software, slowest) {
             (false, _) => self.timeout,
@@ -43,7 +42,7 @@ impl Patience {
     }
 }
 
-/// Looks after a wait that might never end.
+/// Ends a wait that might never end.
 pub(super) struct Watchdog<'a> {
     producer: &'a dyn Producer,
     device: &'a Device,
@@ -61,7 +60,10 @@ impl<'a> Watchdog<'a> {
         Self { producer, device, limit: patience.limit(slowest), stop: &patience.stop }
     }
 
-    /// An error if the producer has failed, nothing was finished for too long, or a stop was asked for and this takes long.
+    /// To be called during a wait, with its duration so far.
+    ///
+    /// # Errors
+    /// The producer failed, the wait exceeds the limit, or it exceeds [`STOPPING`] after a stop was requested.
     pub(super) fn look(&self, waited: Duration) -> Result<()> {
         self.producer.is_idle()?;
         if self.stop.requested() && waited >= STOPPING {

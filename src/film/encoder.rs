@@ -1,4 +1,4 @@
-//! The thread that encodes, and the few pictures that are on their way to it.
+//! The thread that encodes pictures, and the queue to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,28 +16,29 @@ use super::scale::{Order, fit, fitting};
 use crate::whole_file::Growing;
 use crate::{Error, Result};
 
-/// A picture as the GPU left it.
+/// A picture as the GPU drew it.
 pub(super) struct Shot {
     pub(super) pixels: Vec<u8>,
     pub(super) extent: vk::Extent2D,
     pub(super) order: Order,
-    /// When it is in the film.
+    /// Its time in the film.
     pub(super) at: Duration,
 }
 
-/// Frames in the film, and its size.
+/// The number of frames in the film, and its size.
 type Written = (u64, Option<(u32, u32)>);
 
-/// Pictures under way at most, those that the GPU copies included.
+/// The most pictures on their way to the encoder, including those that the GPU still copies.
 const UNDER_WAY: usize = 8;
 
-/// The near end of the thread.
+/// The frame loop's side of the thread.
 pub(super) struct Encoder {
-    /// `None` once it was told to end.
+    /// `None` once the thread was told to end.
     shots: Option<Sender<Shot>>,
-    /// What pictures were in comes back, to be used again.
+    /// Buffers that come back from the thread, to be used again.
     back: Receiver<Vec<u8>>,
     outcome: Receiver<(Written, Result<()>)>,
+    /// How many buffers exist.
     made: usize,
     failed: Arc<AtomicBool>,
     path: PathBuf,
@@ -56,7 +57,7 @@ impl Encoder {
         Builder::new()
             .name("recording".into())
             .spawn(move || {
-                // Nobody may be there to hear of it any more.
+                // The receiver may be gone.
                 let _ = give_outcome.send(work(reel, &take_shots, &give_back, &seen));
             })
             .map_err(|error| {
@@ -68,7 +69,7 @@ impl Encoder {
         Ok(Self { shots: Some(shots), back, outcome, made: 0, failed, path, timeout })
     }
 
-    /// Something that a picture fits into; `None` where all are under way. `wait`s for one at most as long as nothing may happen.
+    /// A buffer for a picture; `None` if all are in use, or the thread has ended. With `wait`, waits for one up to the timeout.
     pub(super) fn room(&mut self, wait: bool) -> Result<Option<Vec<u8>>> {
         match self.back.try_recv() {
             Ok(pixels) => return Ok(Some(pixels)),
@@ -89,18 +90,18 @@ impl Encoder {
         }
     }
 
-    /// Hands a picture over.
+    /// Sends a picture to the thread.
     pub(super) fn send(&self, shot: Shot) {
-        // A thread that has ended says why in the end.
+        // If the thread has ended, `end` returns the reason.
         let _ = self.shots.as_ref().map(|shots| shots.send(shot));
     }
 
-    /// Whether it takes no more pictures.
+    /// Whether the thread has failed and takes no more pictures.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is written, as long as something is.
+    /// Waits until everything is written. Fails if nothing is written for the whole timeout.
     pub(super) fn end(&mut self) -> Result<Written> {
         self.shots = None;
         loop {
@@ -115,7 +116,7 @@ impl Encoder {
         }
     }
 
-    /// The thread is left to itself: it waits for somebody else.
+    /// The error of a thread that waits for the reader of its output. The thread is not stopped.
     fn stuck(&self) -> Error {
         let words =
             format!("nothing was taken for {:.0} s; does anybody read it?", self.timeout.as_secs_f64());
@@ -126,19 +127,19 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        // Where a run fails early: no half of a file is left.
+        // After a run that fails early, finish the file or remove it.
         if self.shots.is_some() {
             let _ = self.end();
         }
     }
 }
 
-/// The longer side of a film.
+/// The limit for the longer side of a GIF; `None` for raw frames.
 fn limit(desc: &FilmDesc) -> Option<u32> {
     (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()))
 }
 
-/// What the thread does: until the last picture, and after a failure without a look at them.
+/// The thread's work, until the last picture. After a failure it only returns the buffers.
 fn work(
     mut reel: Reel,
     shots: &Receiver<Shot>,
@@ -152,21 +153,21 @@ fn work(
                 Ok(()) => frames += 1,
                 Err(error) => {
                     crate::note!(
-                        "note: the recording has ended, and what a file has of it so far is kept: {error}"
+                        "note: the recording has ended, a file keeps what was written so far: {error}"
                     );
                     failed.store(true, Ordering::Relaxed);
                     outcome = Err(error);
                 }
             }
         }
-        // Nobody wants it back any more at the end.
+        // At the end nothing receives it.
         let _ = back.send(shot.pixels);
     }
     let ended = reel.end();
     ((frames, size), outcome.and(ended))
 }
 
-/// The film under way. What it is written as begins with its first picture, by whose size it goes.
+/// The film in progress. Its first picture determines its size, so the sink is made only then.
 struct Reel {
     output: Option<Growing>,
     sink: Option<Sink>,
@@ -196,7 +197,7 @@ impl Reel {
         }
     }
 
-    /// A film without frames is no file.
+    /// Finishes the file. Without frames there is no file.
     fn end(self) -> Result<()> {
         match self.sink {
             Some(Sink::Gif(gif)) => gif.end(),

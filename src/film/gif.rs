@@ -1,4 +1,4 @@
-//! An animated GIF: 256 colours a frame, and whole hundredths of a second from frame to frame.
+//! An animated GIF: 256 colours per frame, and whole hundredths of a second between frames.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use gif::{Encoder, EncodingError, Frame, Repeat};
 use crate::whole_file::Growing;
 use crate::{Error, Result};
 
-/// The shortest time from frame to frame: 25 a second. Players show nothing much faster, and the file is large as it is.
+/// The time between frames: 25 per second. Players show hardly more, and a higher rate makes the file larger.
 pub(super) const PERIOD: Duration = Duration::from_millis(40);
-/// How thoroughly colours are chosen, 1 to 30, where 1 is the slowest.
+/// The speed of choosing colours: 1 is slow and thorough, 30 is fast.
 const SPEED: i32 = 10;
 /// How long the last frame is shown, in hundredths of a second.
 const LAST: u64 = 4;
 
-/// What is encoded goes to memory first, and from there to the file, a frame as a whole.
+/// Encodes each frame in memory, then appends it to the file as a whole.
 pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,
     output: Growing,
     size: (u16, u16),
-    /// The last frame, whose duration the next one tells.
+    /// The last frame and its time, in hundredths of a second. The next frame determines how long it is shown.
     waiting: Option<(Frame<'static>, u64)>,
     /// Whether a frame is in the output.
     begun: bool,
@@ -27,14 +27,14 @@ pub(super) struct Gif {
 
 impl Gif {
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
-        // A side that is limited to what a GIF can have.
+        // `encoder::limit` keeps both sides within what a GIF can have.
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
         encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
         Ok(Self { encoder, output, size, waiting: None, begun: false })
     }
 
-    /// Adds a frame.
+    /// Adds a frame at this time of the film. The encoder may change `rgba`.
     pub(super) fn frame(&mut self, rgba: &mut [u8], at: Duration) -> Result<()> {
         let at = (at.as_secs_f64() * 100.0).round() as u64;
         let frame = Frame::from_rgba_speed(self.size.0, self.size.1, rgba, SPEED);
@@ -44,9 +44,9 @@ impl Gif {
         }
     }
 
-    /// Writes a frame that is shown for so many hundredths of a second.
+    /// Writes a frame that is shown for `hundredths` of a second.
     fn write(&mut self, mut frame: Frame<'_>, hundredths: u64) -> Result<()> {
-        // What is shown shorter than two, browsers show for ten.
+        // Browsers show a delay of less than two as ten.
         frame.delay = hundredths.clamp(2, u16::MAX.into()) as u16;
         self.encoder.write_frame(&frame).map_err(failed)?;
         let bytes = std::mem::take(self.encoder.get_mut());
@@ -55,7 +55,7 @@ impl Gif {
         Ok(())
     }
 
-    /// Writes what is missing. After a failure this keeps the frames before.
+    /// Writes the last frame and the end of the file. If a frame has failed, the frames before it stay.
     pub(super) fn end(mut self) -> Result<()> {
         let last = match self.waiting.take() {
             Some((frame, _)) => self.write(frame, LAST),
@@ -65,7 +65,7 @@ impl Gif {
             return last;
         }
         let rest = self.encoder.into_inner().map_err(failed)?;
-        // A frame that did not fit is in there no more; the end is one byte.
+        // Only the last byte is the file's end. Before it there may be a frame that could not be appended.
         let end = &rest[rest.len().saturating_sub(1)..];
         let ended = self.output.append(end).and_then(|()| self.output.finish());
         last.and(ended)

@@ -1,8 +1,8 @@
-//! Drawn pictures as a film: a GIF, or raw frames on standard output.
+//! Records drawn pictures as a film: a GIF, or raw frames on standard output.
 //!
-//! [`Film`] copies a picture into a buffer that the CPU sees, by commands that run behind the draw, and hands the pixels on to a thread
-//! that encodes them once the GPU is done. A frame loop that a window paces never waits for any of that: where the encoder is
-//! behind, frames are left out of the film.
+//! [`Film`] records commands that run after the draw and copy the picture into a buffer that the CPU can read. Once the GPU is done,
+//! it sends the pixels to a thread that encodes them. The frame loop of a window never waits for this: if the encoder is
+//! behind, the film leaves frames out.
 
 mod encoder;
 mod gif;
@@ -25,20 +25,20 @@ use crate::{Error, Result};
 /// How to make a [`Film`].
 #[derive(Clone, Debug)]
 pub struct FilmDesc {
-    /// The GIF; `-` is raw frames on standard output.
+    /// The GIF's path, or `-` for raw frames on standard output.
     pub path: PathBuf,
-    /// A GIF's longer side in pixels at most: larger pictures are made smaller by a whole number.
+    /// The largest side of a GIF in pixels. Larger pictures are divided by a whole number.
     pub side: u32,
     /// The pictures' format.
     pub format: vk::Format,
-    /// Wait for the encoder rather than leave a frame out.
+    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
     pub complete: bool,
-    /// The film ends with an error when nothing could be written for so long.
+    /// The film fails if nothing can be written for this long.
     pub timeout: Duration,
 }
 
 impl FilmDesc {
-    /// The usual limit of a GIF's longer side.
+    /// The default for [`FilmDesc::side`].
     pub const SIDE: u32 = 640;
 
     fn is_raw(&self) -> bool {
@@ -54,13 +54,13 @@ impl FilmDesc {
 /// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Where.
+    /// See [`FilmDesc::path`].
     pub path: PathBuf,
     /// Frames in the film.
     pub frames: u64,
     /// Frames that were left out because the encoder was behind.
     pub dropped: u64,
-    /// The film's size in pixels; none without frames.
+    /// The film's size in pixels; `None` without frames.
     pub size: Option<(u32, u32)>,
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// A recording that runs.
+/// A recording in progress.
 ///
-/// For each frame: [`Film::done`] once the flight's previous frame is done, [`Film::wants`], and if so [`Film::record`]. Nothing of
-/// these fails: what goes wrong ends the film, and [`Film::end`] says it.
+/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if it returns true,
+/// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
 pub struct Film {
     device: Device,
     desc: FilmDesc,
     order: Order,
-    /// For each flight.
+    /// Each flight's copy.
     copies: Vec<Copied>,
     encoder: Encoder,
     clock: Clock,
-    /// What the next picture is read into, and when it is.
+    /// A buffer for the next picture's pixels, and its time in the film.
     next: Option<(Vec<u8>, Duration)>,
     dropped: u64,
-    /// How many pictures were copied.
+    /// How many copies were recorded.
     copied: u64,
     failure: Option<Error>,
 }
@@ -109,10 +109,11 @@ pub struct Film {
 struct Copied {
     buffer: Option<Buffer>,
     extent: vk::Extent2D,
-    /// For whom, while the GPU is at it.
+    /// The picture, until the GPU has copied it.
     shot: Option<Awaited>,
 }
 
+/// A picture that the GPU copies.
 struct Awaited {
     number: u64,
     pixels: Vec<u8>,
@@ -123,7 +124,7 @@ impl Film {
     /// Opens the output and starts the encoder.
     ///
     /// # Errors
-    /// A place that cannot be written, a format that cannot be recorded, and no thread.
+    /// The file cannot be written, the format cannot be recorded, or no thread can be started.
     pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
         let Some(order) = Order::of(desc.format) else {
             return Err(Error::Unsupported(format!(
@@ -145,7 +146,7 @@ impl Film {
         })
     }
 
-    /// The GPU is done with what was recorded for a flight: its picture goes to the encoder.
+    /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
     pub fn done(&mut self, flight: usize) {
         let Some(copied) = self.copies.get_mut(flight) else { return };
         let Some(Awaited { mut pixels, at, .. }) = copied.shot.take() else { return };
@@ -160,7 +161,8 @@ impl Film {
         }
     }
 
-    /// [`Film::done`] for every flight: the GPU is at rest, and flights may have other numbers from now on.
+    /// [`Film::done`] for every flight, in the order of their pictures. The GPU must be at rest. Flights may be numbered differently
+    /// afterwards.
     pub fn all_done(&mut self) {
         let number = |copied: &Copied| copied.shot.as_ref().map(|shot| shot.number);
         let mut flights: Vec<_> = (0..self.copies.len()).collect();
@@ -168,14 +170,14 @@ impl Film {
         flights.into_iter().for_each(|flight| self.done(flight));
     }
 
-    /// Whether the frame at hand belongs into the film. `now` is the time since anything, which never goes back.
+    /// Whether the current frame belongs in the film. `now` may count from any fixed moment, and must not go back.
     pub fn wants(&mut self, now: Duration) -> bool {
         if self.has_ended() {
             return false;
         }
         let Some(at) = self.clock.frame(now) else { return false };
         let pixels = match self.next.take() {
-            // Of a frame that was not drawn after all.
+            // The last wanted frame was not drawn, so its buffer is still here.
             Some((pixels, _)) => Ok(Some(pixels)),
             None => self.encoder.room(self.desc.complete),
         };
@@ -187,12 +189,12 @@ impl Film {
         self.next.is_some()
     }
 
-    /// Records the copy of a picture that [`Film::wants`] said yes to.
+    /// Records the copy of a picture for which [`Film::wants`] returned true. Leaves the picture in its final layout.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, and is submitted behind what draws the picture, to be executed once. The picture is
-    /// alive, of the film's format, may be copied from, and is in its final layout then; it is left in that. The GPU is done with
-    /// what was recorded for this flight before, and [`Film::done`] was called since.
+    /// `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture. The picture
+    /// is alive, has the film's format, may be copied from, and is then in its final layout. The GPU has finished this flight's
+    /// earlier commands, and [`Film::done`] was called since.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some((pixels, at)) = self.next.take() else { return };
         if self.copies.len() <= flight {
@@ -201,7 +203,7 @@ impl Film {
         let copied = &mut self.copies[flight];
         let extent = picture.extent;
         if copied.buffer.is_none() || copied.extent != extent {
-            // The old one first, so that both are never held at once.
+            // Drop the old buffer first, so that the two never exist at once.
             copied.buffer = None;
             let desc = BufferDesc {
                 label: "recording",
@@ -216,21 +218,21 @@ impl Film {
         }
         let Some(buffer) = &copied.buffer else { return };
         // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the GPU is
-        // done: whoever drops the film waits first.
+        // done, because the film's owner waits before it drops the film.
         unsafe { copy(&self.device, commands, picture, buffer) };
         copied.shot = Some(Awaited { number: self.copied, pixels, at });
         self.copied += 1;
     }
 
-    /// Whether it takes no more frames, because something has failed.
+    /// Whether the film takes no more frames because something has failed.
     pub fn has_ended(&self) -> bool {
         self.failure.is_some() || self.encoder.has_failed()
     }
 
-    /// Ends the film, and waits until it is written. What was copied for frames in flight belongs to it if the GPU is `at_rest`.
+    /// Ends the film, and waits until it is written. If the GPU is `at_rest`, the film includes the frames in flight.
     ///
     /// # Errors
-    /// What ended it early. What was recorded until then is written all the same, as far as it could be.
+    /// The error that ended the film early. The frames before it are still written if possible.
     pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
         if at_rest {
             self.all_done();
@@ -248,10 +250,10 @@ impl Film {
     }
 }
 
-/// Records the copy of a picture, which is left in its final layout.
+/// Records the copy of a picture. Leaves the picture in its final layout.
 ///
 /// # Safety
-/// As [`Film::record`], with a buffer that has room for it.
+/// See [`Film::record`]. The buffer has room for the picture.
 unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
     let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
     let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
@@ -260,7 +262,7 @@ unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, 
     let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
     let aspect = vk::ImageAspectFlags::COLOR;
     let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
-    // Something may be drawn over it next.
+    // The next commands may draw over the picture.
     let after = (copied, (read.0, vk::AccessFlags2::NONE));
     let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
     let region = [vk::BufferImageCopy::default()
@@ -275,19 +277,19 @@ unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, 
     }
 }
 
-/// Which frames belong into a film, and when they are in it.
+/// Chooses the frames of a film, and gives their times in it.
 struct Clock {
     period: Duration,
     last: Option<Duration>,
     /// The film's time.
     time: Duration,
-    /// When its last frame is.
+    /// The time of the last chosen frame.
     taken: Option<Duration>,
 }
 
-/// Nobody wants to see for longer that nothing was drawn.
+/// The longest gap between frames of the film. Longer pauses are shortened to it.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// A frame that comes so much too early is not too early: what a display paces comes not quite evenly.
+/// How much too early a frame may come. Displays do not pace frames quite evenly.
 const EARLY: Duration = Duration::from_millis(2);
 
 impl Clock {
@@ -295,7 +297,7 @@ impl Clock {
         Self { period, last: None, time: Duration::ZERO, taken: None }
     }
 
-    /// A frame is drawn now. When it is in the film, if it belongs into it.
+    /// To be called for each drawn frame. Returns its time in the film; `None` if the film leaves it out.
     fn frame(&mut self, now: Duration) -> Option<Duration> {
         let before = self.last.replace(now).unwrap_or(now);
         self.time += now.saturating_sub(before).min(LONGEST_GAP);

@@ -1,25 +1,25 @@
-//! Raw frames, at an even rate: what `ffmpeg -f rawvideo` reads.
+//! Raw frames at a constant rate, for `ffmpeg -f rawvideo`.
 
 use std::time::Duration;
 
 use crate::Result;
 use crate::whole_file::Growing;
 
-/// Frames a second.
+/// Frames per second.
 const RATE: u32 = 30;
-/// From frame to frame.
+/// The time between two frames.
 pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
 
-/// Where the frames go.
+/// The output of raw frames.
 pub(super) struct Raw {
     output: Growing,
-    /// The frame before, which stands in for those that are missing.
+    /// The last frame, which is repeated for missing ones.
     last: Vec<u8>,
     written: u64,
 }
 
 impl Raw {
-    /// Says how to read the frames.
+    /// Also prints a note that says how to read the frames.
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Self {
         crate::note!(
             "note: raw frames go to standard output, for example to: \
@@ -28,14 +28,14 @@ impl Raw {
         Self { output, last: Vec::new(), written: 0 }
     }
 
-    /// Writes a frame, and the one before for as long as none came.
+    /// Writes a frame. Fills a gap before it with copies of the last frame.
     pub(super) fn frame(&mut self, rgba: &[u8], at: Duration) -> Result<()> {
         let number = (at.as_secs_f64() * f64::from(RATE)).round() as u64;
         while self.written > 0 && self.written < number {
             self.output.append(&self.last)?;
             self.written += 1;
         }
-        // Two that fall together: the first stays.
+        // Two frames at the same place in the film: keep the first.
         if number < self.written {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Pictures of any size and order of channels, as frames of one size.
+//! Converts pictures of any size and channel order to frames of one size.
 
 use ash::vk;
 
-/// In which order a pixel's four bytes are.
+/// The order of a pixel's four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Rgba,
@@ -10,7 +10,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Of the formats that windows and files have.
+    /// The order in the formats of windows and files; `None` for other formats.
     pub(super) fn of(format: vk::Format) -> Option<Self> {
         match format {
             vk::Format::R8G8B8A8_SRGB | vk::Format::R8G8B8A8_UNORM => Some(Self::Rgba),
@@ -27,16 +27,16 @@ impl Order {
     }
 }
 
-/// The size of a film of such pictures, whose longer side is `limit` at most: smaller by a whole number.
+/// The size of a film: that of its pictures, divided by the smallest whole number that keeps the longer side within `limit`.
 pub(super) fn fitting(extent: vk::Extent2D, limit: u32) -> (u32, u32) {
     let by = extent.width.max(extent.height).div_ceil(limit).max(1);
     ((extent.width / by).max(1), (extent.height / by).max(1))
 }
 
-/// The picture in the size of the film, as opaque RGBA. One of another shape, since the window changed, has black bars beside it.
+/// Converts a picture to the film's size, as opaque RGBA. A picture of another shape, after the window was resized, gets black bars.
 pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32, u32), film: &mut Vec<u8>) {
     let ((from_width, from_height), (width, height)) = ((extent.width, extent.height), size);
-    // So many pixels of the picture make one of the film.
+    // Pixels of the picture per pixel of the film.
     let by = (f64::from(from_width) / f64::from(width)).max(f64::from(from_height) / f64::from(height));
     let whole = (from_width / width).max(1);
     let by = if (from_width / whole, from_height / whole) == size { f64::from(whole) } else { by };
@@ -44,7 +44,7 @@ pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32,
         0.5 * (f64::from(width) - f64::from(from_width) / by).max(0.0),
         0.5 * (f64::from(height) - f64::from(from_height) / by).max(0.0),
     );
-    // The pixels of the picture from this one to before that one.
+    // The range of the picture's pixels that make the film's pixel `at`; `None` in a bar.
     let span = |at: u32, bar: f64, end: u32| {
         let first = (f64::from(at) - bar.floor()) * by;
         let (first, last) = (first.floor(), (first + by).floor());
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_smaller_film_has_the_mean_of_each_block() {
-        // Columns beyond the last whole block are left out.
+        // Columns after the last whole block are left out.
         let pixels: Vec<u8> =
             (0..2u8).flat_map(|y| (0..5u8).flat_map(move |x| [x * 10, y * 10, 200, 0])).collect();
         let film = fitted(&pixels, extent(5, 2), Order::Rgba, (2, 1));

@@ -7,7 +7,7 @@ use crate::vulkan::{
     DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog, one_shot,
 };
 
-/// A queue of any device, and what the validation layer says where it is installed.
+/// A queue of any device, and the log of the validation layer, if that is installed.
 fn queue() -> (Queue, Arc<ValidationLog>) {
     let instance =
         Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
@@ -49,7 +49,7 @@ fn target(device: &Device, extent: vk::Extent2D) -> Image {
 fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: Duration) {
     let flight = (number % 2) as usize;
     film.done(flight);
-    // A layout that is not the copy's, as a window's images have.
+    // A layout other than the copy's, as in a window.
     let (image, view, extent) = (target.raw(), target.view(), target.extent());
     let picture = Picture { image, view, extent, final_layout: vk::ImageLayout::GENERAL };
     let wants = film.wants(now);
@@ -78,8 +78,8 @@ fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: D
     .unwrap();
 }
 
-/// The frames of a GIF: hundredths of a second, and the colour in the middle.
-#[allow(clippy::type_complexity)] // Its callers take it apart at once.
+/// Reads a GIF: its size, its repeat, and for each frame its delay in hundredths of a second and the colour in the middle.
+#[allow(clippy::type_complexity)] // Callers destructure it at once.
 fn read_gif(path: &Path) -> ((u16, u16), ::gif::Repeat, Vec<(u16, [u8; 3])>) {
     let mut options = ::gif::DecodeOptions::new();
     options.set_color_output(::gif::ColorOutput::RGBA);
@@ -102,7 +102,7 @@ fn a_gif_has_the_pictures_in_their_order_and_time() {
     let device = queue.device().clone();
     let target = target(&device, SIZE);
     let mut film = Film::start(&device, desc(&path)).unwrap();
-    // Every third one is wanted; then a rest, which is shown for a second.
+    // The film takes every third frame. The long pause at the end is shown for one second.
     for number in 0..10 {
         frame(&mut queue, &mut film, &target, number, Duration::from_nanos(16_666_667 * number));
     }
@@ -128,14 +128,14 @@ fn a_gif_has_the_pictures_in_their_order_and_time() {
     assert!(log.verdict().is_ok(), "the validation layer found errors");
 }
 
-/// Who reads the film has stopped: the loop goes on, without a wait.
+/// If the film's reader stops, the loop goes on without waiting.
 #[cfg(unix)]
 #[test]
 fn frames_are_left_out_while_nobody_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    // Somebody has it open, and it is full.
+    // The pipe is open, and full.
     let mut options = std::fs::OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
     let mut reader = options.read(true).write(true).open(&path).unwrap();
@@ -152,7 +152,7 @@ fn frames_are_left_out_while_nobody_reads() {
     assert!(film.dropped >= 80 && !film.has_ended(), "{} left out", film.dropped);
     let words = film.end(true).unwrap_err().to_string();
     assert!(words.contains("nothing was taken") && words.contains("pipe"), "{words}");
-    // The thread waits in its write until then.
+    // The thread is blocked in its write until now.
     drop(reader);
 }
 
@@ -202,7 +202,7 @@ fn raw_frames_come_at_an_even_rate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("raw");
     let mut raw = raw::Raw::new(crate::whole_file::Growing::begin(&path).unwrap(), (1, 1));
-    // In thirtieths: 0, 1, again 1, 4, 5.
+    // In thirtieths of a second: 0, 1, 1, 4, 5.
     for (byte, milliseconds) in [(1, 0), (2, 33), (3, 36), (4, 133), (5, 167)] {
         raw.frame(&[byte; 4], Duration::from_millis(milliseconds)).unwrap();
     }

@@ -1,8 +1,8 @@
 //! Writes Chrome's trace events (the "Trace Event Format"), which Perfetto and `chrome://tracing` show.
 //!
-//! Each [`Lane`] becomes a process with a thread for the CPU, its other threads, CUDA, Vulkan, the presents, and one for the time in which the GPU did
-//! neither. Arrows ("flow events") say what let what begin: CPU → GPU for each submission, CUDA → Vulkan for `ready`,
-//! Vulkan → CUDA for `free`.
+//! Each [`Lane`] becomes a process. Its threads are the CPU, the CPU's other threads, the window system, CUDA, Vulkan, and the time
+//! in which the GPU ran neither. Arrows ("flow events") show what allowed work to begin: CPU → GPU for each submission,
+//! CUDA → Vulkan for `ready`, Vulkan → CUDA for `free`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,19 +13,19 @@ use super::cpu::CpuSpan;
 use super::recorder::{FrameSpans, Track};
 use crate::{Result, whole_file};
 
-/// One traced run: what the CPU did and what the GPU did.
+/// One traced run.
 #[derive(Clone, Debug)]
 pub struct Lane {
     /// The CPU's spans.
     pub cpu: Vec<CpuSpan>,
-    /// The GPU's.
+    /// The GPU's frames.
     pub track: Track,
 }
 
-/// Writes the lanes as one file, whole or not at all: a picture where the name ends with `.svg`, else trace events.
+/// Writes the lanes to one file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// The file cannot be written.
 pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
     match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
         true => super::write_picture(path, lanes),
@@ -33,10 +33,10 @@ pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
     }
 }
 
-/// Writes the lanes as trace events, whole or not at all; `command` is for the record.
+/// Writes the lanes as trace events, whole or not at all. The file also records `command`.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// The file cannot be written.
 pub fn write_chrome_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
     let text = document(command, lanes).to_string();
     whole_file::write(path, |file| writeln!(file, "{text}"))
@@ -58,7 +58,7 @@ const THREADS: [(u32, &str); 6] = [
 ];
 
 fn document(command: &str, lanes: &[Lane]) -> Value {
-    // Everything is told in microseconds since the first thing that happened.
+    // All times are microseconds since the first span.
     let epoch = lanes.iter().flat_map(|lane| &lane.cpu).map(|span| span.begin).min();
     let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
     for (lane, process) in lanes.iter().zip(1..) {
@@ -72,7 +72,7 @@ fn document(command: &str, lanes: &[Lane]) -> Value {
     })
 }
 
-/// How the clocks were tied, and how far off they may be.
+/// How the clocks were tied, and the possible errors.
 fn clock_words(track: &Track) -> Value {
     json!({
         "run": track.name,
@@ -149,7 +149,7 @@ impl Events {
             let at = self.since_epoch(produce.begin);
             self.arrow("launch", (process, CPU, at), (process, CUDA, kernel));
         }
-        // An arrow ends where its effect begins: a draw's timestamp may be older than what it waited for.
+        // The arrow ends where its effect begins. The draw's timestamp may be earlier than the end of its wait.
         self.arrow("ready", (process, CUDA, done - NUDGE), (process, VULKAN, draw.max(done)));
         if let Some(freed) = track.freed_before(spans) {
             let from = self.gpu(track, freed.vulkan[2]);
@@ -168,7 +168,7 @@ impl Events {
         self.list.push(event);
     }
 
-    /// From one (process, thread, time) to another.
+    /// Adds an arrow from one (process, thread, time) to another.
     fn arrow(&mut self, name: &str, from: (u32, u32, f64), to: (u32, u32, f64)) {
         self.arrows += 1;
         for (phase, (process, thread, time)) in [("s", from), ("f", (to.0, to.1, to.2 + NUDGE))] {
@@ -192,20 +192,20 @@ impl Events {
     }
 }
 
-/// An arrow belongs to the slice that lies around its time, so it keeps this much, in µs, within it.
+/// An arrow belongs to the slice around its time, so its ends lie this many µs inside the slices.
 const NUDGE: f64 = 0.002;
 
-/// To the nanosecond: what is beyond is noise, and would only make the file longer.
+/// Rounds to the nanosecond. More digits would be noise, and make the file longer.
 fn round(microseconds: f64) -> f64 {
     (microseconds * 1e3).round() / 1e3
 }
 
-/// The times in which neither a kernel nor a draw was running, from the first frame to the last.
+/// The spans in which neither a kernel nor a draw ran, between the first frame and the last.
 pub(crate) fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> Vec<(f64, f64)> {
     let mut busy: Vec<(f64, f64)> = Vec::new();
     for spans in frames {
         let [begin, draw, end] = spans.vulkan;
-        // A command buffer's first timestamps may come before the wait for `ready` is over.
+        // A command buffer's first timestamps may be earlier than the end of its wait for `ready`.
         let begin = spans.cuda.map_or(begin, |(_, done)| draw.max(done));
         busy.push((begin, end));
         busy.extend(spans.cuda);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn gaps_are_where_nothing_runs() {
-        // A kernel, a gap of 5, a draw that a second kernel lies within, a gap of 10, a draw.
+        // A kernel, a gap of 5, a draw with a second kernel inside, a gap of 10, a draw.
         let frames = [frame(0, (0.0, 10.0), [0.0, 15.0, 40.0]), frame(1, (20.0, 22.0), [41.0, 50.0, 60.0])];
         assert_eq!(neither(&frames), [(10.0, 15.0), (40.0, 50.0)]);
         assert!(neither([]).is_empty());

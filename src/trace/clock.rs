@@ -1,4 +1,4 @@
-//! One clock for both sides: the GPU's, as Vulkan's timestamps and CUDA's `%globaltimer` show it, tied to the CPU's.
+//! One clock for both APIs: the GPU's, which Vulkan's timestamps and CUDA's `%globaltimer` show, tied to the CPU's.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::cuda::{Cuda, DeviceMemory, Event, Kernel, KernelSource, Stream};
 use crate::vulkan::{Queue, Timestamps, one_shot};
 use crate::{Error, Result};
 
-/// How often a tie is tried; the tightest try is kept.
+/// How often the clocks are read to tie them. The reading with the smallest error is kept.
 const TRIES: usize = 12;
 
-/// A moment that was read on both clocks.
+/// Ties the GPU's clock to the CPU's: one moment that was read on both.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuClock {
     host: Instant,
@@ -22,11 +22,11 @@ pub struct GpuClock {
 }
 
 impl GpuClock {
-    /// Reads both clocks, by `VK_EXT_calibrated_timestamps` where the device has it (microseconds apart), else around an
-    /// empty submission, which may be off by as long as that takes. Waits for the queue.
+    /// Reads both clocks. With `VK_EXT_calibrated_timestamps` the error is microseconds. Otherwise the GPU's clock is read in an
+    /// empty submission, and the error is half the time that this takes. Waits for the queue.
     ///
     /// # Errors
-    /// A queue that keeps no time.
+    /// The queue has no timestamps, or the device fails.
     pub fn tie(queue: &mut Queue) -> Result<Self> {
         let device = queue.device().clone();
         let Some(timestamps) = Timestamps::<1>::new(&device, 1)? else {
@@ -45,7 +45,7 @@ impl GpuClock {
                     (timestamps.read(0)?.map_or(0.0, |[mark]| mark), false)
                 }
             };
-            // The GPU's time was read somewhere between the two: half of that is how far off the middle may be.
+            // The GPU's clock was read between the two CPU times. The middle is off by at most half their distance.
             let error = before.elapsed() / 2;
             if best.is_none_or(|best| error < best.error) {
                 best = Some(Self { host: before + error, gpu_ns, error, calibrated });
@@ -54,25 +54,25 @@ impl GpuClock {
         best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
     }
 
-    /// A GPU time as microseconds since `epoch` on the CPU's clock.
+    /// Converts a time of the GPU's clock to microseconds since `epoch` on the CPU's clock.
     pub fn to_host_us(&self, gpu_ns: f64, epoch: Instant) -> f64 {
         let tied = self.host.saturating_duration_since(epoch).as_secs_f64() * 1e6;
         tied + (gpu_ns - self.gpu_ns) * 1e-3
     }
 
-    /// For tests: at `host` the GPU's clock was at `gpu_ns`.
+    /// For tests: a tie that says that the GPU's clock was at `gpu_ns` at `host`.
     #[cfg(test)]
     pub(crate) fn made_up(host: Instant, gpu_ns: f64) -> Self {
         Self { host, gpu_ns, error: Duration::ZERO, calibrated: false }
     }
 
-    /// A moment of the CPU's clock in nanoseconds of the GPU's.
+    /// Converts a moment of the CPU's clock to nanoseconds of the GPU's.
     pub fn at(&self, host: Instant) -> f64 {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;
         self.gpu_ns + since(self.host, host) - since(host, self.host)
     }
 
-    /// How far off it may be.
+    /// The largest possible error of the tie.
     pub fn error(&self) -> Duration {
         self.error
     }
@@ -83,17 +83,17 @@ impl GpuClock {
     }
 }
 
-/// Ties the times of CUDA events, which are known only between each other, to `%globaltimer`.
+/// Ties the times of CUDA events, which are only relative to each other, to `%globaltimer`.
 pub struct CudaClock {
     base: Event,
     base_ns: f64,
     error_ns: f64,
-    /// What the base will be, once the stream has passed it.
+    /// The next base, once the stream has reached it.
     next: Option<Event>,
 }
 
 impl CudaClock {
-    /// Lets the stream note `%globaltimer` between two events. Waits for the stream.
+    /// Reads `%globaltimer` on the stream, between two events. Waits for the stream.
     pub fn tie(context: &Cuda, stream: &Stream) -> Result<Self> {
         let kernel = Kernel::load(context, &KernelSource::clock())?;
         let memory = DeviceMemory::new(context, size_of::<u64>() as u64)?;
@@ -108,7 +108,7 @@ impl CudaClock {
             after.record(stream)?;
             let mut bytes = [0; size_of::<u64>()];
             memory.read(stream, &mut bytes)?;
-            // The stamp lies between the two events: half of their distance is how far off the middle may be.
+            // `%globaltimer` was read between the two events. The middle is off by at most half their distance.
             let error_ns = f64::from(base.elapsed_ms(&after)?.unwrap_or(0.0)) * 1e6 / 2.0;
             let base_ns = u64::from_ne_bytes(bytes) as f64 - error_ns;
             if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
@@ -118,14 +118,14 @@ impl CudaClock {
         best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
     }
 
-    /// When a finished event was, in nanoseconds of the GPU's clock; `None` while it is not reached.
+    /// The time of an event, in nanoseconds of the GPU's clock; `None` while the stream has not reached it.
     pub fn time_of(&self, event: &Event) -> Result<Option<f64>> {
         let elapsed = self.base.elapsed_ms(event)?;
         Ok(elapsed.map(|milliseconds| self.base_ns + f64::from(milliseconds) * 1e6))
     }
 
-    /// Moves its base on, since CUDA gives times in single precision: a microsecond is lost after ten seconds. Waits for nobody, so it
-    /// takes two calls.
+    /// Moves the base to a later event. CUDA gives times in single precision, so ten seconds after the base the error is a microsecond.
+    /// Never waits: the first call records the new base, and a later call adopts it.
     pub fn move_on(&mut self, stream: &Stream) -> Result<()> {
         if let Some(next) = self.next.take() {
             match self.time_of(&next)? {
@@ -140,21 +140,22 @@ impl CudaClock {
         Ok(())
     }
 
-    /// How far off it may be, in nanoseconds; CUDA gives event times to about half a microsecond besides.
+    /// The largest possible error of the tie, in nanoseconds. In addition, CUDA's event times have a resolution of about half a
+    /// microsecond.
     pub fn error_ns(&self) -> f64 {
         self.error_ns
     }
 }
 
 impl crate::vulkan::Device {
-    /// The device's clock in nanoseconds, where `VK_EXT_calibrated_timestamps` reads it.
+    /// The device's clock in nanoseconds; `None` without `VK_EXT_calibrated_timestamps`.
     fn calibrated_time(&self) -> Result<Option<f64>> {
         let (Some(functions), Some(period)) = (self.calibrated_timestamps(), self.info().timestamp_period)
         else {
             return Ok(None);
         };
         let domain = [vk::CalibratedTimestampInfoEXT::default().time_domain(vk::TimeDomainEXT::DEVICE)];
-        // SAFETY: the extension is enabled, and the device's own domain is one that it always has.
+        // SAFETY: the extension is enabled, and every device with it has its own time domain.
         let (times, _deviation) = unsafe { functions.get_calibrated_timestamps(&domain) }
             .map_err(self.failed("vkGetCalibratedTimestampsEXT"))?;
         Ok(times.first().map(|&ticks| ticks as f64 * period))

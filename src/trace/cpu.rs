@@ -1,7 +1,7 @@
-//! The CPU's spans: where the code says `trace_span!`, this notes begin and end.
+//! Records the CPU's spans: the start and end of each `trace_span!` in the code.
 //!
-//! The spans themselves belong to the `tracing` crate, so that any other subscriber (Tracy's, say) can listen instead. With
-//! none installed a span costs a test of one integer.
+//! The spans are those of the `tracing` crate, so that another subscriber, for example Tracy's, can listen instead. Without a
+//! subscriber, a span costs a test of one integer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{ThreadId, current};
@@ -11,22 +11,22 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Something that the CPU did.
+/// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
-    /// What.
+    /// The name of the work.
     pub name: &'static str,
-    /// For which frame, if for one.
+    /// The frame that it was for, if any.
     pub frame: Option<u64>,
-    /// Whether another thread did it than the one that collects.
+    /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
     pub aside: bool,
-    /// When it began.
+    /// The start.
     pub begin: Instant,
-    /// When it ended; `None` while it has not.
+    /// The end; `None` while the span is open.
     pub end: Option<Instant>,
 }
 
-/// Collects this crate's spans. A clone shares what is collected.
+/// Collects this crate's spans. Clones share one list.
 #[derive(Clone)]
 pub struct CpuSpans {
     spans: Arc<Mutex<Vec<CpuSpan>>>,
@@ -35,32 +35,31 @@ pub struct CpuSpans {
 }
 
 impl CpuSpans {
-    /// Collects at most so many spans, and leaves out what comes later. Memory for all of them is taken at once, so that
-    /// nothing is allocated while time is kept.
+    /// Collects the first `most` spans. Allocates the memory for all of them now, so that no span has to.
     pub fn new(most: usize) -> Self {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
-    /// Listens from now on to every thread's spans.
+    /// Listens to the spans of all threads from now on.
     ///
     /// # Errors
-    /// `false` where another subscriber listens already.
+    /// Returns false if this process already has a subscriber.
     pub fn install(&self) -> bool {
         tracing::subscriber::set_global_default(self.clone()).is_ok()
     }
 
-    /// Takes what was collected so far.
+    /// Takes the spans so far.
     pub fn take(&self) -> Vec<CpuSpan> {
         self.lock().drain(..).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<CpuSpan>> {
-        // A poisoned lock only says that another thread panicked; the list is whole.
+        // A poisoned lock only means that another thread panicked; the list is intact.
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The id of a span that is not kept. Ids of kept ones count from 1, and there are never so many.
+/// The id of a span that is not kept. The ids of kept spans count from 1 and never get this large.
 const NOT_KEPT: u64 = u64::MAX;
 
 impl Subscriber for CpuSpans {
@@ -92,13 +91,13 @@ impl Subscriber for CpuSpans {
 
     fn exit(&self, span: &Id) {
         let now = Instant::now();
-        // Gone if it was taken before it ended.
+        // The span is gone if it was taken before its end.
         if let Some(span) = self.lock().get_mut((span.into_u64() - 1) as usize) {
             span.end = Some(now);
         }
     }
 
-    // Every span here is entered at once and left once.
+    // Every span here is entered when it is made, and left once.
     fn enter(&self, _span: &Id) {}
     fn record(&self, _span: &Id, _values: &Record<'_>) {}
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}

@@ -1,4 +1,4 @@
-//! What happened when, on one clock: the CPU's calls, CUDA's kernels and Vulkan's draws, as a file for
+//! Records the CPU's calls, CUDA's kernels and Vulkan's draws on one clock, and writes them to a file for
 //! [Perfetto](https://ui.perfetto.dev) or `chrome://tracing`.
 //!
 //! | file | what it does |
@@ -7,11 +7,11 @@
 //! | `clock` | ties the GPU's clock to the CPU's |
 //! | `recorder` | collects the GPU's times of each frame |
 //! | `chrome` | writes all of it as Chrome's trace events |
-//! | `picture` | draws a few frames of the GPU's side as an SVG |
+//! | `picture` | draws the GPU's side of a few frames as an SVG |
 //!
-//! Three clocks meet here. Vulkan's timestamps are tied to the CPU's clock by [`GpuClock`]. CUDA's events know only times
-//! between each other; [`CudaClock`] ties them to `%globaltimer`, which is the clock of Vulkan's timestamps on NVIDIA's
-//! devices (`wavefield bench latency` checks that). How far off each tie may be is measured and written into the file.
+//! Three clocks meet here. [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two
+//! of them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's timestamps
+//! (`wavefield bench latency` checks that). The file states the measured error of each tie.
 
 mod chrome;
 mod clock;

@@ -1,4 +1,4 @@
-//! The same as a picture: a few frames of each run below each other, for those who want to see it without a viewer.
+//! Draws the trace as an SVG, for readers without a trace viewer: a few frames of each run, one run below the other.
 
 use std::path::Path;
 
@@ -9,25 +9,25 @@ use super::recorder::{FrameSpans, Track};
 use crate::axis::round_step;
 use crate::{Result, whole_file};
 
-/// Frames that are shown of each run.
+/// The number of frames to show of each run.
 const SHOWN: usize = 4;
-/// Pixels: the drawing's width, the names at its left, the room at its right, a run's name, one row.
+/// Sizes in pixels: the drawing's width, the names at the left, the margin at the right, a run's name, one row.
 const WIDTH: f64 = 1180.0;
 const NAMES: f64 = 92.0;
 const RIGHT: f64 = 12.0;
 const HEAD: f64 = 24.0;
 const ROW: f64 = 22.0;
 
-/// Writes an SVG, whole or not at all. All runs have one scale.
+/// Writes an SVG, whole or not at all. All runs have the same scale.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// The file cannot be written.
 pub fn write_picture(path: &Path, lanes: &[Lane]) -> Result<()> {
     let text = drawing(lanes).into_string();
     whole_file::write(path, |file| writeln!(file, "{text}"))
 }
 
-/// What one run shows: from a draw in its middle on.
+/// The part of a run that is shown. It starts at the draw of a frame in the middle.
 struct Window<'a> {
     track: &'a Track,
     from: f64,
@@ -36,7 +36,7 @@ struct Window<'a> {
 
 impl<'a> Window<'a> {
     fn of(track: &'a Track) -> Option<Self> {
-        // The first frames fill the ring, and are not what goes on for ever.
+        // The first frames fill the ring, so they are not typical.
         let first = track.frames.len() / 2;
         let shown = track.frames.get(first..(first + SHOWN).min(track.frames.len()))?;
         let (from, to) = (shown.first()?.vulkan[1], shown.last()?.vulkan[2]);
@@ -77,14 +77,13 @@ const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.soft{fill:#777}.draw{fill:
 .row{fill:#f1f2f4}.line{stroke:#999}@media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e8e8e8}.soft{fill:#9a9a9a}\
 .row{fill:#23262d}.draw{fill:#5b8ec4}.even{fill:#3d6690}.kernel{fill:#ff7a50}.line{stroke:#666}}";
 
-/// One run: its name, a row for CUDA, a row for Vulkan.
+/// One run: its name, a row for CUDA if it uses that, and a row for Vulkan.
 fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
-    // Without CUDA there is no row for it.
     let vulkan = if window.track.uses_cuda() { top + HEAD + ROW } else { top + HEAD };
     let rows = [top + HEAD, vulkan];
     let bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
         let (begin, end) = (begin.max(window.from), end.min(window.to));
-        // A kernel of 3 µs should still be seen among draws of milliseconds.
+        // A kernel of 3 µs must be visible among draws of milliseconds.
         let width = ((end - begin) * scale).max(2.5);
         html! {
             @if begin < end {
@@ -121,12 +120,12 @@ fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
     }
 }
 
-/// A hundredth of a pixel is enough.
+/// Formats pixels, to a hundredth.
 fn places(pixels: f64) -> String {
     format!("{pixels:.2}")
 }
 
-/// The parts of a draw: its slices, and what comes behind the last (the background, and the samples' averages).
+/// The parts of a draw: its slices, and the rest after the last slice (the background, and resolving the samples).
 fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     let Some(slices) = spans.slices else { return Vec::new() };
     let mut from = spans.vulkan[1];
@@ -138,7 +137,7 @@ fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     parts
 }
 
-/// How long each part takes where nothing comes between: the lower quartile over all frames.
+/// The undisturbed time of each part: the lower quartile over all frames.
 fn usual(frames: &[FrameSpans]) -> Vec<f64> {
     let all: Vec<_> = frames.iter().map(parts).filter(|parts| !parts.is_empty()).collect();
     let of = |part: usize| {
@@ -149,8 +148,8 @@ fn usual(frames: &[FrameSpans]) -> Vec<f64> {
     all.first().map_or(0..0, |parts| 0..parts.len()).map(of).collect()
 }
 
-/// Each part at its shortest: a run whose GPU switches in every frame does not know how long the part takes without, but the
-/// others with the same field do.
+/// The shortest usual time of each part over all these runs. If a run's GPU switches in every frame, its usual time contains the
+/// switch; other runs with the same field know the time without it.
 fn shortest<'a>(runs: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     runs.filter(|usual| !usual.is_empty())
         .cloned()
@@ -158,8 +157,8 @@ fn shortest<'a>(runs: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
         .unwrap_or_default()
 }
 
-/// The parts in which Vulkan was at work. One that is far longer than usual had to wait: for CUDA's signal, or for the GPU to
-/// come back from CUDA. Of it only as much is shown as is usual; the rest is the gap to be seen.
+/// The parts in which Vulkan was at work. A part that is far longer than usual had to wait, for CUDA's signal or for the GPU to
+/// switch back from CUDA. It is cut to its usual length, so that the wait shows as a gap.
 fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     let mut parts = parts(spans);
     for ((from, to), usual) in parts.iter_mut().zip(usual) {
@@ -170,10 +169,10 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     parts
 }
 
-/// A part that is so many nanoseconds longer than usual had to wait.
+/// A part that is longer than usual by more than this had to wait. In nanoseconds.
 const SWITCH: f64 = 60_000.0;
 
-/// What the colours are, of what these runs have.
+/// Explains the colours that these runs use.
 fn legend(lanes: &[Lane]) -> String {
     let tracks = || lanes.iter().map(|lane| &lane.track);
     let mut kernels: Vec<_> = tracks().filter_map(Track::kernel).collect();
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
     use crate::producer::Batch;
 
-    /// A draw from 0 whose parts take 10 µs each, but for `waiting`, which takes 340.
+    /// A draw from 0 on. Its parts take 10 µs each, except `waiting`, which takes 340 µs.
     fn frame(frame: u64, waiting: Option<usize>) -> FrameSpans {
         let length = |part: usize| if Some(part) == waiting { 340_000.0 } else { 10_000.0 };
         let mut at = 0.0;

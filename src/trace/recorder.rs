@@ -1,4 +1,4 @@
-//! The GPU's times of the first frames of a run.
+//! Records the GPU's times of the first or the last frames of a run.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,42 +12,42 @@ use crate::producer::{Batch, Fill, Frame, Produced, Profile, Source};
 use crate::vulkan::{Device, Queue, Timestamps};
 use crate::wave::Grid;
 
-/// A traced draw is cut into so many pieces with a time between each: where the GPU goes to CUDA and comes back in the middle
-/// of a draw, one piece is as much longer.
+/// The number of slices of a traced draw, each with its own end time. If the GPU switches to CUDA and back during the draw, one slice
+/// is longer by that time.
 pub const SLICES: usize = 16;
 
-/// When the parts of a frame were, in nanoseconds of the GPU's clock.
+/// The times of a frame's parts, in nanoseconds of the GPU's clock.
 #[derive(Clone, Debug)]
 pub struct FrameSpans {
     /// The frame's number.
     pub frame: u64,
     /// The frames that were filled together with it.
     pub batch: Batch,
-    /// Vulkan's marks: the begin of the command buffer, the begin of the draw, its end.
+    /// Frame start, draw start and draw end.
     pub vulkan: [f64; 3],
-    /// The end of each piece of the draw.
+    /// The end of each slice of the draw.
     pub slices: Option<[f64; SLICES]>,
-    /// Begin and end of the kernel on CUDA's stream.
+    /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
-    /// When the CPU began with the frame, and how long it worked on it.
+    /// When the CPU began the frame, and how long it worked on it.
     pub cpu: (Instant, Duration),
 }
 
-/// Collects [`FrameSpans`]: the first, until it has as many as it was asked for, or always the last.
+/// Collects [`FrameSpans`] of the first frames, or always of the last ones.
 pub struct Recorder {
     slices: Option<Timestamps<SLICES>>,
     vulkan: GpuClock,
     cuda: Option<CudaClock>,
     frames: VecDeque<FrameSpans>,
     most: usize,
-    /// Whether an older frame makes room for a new one.
+    /// Whether a new frame replaces the oldest. Otherwise recording ends after `most` frames.
     live: bool,
-    /// Of each flight's frame.
+    /// The batch of each flight's frame.
     batches: Vec<Batch>,
 }
 
 impl Recorder {
-    /// Waits for both sides to tie their clocks.
+    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs, to tie their clocks.
     pub(crate) fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let slices = Timestamps::new(queue.device(), flights)?;
         Self::with(slices, queue, fill, flights, most)
@@ -72,13 +72,13 @@ impl Recorder {
         })
     }
 
-    /// Collects the last `most` frames at any time, with their draws in one piece. Waits for both sides.
+    /// Collects the last `most` frames, with their draws whole. Waits for both APIs, to tie their clocks.
     pub(crate) fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let slices = None;
         Ok(Self { live: true, ..Self::with(slices, queue, fill, flights, most)? })
     }
 
-    /// The last frames, in order.
+    /// The frames so far, in order.
     pub(crate) fn frames(&self) -> &VecDeque<FrameSpans> {
         &self.frames
     }
@@ -88,10 +88,10 @@ impl Recorder {
         &self.vulkan
     }
 
-    /// Ties the clocks again, as far as that needs no wait.
+    /// Ties the clocks again, as far as possible without a wait.
     pub(crate) fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
         if self.vulkan.calibrated() {
-            // One that fails leaves what was tied before.
+            // After a failure the old tie stays.
             self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
         }
         match (&mut self.cuda, fill) {
@@ -100,12 +100,12 @@ impl Recorder {
         }
     }
 
-    /// Whether it wants more frames.
+    /// Whether it still collects frames.
     fn wants(&self) -> bool {
         self.live || self.frames.len() < self.most
     }
 
-    /// Everything collected.
+    /// Ends the recording.
     pub(crate) fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
         Track {
             name,
@@ -165,13 +165,13 @@ impl Observer for Recorder {
 /// The GPU's side of a traced run.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// What was run, for people.
+    /// A name for the run, to show to people.
     pub name: String,
-    /// Where.
+    /// The device, with its driver.
     pub device: String,
-    /// Vertices across and along.
+    /// Columns and rows of vertices.
     pub grid: Grid,
-    /// Who filled the field.
+    /// The producer's name, with its hand-off.
     pub producer: &'static str,
     /// See [`Profile::uses_cuda`].
     by_cuda: bool,
@@ -181,17 +181,17 @@ pub struct Track {
     pub frames: Vec<FrameSpans>,
     /// How the GPU's clock relates to the CPU's.
     pub vulkan_clock: GpuClock,
-    /// How far off CUDA's events may be from the GPU's clock.
+    /// The largest possible error of CUDA's tie to the GPU's clock; `None` without CUDA's stream.
     pub cuda_clock_error_ns: Option<f64>,
 }
 
 impl Track {
-    /// Whether CUDA fills the field, be it by a stream of its own or in Vulkan's command buffer.
+    /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
     pub fn uses_cuda(&self) -> bool {
         self.by_cuda
     }
 
-    /// What the producer runs on the GPU, for people; `None` where that is nothing.
+    /// What the producer runs on the GPU, in words; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
         match (self.uses_cuda(), self.in_queue) {
             (true, _) => Some("CUDA kernel"),
@@ -200,8 +200,8 @@ impl Track {
         }
     }
 
-    /// The largest amount, in nanoseconds, by which a frame's kernel seems to end after its draw, or to begin before the slot
-    /// that it waits for was free: neither can be, so it is how far the two clocks are apart at least. 0 if none.
+    /// The least error of the two clocks that the trace proves, in nanoseconds; 0 if it proves none. A kernel cannot end after its
+    /// frame's draw, or begin before the slot that it waits for is free. If the times say so, the clocks are wrong by that much.
     pub fn clock_violation_ns(&self) -> f64 {
         let mut worst: f64 = 0.0;
         for spans in &self.frames {
@@ -216,7 +216,7 @@ impl Track {
 
     /// The frame whose draw CUDA waited for before it filled that frame's slot.
     pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
-        // `free` counts frames that were read: value v says that frame v - 1 was.
+        // `free` counts frames that were read: value v means that frame v - 1 was read.
         let freed = spans.batch.wait_free?.checked_sub(1)?;
         self.frames.iter().find(|spans| spans.frame == freed)
     }

@@ -1,4 +1,4 @@
-//! A process in which something is tried: this program once more. What both kinds of trials have in common.
+//! The child process of a trial: this program again. Both kinds of trials use this.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,42 +14,42 @@ use vulkan_cuda::DeviceUuid;
 use crate::cuda::{Cuda, Driver};
 use crate::{Error, Result};
 
-/// How long the child may take until it [begins](Attempt::begins): to load CUDA, to make a context, to compile. Nothing of it
-/// occupies the GPU.
+/// How long the child may take until it [begins](Attempt::begins). It loads CUDA, makes a context and compiles in this time, which
+/// does not occupy the GPU.
 const START: Duration = Duration::from_secs(30);
-/// Bytes of the child's words that are kept. In JSON each may become six, and a message has 65536.
+/// How many bytes of the child's output to keep. In JSON each may become six, and a message has at most 65536.
 const WORDS: usize = 8 * 1024;
-/// How often it is looked whether the child has ended, or nobody wants to know any more.
+/// How often to check whether the child has ended, or is no longer wanted.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What a child process is started for.
+/// A child process to start.
 pub(super) struct Attempt<'a> {
-    /// The program to start, which knows the command.
+    /// The program to start. It must know the command.
     pub(super) program: &'a Path,
-    /// The command, and what it is told.
+    /// The command and its arguments.
     pub(super) arguments: Vec<String>,
     /// Its standard input.
     pub(super) input: Stdio,
-    /// The line that it says on standard output just before it does what may hang: from then on its time is counted.
+    /// The line that the child prints to standard output just before the step that may hang. `patience` counts from then on.
     pub(super) begins: &'static str,
-    /// How long it may take from then on.
+    /// How long that step may take.
     pub(super) patience: Duration,
-    /// What its words begin with, and the caller says already.
+    /// A prefix to remove from the child's error, because the caller's error repeats it.
     pub(super) prefix: String,
 }
 
 impl Attempt<'_> {
-    /// Starts the child, and waits for its end; returns how long it took. Once it is not `wanted` any more the child is ended.
+    /// Starts the child, waits for its end, and returns how long it took. Kills the child once `wanted` returns false.
     ///
     /// # Errors
-    /// The child's words; that it could not be started, or was not done in time.
+    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let Self { program, arguments, input, begins, patience, prefix } = self;
         let began = Instant::now();
         let mut child = start(program, arguments, input).map_err(|error| {
             let program = program.display();
-            format!("it is tried in a process of its own first, and {program} did not start: {error}")
+            format!("it must be tried in a process of its own first, and {program} did not start: {error}")
         })?;
         let mut said = Said::new(&mut child, begins);
         match said.listen(&mut child, patience, wanted) {
@@ -62,11 +62,11 @@ impl Attempt<'_> {
                 let seconds = patience.as_secs_f64();
                 Err(match said.begun {
                     Some(at) if at.elapsed() > patience => format!(
-                        "it did not end within {seconds} s (half of --timeout) where it was tried, and was ended with the \
-                         process that it was tried in"
+                        "it did not end within {seconds} s (half of --timeout) in the process that tried it, so that process \
+                         was killed"
                     ),
                     None if began.elapsed() > START => format!(
-                        "the process in which it was to be tried did not come to it within {} s, and was ended",
+                        "the process that was to try it did not begin within {} s, so it was killed",
                         START.as_secs()
                     ),
                     _ => "nobody waits for it any more".into(),
@@ -74,7 +74,7 @@ impl Attempt<'_> {
             }
             Err(error) => {
                 end(child);
-                Err(format!("no word of the process in which it is tried: {error}"))
+                Err(format!("cannot read from the process that tries it: {error}"))
             }
         }
     }
@@ -92,34 +92,35 @@ fn start(program: &Path, arguments: Vec<String>, input: Stdio) -> std::io::Resul
         .spawn()
 }
 
-/// What this program opens is closed in a child anyhow. This sees to what drivers and other libraries have opened, and to
-/// what this process was itself given by its parent.
+/// Keeps the child from inheriting descriptors. This program's own are close-on-exec anyway; this marks those that drivers and other
+/// libraries have opened, and those that this process inherited.
 fn close_all_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // Linux 5.11. An older one refuses, and the child then keeps for a moment what somebody forgot to mark. Not by the C library's
-    // function of that name, which older ones lack.
-    // SAFETY: sets a flag of descriptors, whichever there are, and closes none.
+    // This needs Linux 5.11. Older kernels refuse, and the child then inherits unmarked descriptors. The direct system call works
+    // with older C libraries, which lack the function.
+    // SAFETY: only sets a flag of the open descriptors; closes none.
     let _ =
         unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Ends the child, whatever it does, and sees to it that nothing is left of it.
+/// Kills the child and reaps it.
 fn end(mut child: Child) {
     let _ = child.kill();
-    // Aside, because a process that is inside the driver may take its time to die.
+    // On a thread, because a process inside the driver may take long to die.
     let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
 }
 
-/// What the child has said so far: a bounded part of it.
+/// The child's output so far, up to [`WORDS`] bytes per pipe.
 struct Said {
-    /// Output and error, until they are closed.
+    /// Standard output and standard error, until they are closed.
     pipes: [Option<File>; 2],
-    /// The begin of each.
+    /// The first bytes from each pipe.
     text: [Vec<u8>; 2],
-    /// There was more.
+    /// Whether there was more.
     cut: bool,
     /// See [`Attempt::begins`].
     begins: &'static str,
+    /// When the child printed that line.
     begun: Option<Instant>,
 }
 
@@ -131,7 +132,7 @@ impl Said {
         Self { pipes, text: Default::default(), cut: false, begins, begun: None }
     }
 
-    /// Listens until the child has ended; `None` if that took too long, or is not `wanted` any more.
+    /// Listens until the child has ended. `None` if it takes too long or is no longer `wanted`.
     fn listen(
         &mut self,
         child: &mut Child,
@@ -141,8 +142,8 @@ impl Said {
         let began = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
-                // What it said last is in the pipes, which hold no more than this. Not to their end: whatever it started may have
-                // them open still.
+                // Read the rest of its output. A pipe holds at most this much. Do not wait for the pipes to close: processes that
+                // the child started may still have them open.
                 for _ in 0..64 {
                     if !self.read(NO_WAIT) {
                         break;
@@ -161,12 +162,12 @@ impl Said {
         }
     }
 
-    /// Reads what is there, or waits for something; whether there was anything.
+    /// Reads available output, after waiting up to `wait` for some. False if there was none.
     fn read(&mut self, wait: Timespec) -> bool {
         let mut look: Vec<_> =
             self.pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
         if look.is_empty() {
-            // It has closed both, and will end.
+            // The child has closed both pipes and will end.
             let _ = poll(&mut [], Some(&wait));
             return false;
         }
@@ -177,7 +178,7 @@ impl Said {
         for (pipe, text) in self.pipes.iter_mut().zip(&mut self.text) {
             let Some(file) = pipe.as_mut().filter(|file| is_ready(file)) else { continue };
             let mut buffer = [0; 4096];
-            // Where there is something, or the end, a read does not wait.
+            // The pipe has data or is closed, so the read does not wait.
             match file.read(&mut buffer) {
                 Ok(0) | Err(_) => *pipe = None,
                 Ok(count) => {
@@ -196,19 +197,19 @@ impl Said {
         came
     }
 
-    /// Why it failed; `None` if it did not.
+    /// Why the trial failed; `None` after success.
     fn verdict(&self, status: ExitStatus, prefix: &str) -> Option<String> {
         let words = String::from_utf8_lossy(&self.text[1]);
         let more = if self.cut { "…" } else { "" };
-        // A library may have said something before.
+        // Skip what a library may have printed before the error.
         let error = words.find("error: ").map(|at| &words[at + "error: ".len()..]);
         let said = error.unwrap_or(&words).trim();
         let said = said.strip_prefix(prefix).unwrap_or(said);
         match status.code() {
             Some(0) if self.begun.is_some() => None,
             Some(1) if !said.is_empty() => Some(format!("tried in a process of its own: {said}{more}")),
-            None => Some(format!("the process in which it was tried was ended ({status}) {said}{more}")),
-            // Wrong usage, or success without a begin: no such command that this renderer knows.
+            None => Some(format!("the process that tried it was killed ({status}) {said}{more}")),
+            // Wrong usage, or success without the begin line: the program does not know this command.
             Some(_) => Some(format!(
                 "the program that was to try it ended with {status}: is that a wavefield of the same release? {said}{more}"
             )),
@@ -221,30 +222,30 @@ fn is_ready(file: &File) -> bool {
     matches!(poll(&mut look, Some(&NO_WAIT)), Ok(1..))
 }
 
-/// Ends with `parent`, the process that started this one: what does not end must not outlive the renderer.
+/// Makes this process end with `parent`, which started it: a trial that hangs must not outlive the renderer.
 ///
-/// For the system the parent ends with the *thread* that started this process (`PR_SET_PDEATHSIG`).
+/// Linux ends it as soon as the *thread* that started it ends (`PR_SET_PDEATHSIG`).
 ///
 /// # Errors
-/// The parent has ended already; the system refuses.
+/// The parent has already ended, or the system refuses.
 pub fn end_with_parent(parent: u32) -> Result<()> {
     let refused =
         |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(refused)?;
-    // It may have ended before that.
+    // The parent may have ended before the signal was set.
     let now = rustix::process::getppid().map(|process| process.as_raw_pid() as u32);
     match now == Some(parent) {
         true => Ok(()),
         false => {
-            Err(Error::Unsupported(format!("process {parent}, for which this was to be tried, has ended")))
+            Err(Error::Unsupported(format!("process {parent}, for which this trial was started, has ended")))
         }
     }
 }
 
-/// In the child: a CUDA context on the device of that UUID.
+/// In the child: makes a CUDA context on the device with this UUID.
 ///
 /// # Errors
-/// No CUDA, no such device.
+/// There is no CUDA, or no such device.
 pub(super) fn context(device: DeviceUuid) -> Result<Cuda> {
     let driver = Driver::load()?;
     let info = driver.devices()?.into_iter().find(|info| info.uuid == device);
@@ -262,7 +263,7 @@ mod tests {
     use crate::cuda::{CudaInfo, KernelSource};
     use crate::wave::Grid;
 
-    /// What `tests/try_kernel.sh` is told to do.
+    /// Runs `tests/try_kernel.sh`. `entry` selects what it does.
     fn attempt(entry: &str, patience: Duration, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/try_kernel.sh"));
         run(&program, entry, patience, wanted)
@@ -294,7 +295,7 @@ mod tests {
         attempt(entry, Duration::from_secs(60), || true).unwrap_err()
     }
 
-    /// Processes that this one has started and not reaped.
+    /// The children of this process that are not reaped yet.
     fn children() -> Vec<String> {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -306,10 +307,10 @@ mod tests {
         assert!(attempt("fine", Duration::from_secs(60), || true).is_ok());
         assert_eq!(words("words"), "kernel `x` of y: tried in a process of its own: it is broken\nand how");
         for (entry, parts) in [
-            // It ended well, but has launched nothing.
+            // It succeeded without launching anything.
             ("nothing", ["exit status: 0", "wavefield of the same release"]),
             ("usage", ["exit status: 2", "unexpected argument"]),
-            ("dies", ["was ended", "SIGSEGV"]),
+            ("dies", ["was killed", "SIGSEGV"]),
         ] {
             let words = words(entry);
             assert!(parts.iter().all(|part| words.contains(part)), "{words}");
@@ -335,12 +336,12 @@ mod tests {
     fn what_does_not_end_is_ended() {
         let words = attempt("endless", Duration::from_millis(200), || true).unwrap_err();
         assert!(words.contains("did not end within 0.2 s"), "{words}");
-        // Or when nobody wants to know any more.
+        // It is also killed when it is no longer wanted.
         let began = Instant::now();
         let wanted = || began.elapsed() < Duration::from_millis(100);
         let words = attempt("endless", Duration::from_secs(1000), wanted).unwrap_err();
         assert!(words.contains("nobody waits"), "{words}");
-        // Other tests of this program may have children of their own for a while.
+        // Other tests of this program may have their own children for a while.
         let until = Instant::now() + Duration::from_secs(60);
         while !children().is_empty() {
             assert!(Instant::now() < until, "left: {:?}", children());
@@ -356,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_child_inherits_nothing_but_the_standard_three() {
-        // Not marked to be closed.
+        // Not close-on-exec.
         let _open = rustix::fs::memfd_create("forgotten", rustix::fs::MemfdFlags::empty()).unwrap();
         let words = words("descriptors");
         assert!(words.contains("wavefield-trial") && words.contains("pipe:"), "{words}");

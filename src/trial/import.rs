@@ -1,4 +1,4 @@
-//! Memory that a client allocated, imported in a process of its own first.
+//! Tries an import: memory that a client allocated is first imported in a child process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::descriptors;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Validation};
 use crate::{Error, Result, say};
 
-/// What the child says just before the first import.
+/// The line that the child prints just before the first import.
 const BEGINS: &str = "wavefield try-import: both devices are open";
 
 /// How an import is tried.
 pub(crate) struct ImportTrial<'a> {
-    /// The program to start, which knows `try-import`.
+    /// The program to start. It must know `try-import`.
     pub(crate) program: &'a Path,
     pub(crate) device: DeviceUuid,
     /// How the renderer uses the memory.
@@ -30,11 +30,11 @@ pub(crate) struct ImportTrial<'a> {
 }
 
 impl ImportTrial<'_> {
-    /// Tries to import these chunks in a child process, and waits for that; returns how long it took. Once it is not `wanted` any
-    /// more the child is ended.
+    /// Imports these chunks in a child process, waits for its end, and returns how long it took. Kills the child once `wanted`
+    /// returns false.
     ///
     /// # Errors
-    /// The child's words; that it could not be started, or was not done in time.
+    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(crate) fn run(&self, chunks: &[(OwnedFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = descriptors::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.
@@ -63,11 +63,11 @@ fn unsent(error: rustix::io::Errno) -> Error {
     Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
 }
 
-/// In the child: imports the chunks whose descriptors come by a packet on standard input, by CUDA, which knows their sizes, and by
-/// Vulkan on the device of that UUID, as the renderer will.
+/// In the child: receives the chunks' descriptors in a packet on standard input, and imports them on the device with this UUID.
+/// CUDA comes first, because it checks the sizes; Vulkan then imports them as the renderer will.
 ///
 /// # Errors
-/// Standard input is no such socket; no such device; what either driver refuses.
+/// Standard input is not such a socket; there is no such device; or a driver refuses the import.
 pub fn try_import(device: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
     let (got, received) = descriptors::receive(std::io::stdin().as_fd(), &mut [0; 64]);
     got.map_err(|error| {
@@ -89,12 +89,12 @@ pub fn try_import(device: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
         adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
     let cuda = context(device)?;
     say!("{BEGINS}");
-    // What CUDA refuses never reaches Vulkan, which might take it.
+    // CUDA first: Vulkan might accept what CUDA refuses.
     CudaAllocation::import(&cuda, &chunks()?)?;
     let (range, usage) =
         (Range { offset: 0, size: sizes.iter().sum() }, vk::BufferUsageFlags::from_raw(usage));
-    // SAFETY: as CUDA has found, memory of this GPU and of these sizes. `request_device` enables `sparseBinding` where the device has
-    // it. The queue is idle.
+    // SAFETY: CUDA has verified that the memory is this GPU's and has these sizes. `request_device` enables `sparseBinding` if the
+    // device has it. The queue is idle.
     unsafe {
         ImportedBuffer::from_descriptors(
             vulkan.sharing()?,

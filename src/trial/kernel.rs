@@ -1,4 +1,4 @@
-//! A new kernel's first launch, in a process of its own.
+//! Tries a new kernel: its first launch happens in a child process.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -14,26 +14,26 @@ use crate::left_running::leave_running;
 use crate::wave::Grid;
 use crate::{Error, Result, say};
 
-/// What the child says just before the launch.
+/// The line that the child prints just before the launch.
 const LAUNCHED: &str = "wavefield try-kernel: launched";
 
 /// How a kernel is tried.
 pub(crate) struct Trial<'a> {
-    /// The program to start, which knows `try-kernel`.
+    /// The program to start. It must know `try-kernel`.
     pub(crate) program: &'a Path,
     pub(crate) device: &'a CudaInfo,
     pub(crate) grid: Grid,
-    /// How long the kernel may run. Shorter than what the renderer's own watchdog allows: a kernel that does not end may keep
-    /// the renderer off the GPU, too.
+    /// How long the kernel may run. It must be shorter than the renderer's own timeout: a kernel that does not end may also keep
+    /// the renderer off the GPU.
     pub(crate) patience: Duration,
 }
 
 impl Trial<'_> {
-    /// Tries the kernel in a child process, and waits for that; returns how long it took. Once it is not `wanted` any more the
-    /// child is ended.
+    /// Tries the kernel in a child process, waits for its end, and returns how long it took. Kills the child once `wanted` returns
+    /// false.
     ///
     /// # Errors
-    /// The child's words; that it could not be started, or was not done in time.
+    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(crate) fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =
@@ -55,7 +55,7 @@ impl Trial<'_> {
     }
 }
 
-/// A file in memory, not a pipe: nobody has to write while the child reads.
+/// Puts the text in a file in memory. Unlike a pipe, it needs no writer while the child reads.
 fn in_memory(text: &str) -> std::io::Result<Stdio> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let mut input = File::from(rustix::fs::memfd_create("wavefield-trial", flags)?);
@@ -64,13 +64,13 @@ fn in_memory(text: &str) -> std::io::Result<Stdio> {
     Ok(input.into())
 }
 
-/// In the child: runs the kernel once, as frame 0 at time 0, on the device of that UUID and on memory of the grid's size that nobody sees;
-/// returns when it has ended and everything is given back.
+/// In the child: runs the kernel once, as frame 0 at time 0, on the device with this UUID and on private memory of the grid's size.
+/// Returns when it has ended and everything is released.
 ///
-/// It waits for ever for a kernel that never ends: whoever starts this process ends it.
+/// Waits forever for a kernel that never ends. The process that started this one must kill it.
 ///
 /// # Errors
-/// No CUDA, no such device; the kernel does not load, has other parameters, or faults. After a fault the process is to be left at once
+/// There is no CUDA or no such device; the kernel does not load, has other parameters, or faults. After a fault, exit at once
 /// ([`crate::left_running()`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let context = context(device)?;
@@ -80,17 +80,17 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let memory = DeviceMemory::new(&context, grid.bytes())?;
     let stream = Stream::new(&context)?;
     say!("{LAUNCHED}");
-    // SAFETY: memory for the whole grid that nobody else has, and a kernel of the documented signature.
+    // SAFETY: the memory has room for the whole grid, nothing else uses it, and the kernel has the documented signature.
     let launched = unsafe { kernel.launch(&stream, memory.pointer(), [grid.cols, grid.rows], 0, 0.0, &[]) };
     let ran = launched.and_then(|()| wait_for(&stream));
     if ran.is_err() {
-        // A faulted context takes nothing back; the end of the process does.
+        // A faulted context cannot release anything; the end of the process does.
         leave_running((stream, memory, kernel));
     }
     ran
 }
 
-/// Asks again and again, and does not occupy a processor as `cuStreamSynchronize` may.
+/// Polls with pauses. `cuStreamSynchronize` may keep a processor busy.
 fn wait_for(stream: &Stream) -> Result<()> {
     while !stream.is_idle()? {
         std::thread::sleep(Duration::from_micros(200));

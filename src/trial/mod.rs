@@ -1,22 +1,22 @@
-//! What may spoil a process, tried in a process of its own: kernels that clients send or that are reloaded, and memory that clients
-//! bring.
+//! Tries dangerous work in a child process first: kernels that clients send or that are reloaded, and memory that clients
+//! allocated.
 //!
-//! After a fault CUDA does not come back inside a process, and a kernel that never ends cannot be taken back at all. A descriptor
-//! that Vulkan refuses may cost the process every later import ([`vulkan_cuda::cuda_memory`]). So the
-//! renderer starts its own program once more (`wavefield try-kernel`, `wavefield try-import`): whatever happens there ends with
-//! that process. What the two have in common is in `child`; each has both of its sides in its own file, `kernel` and `import`.
+//! After a fault CUDA cannot be used again in the same process, and a kernel that never ends cannot be stopped. A descriptor
+//! that Vulkan refuses may make every later import of the process fail ([`vulkan_cuda::cuda_memory`]). So the
+//! renderer starts its own program again (`wavefield try-kernel`, `wavefield try-import`): the damage ends with that process.
+//! `child` has the common part. `kernel` and `import` each contain both sides of their trial.
 //!
-//! What passes between the two:
+//! The interface between the renderer and the child:
 //!
 //! | the child's | is |
 //! |---|---|
-//! | standard input | a file in memory with the PTX; or a socket with one packet that brings the descriptors |
-//! | standard output | a pipe: one line, as soon as what may hang is about to begin |
-//! | standard error | a pipe: why it failed, in words |
-//! | exit code | 0: it went well; 1: it did not |
-//! | environment | the renderer's own, so that both see the same libraries and devices |
+//! | standard input | a file in memory with the PTX, or a socket with one packet that carries the descriptors |
+//! | standard output | a pipe for one line, which the child writes just before the step that may hang |
+//! | standard error | a pipe for the reason of a failure |
+//! | exit code | 0 after success, 1 after a failure |
+//! | environment | the renderer's, so that both see the same libraries and devices |
 //!
-//! Nothing else is inherited. The child ends with the thread that waits for it, and so with the renderer, however that ends.
+//! The child inherits nothing else. It ends with the thread that waits for it, and so with the renderer, even if that is killed.
 
 mod child;
 mod import;

@@ -1,4 +1,4 @@
-//! What a hand-off can be told to leave out, to show that it is needed.
+//! Leaving out a part of the hand-off, to show that it is needed.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::{Error, Result};
 
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
 ///
-/// A check that cannot fail proves nothing. With a wait left out the same check, on the same machine, must find frames that
-/// are wrong; so it tells which part of the hand-off keeps them right. Without the barriers it may find none.
+/// A check that cannot fail proves nothing. Without one of the waits, the same check on the same machine must find wrong frames.
+/// This shows that the wait is needed. Without the barriers the check may find nothing.
 ///
-/// This is for timelines, whose values go on growing in order whoever is late. A binary semaphore must be waited for
-/// before it is signalled again, and each of the two waits guarantees that for the *other* semaphore: without one, the
-/// run would not be wrong but stuck.
+/// This works only with timelines, whose values keep growing in order even if one side is late. A binary semaphore must be waited
+/// for before it is signalled again, and each of the two waits guarantees this for the *other* semaphore: without one, the
+/// run would hang, not draw wrong frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Broken {
     /// Vulkan's submission does not wait until CUDA has written the slot.
@@ -28,7 +28,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// What a producer must be to have such a part.
+    /// The options that give a producer with these parts, for an error message.
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 
     /// Its name on the command line.
@@ -47,7 +47,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The plan of a run that leaves out `broken`: without it, the turn itself.
+/// The plan of a run that leaves out `broken`. Only [`Broken::Free`] changes the ring's turns.
 pub(crate) fn plan(broken: Option<Broken>) -> Plan {
     match broken {
         Some(Broken::Free) => |turn| Turn { wait_free: None, ..turn },
@@ -55,7 +55,7 @@ pub(crate) fn plan(broken: Option<Broken>) -> Plan {
     }
 }
 
-/// A producer of [`plan`] with the rest of what `broken` leaves out.
+/// A producer made with [`plan`], without the parts that `broken` leaves out elsewhere.
 pub(crate) struct BrokenProducer {
     whole: Box<dyn Producer>,
     broken: Broken,
@@ -64,7 +64,7 @@ pub(crate) struct BrokenProducer {
 
 impl BrokenProducer {
     /// # Errors
-    /// `whole` has no such part.
+    /// `whole` does not use the timeline hand-off.
     pub(crate) fn new(whole: Box<dyn Producer>, broken: Broken) -> Result<Self> {
         let mut profile = whole.profile().clone();
         if profile.name != TIMELINE {
@@ -75,7 +75,7 @@ impl BrokenProducer {
             )));
         }
         if broken == Broken::Free {
-            // Within the ring's depth the CPU's wait for a frame in flight would stand in for the one that is left out.
+            // With no more frames in flight than slots, the CPU's wait for a flight would replace the missing one.
             profile.max_in_flight = 2 * profile.slots.len();
         }
         Ok(Self { whole, broken, profile })

@@ -1,4 +1,4 @@
-//! What the frame loop holds in a checked run: the checker, which flight holds which frame, and what was found so far.
+//! The check that the frame loop owns in a checked run.
 
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
@@ -14,58 +14,57 @@ use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
 use crate::wave::{Grid, Shape};
 use crate::{Result, texture};
 
-/// Frames whose moments are remembered: the deepest ring, and a batch as long that is filled ahead.
+/// The number of moments to keep: enough for the deepest ring, and a batch of the same length that is filled ahead.
 const REMEMBERED: usize = 64;
 
-/// A check in progress. Allocates nothing for a frame.
+/// A check in progress. It allocates nothing per frame.
 pub struct Check {
     checker: Checker,
-    /// The frame of each flight that was submitted and not read yet, by the number that it should carry.
+    /// For each flight, the number that its submitted frame must carry, until the counts are read.
     pending: Vec<Option<u64>>,
-    /// The numbers of the last frames that were filled, each with what the reference has to know, by the number modulo
-    /// [`REMEMBERED`].
+    /// The last filled frames, each with its number and moment. A frame's index is its number modulo [`REMEMBERED`].
     moments: [(u64, Moment); REMEMBERED],
-    /// How many frames were filled: the last of a batch, though they may not have been drawn.
+    /// The number of filled frames, including those of a batch that were not drawn yet.
     filled: u64,
     tally: Tally,
-    /// The producer was exchanged: what lies in its slots at the end is not what the last frames of all have left.
+    /// Whether the producer was exchanged. Then the slots at the end do not hold the run's last frames, and are not checked.
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
     grid: Grid,
-    /// Whether the wave, or the texture, of the reference is what runs.
+    /// See [`CheckDesc::has_reference`].
     has_reference: bool,
     broken: Option<Broken>,
     machine: Machine,
     device: Device,
 }
 
-/// What a [`Check`] needs to know of the run.
+/// The facts about a run that a [`Check`] needs.
 pub struct CheckDesc {
     /// What is drawn.
     pub scene: Scene,
-    /// What a slot holds; of a texture, the size of its first level.
+    /// The array in each slot. For a texture, its size is that of the first level.
     pub array: Array,
-    /// Frames that may be in flight.
+    /// The most frames in flight.
     pub flights: usize,
-    /// Whether the wave, or the texture, of the reference is what runs.
+    /// Whether the run shows the built-in wave or texture, for which there is a reference.
     pub has_reference: bool,
-    /// What is left out of the hand-off on purpose.
+    /// The part of the hand-off that is left out on purpose.
     pub broken: Option<Broken>,
-    /// Where it runs.
+    /// The machine that it runs on.
     pub machine: Machine,
 }
 
 /// What a checked run has found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What was left out on purpose.
+    /// The part of the hand-off that was left out on purpose.
     pub broken: Option<Broken>,
     /// The counts of all frames.
     pub tally: Tally,
-    /// What lay in the ring at the end; nothing where the producer was exchanged, or the run failed.
+    /// The contents of the ring at the end; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
     /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
@@ -74,12 +73,12 @@ pub struct Checked {
 }
 
 impl Check {
-    /// Blanks the slots of a producer that stamps its frames, before its first frame. Waits for the queue.
+    /// For a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for the queue.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Out of memory, or the device fails.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
-        // For the slots at the end.
+        // These threads check the slots at the end.
         crate::threads::start()?;
         let device = queue.device().clone();
         let made = Self {
@@ -101,18 +100,18 @@ impl Check {
         Ok(made)
     }
 
-    /// Counts on from what an earlier check has found.
+    /// Continues the counts of an earlier check.
     pub fn with_earlier(self, earlier: Tally) -> Self {
         Self { tally: earlier, ..self }
     }
 
-    /// Fills slots that nobody uses yet with [`crate::stamp::BLANK`], or clears them where they are images. Waits for the queue.
+    /// Blanks slots that are not in use yet: see [`Checker::blank`]. Waits for the queue.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         self.checker.blank(queue, slots, owner)
     }
 
-    /// Another producer draws from now on, with arrays like this. Where the one before has failed, its frames in flight were never whole, and nobody
-    /// promised that they would be: they do not count.
+    /// Goes on with another producer, whose slots hold `array`. If the old one has `failed`, its frames in flight do not count: they
+    /// were never whole.
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
     pub(crate) fn exchanged(&mut self, array: Array, failed: bool) {
         self.exchanged = true;
@@ -122,14 +121,14 @@ impl Check {
         }
     }
 
-    /// What was found so far, in the frames whose counts were read.
+    /// The counts so far, of the frames whose counts were read.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Reads the slots. Both sides must be at rest, and `drawn` frames were submitted and are finished.
+    /// Ends the check: reads the slots back. Both APIs must be at rest; `drawn` frames were submitted, and all have finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
-        // Before anything is allocated for the slots.
+        // Before memory is allocated to read the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
@@ -147,7 +146,7 @@ impl Check {
         Ok(Checked { slots, end, ..self.so_far(drawn) })
     }
 
-    /// What was found without a look at the slots, for a run that failed before its end.
+    /// The result without the slots, for a run that failed.
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
             machine: self.machine.clone(),
@@ -159,7 +158,7 @@ impl Check {
         }
     }
 
-    /// For when a frame was filled, and how.
+    /// The moment of a filled frame; `None` if the frame is too old.
     fn moment_of(&self, frame: u64) -> Option<Moment> {
         let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
         (number == frame).then_some(moment)
@@ -207,7 +206,7 @@ impl Observer for Check {
     }
 }
 
-/// What lies in a slot. Both sides are at rest.
+/// Reads a slot back. Both APIs must be at rest.
 fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, size: Grid) -> Result<Slot> {
     Ok(match slot {
         Source::Vertices(Vertices { buffer, .. }) => {
@@ -222,7 +221,7 @@ fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, size: Grid) -> Resul
     })
 }
 
-/// The last of frames 0 to `filled` - 1 that used a slot of `depth`.
+/// The last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
 fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
     let rounds = filled.checked_sub(slot + 1)? / depth;
     Some(rounds * depth + slot)

@@ -1,9 +1,9 @@
-//! The check on the GPU: `shaders/check.wgsl` over every vertex of a slot, or every texel of every level of one, in the
-//! command buffer of the draw.
+//! The check on the GPU. It runs `shaders/check.wgsl` over every vertex of a slot, or every texel of every level, among the
+//! commands of the draw.
 //!
-//! A frame's command buffer is then: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
-//! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: the counts are read
-//! when the frame is done and its place among the frames in flight is needed again.
+//! A checked frame's commands are: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
+//! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: it reads the counts
+//! once the frame is done and its flight is needed again.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
@@ -21,7 +21,7 @@ use crate::vulkan::{
     groups, image_barrier, pipeline_barrier,
 };
 
-/// Which of a frame's two looks.
+/// One of a frame's two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Between the slot's acquisition and the draw.
@@ -30,7 +30,7 @@ pub enum Pass {
     AfterDraw = 1,
 }
 
-/// As in `shaders/check.wgsl`, once for each look.
+/// The counts of one look, laid out as in `shaders/check.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 struct RawCounts {
@@ -42,7 +42,7 @@ struct RawCounts {
     lowest: u32,
 }
 
-/// How slots are blanked.
+/// The access that blanks slots.
 const FILL: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
@@ -74,17 +74,17 @@ const SHADER_COUNTS: (vk::PipelineStageFlags2, vk::AccessFlags2) = (
     ),
 );
 
-/// The pipeline, and counts for each frame in flight.
+/// The pipeline, and the counts of each frame in flight.
 ///
-/// Before it is dropped, the queue must be idle.
+/// The queue must be idle when this is dropped.
 pub struct Checker {
     pipeline: ComputePipeline,
-    /// Where the shader counts: memory of the GPU, because counting over the bus would be slow.
+    /// The shader's counts, in GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
-    /// Where the CPU reads.
+    /// Copies of the counts for the CPU to read.
     read_back: Vec<Buffer>,
-    /// The stamp that each flight's frame should have. In memory and not among the commands, because these are recorded
-    /// once and submitted for many frames: that they are is what should be checked, too.
+    /// The stamp that each flight's frame must have. It is in memory, not in the commands: the check must also work with commands
+    /// that are recorded once and submitted for many frames.
     expected: Vec<Buffer>,
     scene: Scene,
     array: Array,
@@ -92,8 +92,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// For `flights` frames in flight, each with an array in a storage buffer, or the texels of its grid and of all levels below in
-    /// an image.
+    /// For `flights` frames in flight. Each frame is an array in a storage buffer, or an image of the array's grid with all its
+    /// levels.
     pub fn new(device: &Device, scene: Scene, array: Array, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
@@ -138,7 +138,7 @@ impl Checker {
                 entry,
                 constants: 12,
                 sets: &[
-                    // Each flight's vertices or texels: they are pointed at when the flight is recorded.
+                    // Each flight's vertices or texels. The descriptor is written when the flight is recorded.
                     Choices::Later(slot, flights),
                     Choices::These(&bound(&counts)),
                     Choices::These(&bound(&expected)),
@@ -148,13 +148,13 @@ impl Checker {
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
 
-    /// Looks at other arrays from now on. No frame is in flight, and none that was recorded before is submitted again.
-    #[cfg(target_os = "linux")] // Only `serve` has several.
+    /// Checks other arrays from now on. No frame may be in flight, and no earlier recording may be submitted again.
+    #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: Array) {
         self.array = array;
     }
 
-    /// How many stamps a look finds.
+    /// The number of stamps in a slot.
     pub fn stamps(&self) -> u64 {
         match self.scene {
             Scene::Field => self.array.stamps(),
@@ -162,14 +162,14 @@ impl Checker {
         }
     }
 
-    /// Fills every slot with [`stamp::BLANK`], so that a vertex that is never written is told apart from every frame's.
-    /// Waits for the queue. The slots belong to `owner` before and after.
+    /// Fills every slot with [`stamp::BLANK`], which is no frame's stamp, so that a vertex that is never written is found.
+    /// Clears images instead. Waits for the queue. The slots belong to `owner` before and after.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         let family = queue.family();
         crate::vulkan::one_shot(queue, |commands| {
             for &slot in slots {
-                // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame was drawn yet, so
-                // nobody uses them.
+                // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame has used them yet, so
+                // nothing else does.
                 unsafe {
                     match slot {
                         Source::Vertices(Vertices { buffer, .. }) => {
@@ -183,9 +183,9 @@ impl Checker {
     }
 
     /// # Safety
-    /// Recording, outside a render pass; nobody uses the slot.
+    /// `commands` is recording, outside a render pass; nothing else uses the slot.
     unsafe fn blank_buffer(&self, commands: vk::CommandBuffer, slot: vk::Buffer, owner: Owner, family: u32) {
-        // What was in it is not wanted, so it need not be acquired.
+        // The old contents are not needed, so there is no acquire.
         let released = [owner.release(slot, family, FILL)];
         // SAFETY: the caller's promise.
         unsafe {
@@ -194,10 +194,10 @@ impl Checker {
         }
     }
 
-    /// Clears it to zeros, which no stamped texel has.
+    /// Clears a slot's image to zeros, which no stamped texel has.
     ///
     /// # Safety
-    /// As [`Checker::blank_buffer`].
+    /// See [`Checker::blank_buffer`].
     unsafe fn blank_image(&self, commands: vk::CommandBuffer, slot: ImageSlot, owner: Owner, family: u32) {
         let device = &self.device;
         let barrier = |barrier| {
@@ -212,7 +212,7 @@ impl Checker {
         };
         let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
         match owner {
-            // It has its layout already, and the transfer changes none: see `ownership`.
+            // The image already has its layout, and the ownership transfer does not change it: see `ownership`.
             Owner::External => {
                 barrier(owner.acquire_image(slot.image, family, FILL));
                 transition(slot.layout, cleared);
@@ -228,21 +228,22 @@ impl Checker {
         }
     }
 
-    /// Says which frame a flight's next submission should find. The GPU must be done with the flight.
+    /// Sets the frame that a flight's next submission must find. The GPU must have finished with the flight.
     ///
     /// # Errors
-    /// A device without memory that the CPU can write.
+    /// The buffer is not in memory that the CPU can write.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&stamp::of(frame).to_ne_bytes());
         Ok(())
     }
 
-    /// Records a look at `source`, which is of the scene's kind. Resets the counts in the first look, and copies them to the
-    /// CPU in the second. The commands may be submitted again, with another expectation.
+    /// Records a look at `source`, which must be of the scene's kind. The first look resets the counts; the second copies them to
+    /// the CPU. The commands may be submitted again after another [`Checker::expect`].
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
-    /// submitted again; the source is as large as it was said to be, and readable for the check, too ([`crate::producer::reads`]); first one look, then the other, of the same.
+    /// submitted again; `source` has the size of the checker's array, and the check may read it ([`crate::producer::reads`]); both
+    /// looks are recorded in order, for the same source.
     pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
@@ -254,15 +255,15 @@ impl Checker {
         let constants = [count as u32, pass as u32, self.array.stamp_words() as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
-            // An array may be too small for a stamp.
+            // An array may be too small to hold a stamp.
             if count == 0 {
                 return;
             }
-            // SAFETY: recording (the caller's promise); three lists, each with a place for every flight; the constants have
-            // 12 bytes; the barriers below order the counts, the caller's the slot.
+            // SAFETY: recording (the caller's promise); each of the three lists has a place for every flight; the constants have
+            // 12 bytes; the barriers below order the counts, and the caller's barriers order the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
-        // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame is done with them.
+        // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame has finished with them.
         unsafe {
             match pass {
                 Pass::BeforeDraw => {
@@ -276,8 +277,8 @@ impl Checker {
                     look();
                 }
                 Pass::AfterDraw => {
-                    // The draw's shaders must be done before this look begins. And whoever wrote meanwhile, if
-                    // somebody did, is nobody that Vulkan knows of: all that can be asked is that the caches look again.
+                    // The draw's shaders must be done before this look begins. Vulkan does not know of CUDA's writes, so no
+                    // barrier can name them; this one at least makes the caches read the memory again.
                     let drawn = (
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,
@@ -309,10 +310,10 @@ impl Checker {
         }
     }
 
-    /// What a finished frame's two looks have counted. The GPU must be done with the flight.
+    /// The counts of a finished frame's two looks. The GPU must have finished with the flight.
     ///
     /// # Errors
-    /// A device without memory that the CPU can read.
+    /// The buffer is not in memory that the CPU can read.
     pub fn read(&self, flight: usize) -> Result<Looks> {
         let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];

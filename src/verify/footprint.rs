@@ -1,13 +1,13 @@
-//! What the process holds: descriptors and memory. A run that goes on must not hold more and more.
+//! The process's descriptors and memory, which must not grow during a run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::vulkan::Device;
 
-/// What the process held at one moment. A figure is absent where the system does not tell it.
+/// What the process held at one moment. A value is absent if the system does not provide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
-    /// Frames that were submitted by then.
+    /// Frames submitted so far.
     pub frame: u64,
     /// Open file descriptors: `/proc/self/fd`.
     pub descriptors: Option<u64>,
@@ -15,19 +15,19 @@ pub struct Footprint {
     pub resident_bytes: Option<u64>,
     /// Bytes that this process uses of the device's memory: `VK_EXT_memory_budget`.
     pub device_bytes: Option<u64>,
-    /// The picture's width and height, which memory depends on.
+    /// The picture's width and height. Memory depends on them.
     pub picture: [u32; 2],
 }
 
-/// How much memory may grow between two footprints and still count as flat. A driver's and an allocator's pools breathe; a
-/// leak of a few bytes a frame exceeds this in a long run.
+/// The growth in bytes between two footprints that still counts as none, because the pools of drivers and allocators vary. In a long
+/// run, a leak of a few bytes per frame exceeds it.
 pub const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {
-    /// The frame after which a run has settled: by then every flight, slot and cache was used.
+    /// The number of frames after which a run has settled: by then every flight, slot and cache was used.
     pub const SETTLED: u64 = 200;
 
-    /// Now.
+    /// The current footprint.
     pub fn take(frame: u64, device: &Device, picture: [u32; 2]) -> Self {
         Self {
             frame,
@@ -38,8 +38,7 @@ impl Footprint {
         }
     }
 
-    /// In words, what has grown since `start` and should not have. Memory is judged only where the picture has the same
-    /// size in both.
+    /// Describes what has grown since `start`, but must not. Compares memory only if the picture has the same size in both.
     pub fn growth_since(&self, start: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if let (Some(now), Some(then)) = (self.descriptors, start.descriptors)
@@ -64,7 +63,7 @@ impl Footprint {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Less the one that reads the folder.
+    // Without the descriptor that reads the folder.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
 }
 

@@ -1,14 +1,14 @@
-//! Does every frame arrive whole? `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
+//! Checks that every frame arrives whole. `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`Checker`] | a compute pass beside the draw that counts the vertices or texels with another frame's number |
-//! | [`tally`] | what the counts say of a frame, and of all frames |
-//! | [`slots`] | at the end: the ring's slots, read back and compared with the reference |
-//! | [`Footprint`] | open descriptors and memory, which must not grow |
-//! | [`Broken`] | a hand-off with a part left out, to show that the check finds it |
+//! | [`Checker`] | counts vertices or texels with a wrong frame number, in a compute pass before and after the draw |
+//! | [`tally`] | judges a frame by these counts, and sums up all frames |
+//! | [`slots`] | at the end, reads back the ring's slots and compares them with the reference |
+//! | [`Footprint`] | measures open descriptors and memory, which must not grow |
+//! | [`Broken`] | leaves out a part of the hand-off, to show that the check finds it |
 //!
-//! The producer stamps, whoever it is ([`crate::producer::ProducerDesc::stamped`]); the frame loop owns a [`Check`].
+//! Every producer can stamp its frames ([`crate::producer::ProducerDesc::stamped`]). The frame loop owns a [`Check`].
 
 mod broken;
 mod check;

@@ -1,4 +1,4 @@
-//! At the end of a run: what lies in the ring, vertex by vertex or texel by texel, on the CPU.
+//! Checks the ring at the end of a run: every vertex or texel, on the CPU.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::stamp::{self, Seen};
 use crate::texture::{self, Texel};
 use crate::wave::{self, Grid, Shape, Vertex};
 
-/// What lies in one slot.
+/// The contents of a slot.
 pub enum Slot {
     /// Row after row.
     Vertices(Vec<Vertex>),
@@ -17,8 +17,8 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// The largest error that the built-in wave may have against the float64 reference, in the units of [`wave::worst_error`]; or the
-/// built-in texture, in those of its channels, whose numbers are half floats.
+/// The largest allowed difference from the float64 reference: for the built-in wave in the units of [`wave::worst_error`], for the
+/// built-in texture in the units of its channels, which are half floats.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
         Scene::Field => 1e-5,
@@ -26,12 +26,12 @@ pub fn tolerance(scene: Scene) -> f64 {
     }
 }
 
-/// What the reference has to know of the frame that filled a slot.
+/// What the reference needs to know about the frame that filled a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
-    /// The time that it was filled for.
+    /// The frame's time, in seconds.
     pub time: f64,
-    /// The wave's shape in it; nothing to a texture.
+    /// The wave's shape; a texture ignores it.
     pub shape: Shape,
 }
 
@@ -40,17 +40,16 @@ pub struct Moment {
 pub struct SlotsFound {
     /// Slots that were read back.
     pub slots: u64,
-    /// Vertices or texels that do not have the stamp of the frame that filled their slot last; in a slot that no frame has
-    /// reached, those that are not blank.
+    /// Vertices or texels without the stamp of the frame that filled their slot last. In a slot that no frame has reached, those
+    /// that are not blank.
     pub wrong_stamps: u64,
-    /// The largest difference from the float64 reference, in the units of [`tolerance`]; absent where the kernel is not the
-    /// built-in one, and where no slot was filled. The 12 bits that the stamp took are known to be lost: any number that
-    /// begins with the others counts as exact.
+    /// The largest difference from the float64 reference, in the units of [`tolerance`]; absent if the kernel is not the built-in
+    /// one or no slot was filled. The 12 bits of the stamp are ignored: a number counts as exact if all other bits are right.
     pub worst_error: Option<f64>,
 }
 
 impl SlotsFound {
-    /// Adds a slot that `frame` was the last to fill; `moment` is that frame's, where the reference applies.
+    /// Adds a slot that `frame` was the last to fill. `moment` is that frame's; `None` without a reference.
     pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, moment: Option<Moment>) {
         let right = |seen: Seen| seen == Seen::Right;
         let wrong = match slot {
@@ -88,20 +87,20 @@ impl SlotsFound {
         self.wrong_stamps += written as u64;
     }
 
-    /// Whether everything was as it should be.
+    /// Whether all stamps are right, and all values within [`tolerance`].
     pub fn right(&self, scene: Scene) -> bool {
         self.wrong_stamps == 0 && self.worst_error.is_none_or(|worst| worst <= tolerance(scene))
     }
 }
 
-/// As [`wave::worst_error`], for stamped vertices.
+/// [`wave::worst_error`] for stamped vertices.
 fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
     let error = |(index, got): (usize, &Vertex)| {
         let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
         let [x, y, z, w] = wave::reference(grid, col, row, time, shape);
         let away = |got: f32, want: f64| (f64::from(got) - want).abs();
         let errors = [away(got.x, x), away(got.y, y), away(got.z, z), stamp::distance(got.w, w)];
-        // What is no number is infinitely far; `max` alone would pass it over.
+        // A NaN counts as infinitely far; `max` alone would ignore it.
         errors
             .into_iter()
             .fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) })
@@ -148,7 +147,7 @@ mod tests {
         let wrong = found(&vertices, 77);
         assert!(!right(&wrong) && wrong.wrong_stamps == 1, "{wrong:?}");
 
-        // One step beyond what the stamp took.
+        // Change the lowest bit above the stamp.
         let mut vertices = field(77);
         vertices[100].w = f32::from_bits(vertices[100].w.to_bits() + 0x1000);
         assert!(!right(&found(&vertices, 77)));
@@ -175,7 +174,7 @@ mod tests {
         assert_eq!((found.wrong_stamps, found.slots), (1 + 4, 4));
     }
 
-    /// Every level stamped behind the reduction, as the kernels do it.
+    /// Stamps every level after the reduction, as the kernels do.
     fn texture(frame: u64) -> Vec<Texel> {
         let chain = texture::chain(GRID, wave::phase(TIME) as f32);
         chain.into_iter().map(|texel| texel::apply(texel, frame)).collect()

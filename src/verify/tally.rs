@@ -1,42 +1,42 @@
-//! What the counts of a frame's two looks say of the frame, and the sum over all frames. Pure arithmetic. A vertex here is
-//! whatever a frame has many of: a texel, where slots are images; a stamp, where a client chose the array.
+//! Judges a frame by the counts of its two looks, and sums up all frames. Pure arithmetic. "Vertex" here also means a texel, if
+//! slots are images, or a stamp, if a client chose the array.
 
 use serde::{Deserialize, Serialize};
 
-/// What one look over a slot has counted. Each vertex is `stale`, `overwritten`, `missing` or right.
+/// The counts of one look over a slot. Each vertex is `stale`, `overwritten`, `missing` or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Vertices that were looked at.
+    /// Vertices that were checked.
     pub checked: u64,
     /// Vertices of an earlier frame.
     pub stale: u64,
     /// Vertices of a later frame.
     pub overwritten: u64,
-    /// Vertices of no frame.
+    /// Vertices without a stamp.
     pub missing: u64,
-    /// Of the wrong vertices, the smallest and the largest key: a number for each frame that they may be of, and one for
-    /// those of none. `None` where all are right.
+    /// The smallest and the largest key of the wrong vertices; `None` if all are right. Vertices have the same key if their stamps
+    /// are equal; all without a stamp share one key.
     pub keys: Option<(u32, u32)>,
 }
 
 impl Look {
-    /// Vertices that are not of this frame.
+    /// Vertices that do not belong to this frame.
     pub fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
     }
 
-    /// Whether vertices of different frames lay side by side.
+    /// Whether the slot mixed vertices of different frames.
     fn mixes(&self) -> bool {
         self.wrong() > 0 && (self.wrong() < self.checked || self.keys.is_none_or(|(low, high)| low != high))
     }
 }
 
-/// A frame's two looks: before its draw, and after it.
+/// A frame's two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
     /// After the hand-off from the producer, before the draw.
     pub before: Look,
-    /// After the draw, before the hand-off to the producer: sees what was written while the draw read.
+    /// After the draw, before the hand-off to the producer. It sees what was written while the draw read.
     pub after: Look,
 }
 
@@ -46,7 +46,7 @@ impl Looks {
         self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
     }
 
-    /// Whether anything was wrong with it.
+    /// Whether either look found a wrong vertex.
     pub fn wrong(&self) -> bool {
         self.before.wrong() + self.after.wrong() > 0
     }
@@ -55,19 +55,19 @@ impl Looks {
 /// Sums of [`Look`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Vertices that were looked at.
+    /// Vertices that were checked.
     pub checked: u64,
-    /// Of an earlier frame.
+    /// Vertices of an earlier frame.
     pub stale: u64,
-    /// Of a later frame.
+    /// Vertices of a later frame.
     pub overwritten: u64,
-    /// Of no frame.
+    /// Vertices without a stamp.
     pub missing: u64,
 }
 
 impl Counts {
-    /// Those that are not of the frame.
-    #[cfg(target_os = "linux")] // Only `serve` asks.
+    /// Vertices that do not belong to their frame.
+    #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(crate) fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
     }
@@ -93,14 +93,14 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// What all frames so far were like.
+/// The sum over all frames so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Frames whose counts were read.
     pub frames: u64,
     /// The looks before the draw.
     pub before_draw: Counts,
-    /// The looks after it.
+    /// The looks after the draw.
     pub after_draw: Counts,
     /// Frames with a wrong vertex in either look.
     pub wrong_frames: u64,
@@ -108,7 +108,7 @@ pub struct Tally {
     pub torn_frames: u64,
     /// The first frame with a wrong vertex.
     pub first_wrong_frame: Option<u64>,
-    /// Frames in which a look did not reach every vertex: the check itself is at fault.
+    /// Frames in which a look did not reach every vertex. This is a fault of the check itself.
     pub unchecked_frames: u64,
 }
 
@@ -127,12 +127,12 @@ impl Tally {
         self.unchecked_frames += u64::from(!whole);
     }
 
-    /// What of it must not be, in words; nothing where every frame was right. `what_of`: what a frame has many of.
+    /// Describes everything that was wrong; empty if every frame was right. `what_of` names the elements, such as `vertices`.
     pub fn findings(&self, what_of: &str) -> Vec<String> {
         let total = self.total();
         let mut found = Vec::new();
         if self.unchecked_frames > 0 {
-            found.push(format!("the check itself left {what_of} out in {} frames", self.unchecked_frames));
+            found.push(format!("the check itself missed {what_of} in {} frames", self.unchecked_frames));
         }
         for (count, what) in [
             (total.stale, "stale (of an earlier frame)"),
@@ -152,7 +152,7 @@ impl Tally {
         found
     }
 
-    /// Both looks together.
+    /// The sum of both looks.
     pub fn total(&self) -> Counts {
         self.before_draw + self.after_draw
     }
@@ -172,14 +172,14 @@ mod tests {
     fn a_frame_is_torn_where_it_mixes() {
         let torn = |before, after| Looks { before, after }.torn();
         assert!(!torn(RIGHT, RIGHT));
-        // Wholly the frame before: wrong, and not torn.
+        // All of it is the previous frame: wrong, but not torn.
         let whole = stale(100, (4095, 4095));
         assert!(!torn(whole, whole));
-        // Half of it; two earlier frames side by side; no vertex written in a part of it.
+        // Half of it is the previous frame; two earlier frames are mixed; a vertex is missing.
         assert!(torn(stale(50, (4095, 4095)), RIGHT));
         assert!(torn(stale(100, (4094, 4095)), stale(100, (4094, 4095))));
         assert!(torn(Look { missing: 1, keys: Some((4096, 4096)), ..RIGHT }, RIGHT));
-        // The slot became another frame's while it was read.
+        // The slot was overwritten while it was read.
         assert!(torn(RIGHT, Look { overwritten: 100, keys: Some((3, 3)), ..RIGHT }));
         assert!(torn(whole, RIGHT));
     }

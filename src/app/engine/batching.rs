@@ -1,4 +1,4 @@
-//! How many frames CUDA fills in one go: what was asked for, or what the frames at hand are best served by.
+//! How many frames CUDA fills at once: a fixed number, or one that the engine chooses from measured frame times.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::FrameTiming;
 
-/// How many frames CUDA fills for each wait, where the hand-off can fill several: see [`vulkan_cuda::Ring::batch`].
+/// How many frames CUDA fills per wait, if the hand-off can fill several: see [`vulkan_cuda::Ring::batch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
-    /// Always so many, or as many as the ring has slots if that is fewer.
+    /// Always this number, or the ring's depth if that is smaller.
     Fixed(u32),
-    /// The fewest with which the hand-off takes no more than a twentieth of a frame, as far as the ring has slots.
+    /// The smallest number for which the hand-off takes at most a twentieth of a frame. The ring's depth is the limit.
     Auto {
-        /// What changes the field may show later by so much and no more. This wins over the hand-off's cost.
+        /// The longest delay that a batch may add before a change shows. It takes precedence over the hand-off's cost.
         latency: Duration,
     },
 }
 
 impl Batching {
-    /// The latency that [`Batching::default`] allows: two frames of a display with 60 Hz.
+    /// The latency that [`Batching::default`] allows: two frames of a 60 Hz display.
     pub const LATENCY: Duration = Duration::from_millis(33);
 }
 
@@ -29,61 +29,63 @@ impl Default for Batching {
     }
 }
 
-/// The hand-off may take this part of a frame.
+/// The largest part of a frame that the hand-off may take.
 const SHARE: f64 = 0.05;
-/// A smaller batch is taken only if the hand-off keeps to this part with it, so that the choice does not waver.
+/// The limit for a smaller batch than now. It is below [`SHARE`], so that the choice does not waver.
 const SHARE_TO_SHRINK: f64 = 0.04;
-/// The switches take less, in seconds: a frame with more left waits for something else, such as the display.
+/// The longest plausible time of the switches, in seconds. If more of a frame is unexplained, the frame waits for something else,
+/// such as the display.
 const PLAUSIBLE: f64 = 1e-3;
-/// Looks that differ by less agree.
+/// Two measurements agree if they differ by less than this part.
 const STEADY: f64 = 0.1;
-/// Frames that are looked at before each choice: so many or a few more, for whole batches.
+/// Frames to measure before each choice, rounded up to whole batches.
 const FRAMES: usize = 16;
-/// An upper bound of that.
+/// An upper bound of that number.
 const MOST: usize = FRAMES + MAX_DEPTH as usize;
 
-/// Chooses the batch, again and again, from what the last frames took.
+/// Chooses the batch from measured frame times, and keeps adjusting it.
 ///
-/// A frame takes its kernel k, its draw d and its part of the switches S that the GPU makes for each batch: k + d + S / B. Kernel and
-/// draw are measured. Where the GPU goes to CUDA in the midst of a draw, that draw seems longer; but with batches of two or more at
-/// least half of the draws are whole, so the lower quartile is the draw alone, and S is what is left of the frame.
+/// A frame takes its kernel k, its draw d, and its part of the switches S that the GPU makes once per batch of B frames:
+/// k + d + S / B. Kernel and draw are measured. If the GPU switches to CUDA during a draw, that draw seems longer. But in batches of
+/// two or more at least half of the draws are undisturbed, so the lower quartile is d. S is what then remains of the frame.
 pub(super) struct AutoBatch {
-    /// No batch is longer: the ring's slots.
+    /// The longest allowed batch, which is the ring's depth.
     longest: usize,
     latency: Duration,
     batch: usize,
-    /// S in seconds, as far as a batch of several frames has shown it.
+    /// S in seconds, once a batch of several frames has shown it.
     switches: Option<f64>,
-    /// What a frame took, in seconds, that had to wait for something else, before S was known.
+    /// The time in seconds of a frame that had to wait for something else, measured before S was known.
     paced: Option<f64>,
-    /// The first frame that the last choice was in force for. Earlier ones are not looked at.
+    /// The first frame to which the last choice applies. Earlier frames are not measured.
     from: u64,
-    /// What a frame took at the last look, in seconds.
+    /// The frame time of the last measurement, in seconds.
     last: Option<f64>,
     seen: Seen,
     changes: u64,
 }
 
-/// What the frames since the last choice took.
+/// The times of the frames since the last choice.
 #[derive(Clone, Debug)]
 struct Seen {
     frames: usize,
-    /// In nanoseconds of the GPU's clock: when the frame before the first ended, and the last.
+    /// The end of the frame before the first one, in nanoseconds of the GPU's clock.
     began: Option<f64>,
+    /// The end of the last frame, on the same clock.
     ended: f64,
-    /// In seconds, of all frames together.
+    /// The sum of all frames' kernels, in seconds.
     kernels: f64,
-    /// In seconds, of each frame.
+    /// Each frame's draw, in seconds.
     draws: [f64; MOST],
 }
 
 impl Seen {
-    /// Nothing yet; the frame before ended at `began`.
+    /// No frames yet. The frame before the first one ended at `began`.
     fn since(began: Option<f64>) -> Self {
         Self { frames: 0, began, ended: 0.0, kernels: 0.0, draws: [0.0; MOST] }
     }
 
-    /// The draw alone, in seconds.
+    /// The time of an undisturbed draw, in seconds.
     fn draw(&mut self) -> f64 {
         let draws = &mut self.draws[..self.frames];
         draws.sort_unstable_by(f64::total_cmp);
@@ -92,9 +94,9 @@ impl Seen {
 }
 
 impl AutoBatch {
-    /// `longest`: how many frames a batch may have at most. `None` where there is nothing to choose.
+    /// `longest` is the longest allowed batch. `None` if that is one frame: then there is no choice.
     pub(super) fn new(longest: usize, latency: Duration) -> Option<Self> {
-        // With a batch of two the first look shows what the switches take.
+        // With a batch of two, the first measurement shows the switches.
         (longest > 1).then_some(Self {
             longest,
             latency,
@@ -109,23 +111,23 @@ impl AutoBatch {
         })
     }
 
-    /// Frames in a batch, from the next one on.
+    /// The number of frames in the next batch.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// How often it chose another batch than before.
+    /// How often the choice changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Frame `next` does not follow the one before it at once: what came between is no part of any frame.
+    /// Says that there is a pause before frame `next`. The pause is not part of any frame.
     pub(super) fn rest(&mut self, next: u64) {
         self.from = self.from.max(next + 1);
         self.seen = Seen::since(None);
     }
 
-    /// A frame was drawn; `next` is the number of the one that is asked for next. Gives the batch if it is another now.
+    /// Adds the times of a drawn frame. `next` is the number of the next frame to produce. Returns the batch if it has changed.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, next: u64) -> Option<usize> {
         let (Some(kernel), Some(draw), Some(end)) = (timing.kernel, timing.draw, timing.end_ns) else {
             return None;
@@ -140,7 +142,7 @@ impl AutoBatch {
         seen.kernels += kernel.as_secs_f64();
         seen.draws[seen.frames] = draw.as_secs_f64();
         seen.frames += 1;
-        // Whole batches, so that each look sees as many switches as there were.
+        // Only whole batches contain the right number of switches.
         if seen.frames < FRAMES.next_multiple_of(self.batch) {
             return None;
         }
@@ -149,7 +151,7 @@ impl AutoBatch {
         if batch == self.batch {
             return None;
         }
-        // At the worst, the first frame of a batch as before was the last one asked for.
+        // In the worst case the producer has just begun a batch of the old size.
         self.from = next + self.batch as u64;
         (self.batch, self.last, self.changes) = (batch, None, self.changes + 1);
         Some(self.batch())
@@ -158,16 +160,16 @@ impl AutoBatch {
     fn choose(&mut self, seen: &mut Seen) -> usize {
         let frames = seen.frames as f64;
         let frame = (seen.ended - seen.began.unwrap_or(seen.ended)) * 1e-9 / frames;
-        // The last frame of a batch is filled so many frames before it would be by itself.
+        // The last frame of a batch of B is filled B - 1 frames earlier than it would be alone.
         let most = if frame > 0.0 { (self.latency.as_secs_f64() / frame) as usize } else { 0 };
         let most = most.saturating_add(1);
-        // Two looks must agree: one in which the draw became longer or shorter tells nothing.
+        // Two measurements must agree: one during which the draw's time changes is useless.
         let steady = self.last.replace(frame).is_some_and(|last| (frame / last - 1.0).abs() < STEADY);
         let batch = if steady { self.fitting(frame, seen) } else { self.batch };
         batch.min(most)
     }
 
-    /// The batch that the hand-off's cost asks for.
+    /// The batch that keeps the hand-off within its share.
     fn fitting(&mut self, frame: f64, seen: &mut Seen) -> usize {
         let frames = seen.frames as f64;
         let batch = self.batch as f64;
@@ -176,8 +178,8 @@ impl AutoBatch {
             self.switches = Some(left);
         }
         let Some(switches) = self.switches else {
-            // Whatever the frame waits for, a batch would not make it shorter, and the field would only be late. Once it no longer
-            // waits for that, another look shows the switches.
+            // The frame waits for something else. A batch would not make it shorter, and only delay the field. Once the frame no
+            // longer waits, another measurement shows the switches.
             if self.batch > 1 {
                 self.paced = Some(frame);
                 return 1;
@@ -204,16 +206,16 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// A GPU whose frames take their kernel, their draw and, in the first of each batch, the switches.
+    /// A simulated GPU. The first frame of each batch contains the switches and the kernels of the whole batch. All times are in µs.
     struct Gpu {
         kernel: f64,
         draw: f64,
         switches: f64,
-        /// A display that shows a frame no more often than every so many µs.
+        /// The display's time per frame.
         pace: f64,
         now: f64,
         frame: u64,
-        /// Of the batch, frames that were drawn.
+        /// Frames of the current batch that were drawn.
         drawn: usize,
     }
 
@@ -222,7 +224,7 @@ mod tests {
             Self { kernel: 8.0, draw, switches: 340.0, pace: 0.0, now: 0.0, frame: 0, drawn: 0 }
         }
 
-        /// Draws some frames as `auto` says; gives the batch at the end.
+        /// Draws frames in the batches that `auto` chooses. Returns the last batch.
         fn draw(&mut self, auto: &mut AutoBatch, frames: u64) -> usize {
             for _ in 0..frames {
                 let batch = auto.batch();
@@ -234,7 +236,7 @@ mod tests {
                 let timing = FrameTiming {
                     frame: self.frame,
                     kernel: Some(MICROSECOND.mul_f64(self.kernel)),
-                    // What comes between is between the draw's timestamps.
+                    // The switches lie between the draw's timestamps.
                     draw: Some(MICROSECOND.mul_f64(work)),
                     end_ns: Some(self.now * 1e3),
                     submitted: Instant::now(),
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_smallest_batch_that_keeps_the_hand_off_within_its_share() {
-        // It begins with 2, and takes 1 only where 340 µs are a twenty-fifth of the frame.
+        // It begins with 2, and goes down to 1 only if 340 µs are at most a twenty-fifth of the frame.
         let batches = [
             (40_000.0, 1),
             (8_200.0, 1),
@@ -281,7 +283,7 @@ mod tests {
         gpu.draw(&mut auto, 200);
         let settled = auto.changes();
         for frame in 0..2000 {
-            // By 2 % up and down, where 3 would be enough at times and 4 at others.
+            // 2 % up and down: sometimes 3 would be enough, sometimes 4.
             gpu.draw = 2_150.0 * (1.0 + 0.02 * (f64::from(frame) / 100.0).sin());
             gpu.draw(&mut auto, 1);
         }
@@ -314,7 +316,7 @@ mod tests {
         assert!(more == 7 || more == 8, "{more}");
         gpu.pace = 16_667.0;
         assert_eq!(gpu.draw(&mut auto, 300), 1, "with the switches known");
-        // A quicker display is a display, too.
+        // A faster display also sets the pace.
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         assert_eq!(gpu.draw(&mut auto, 300), 1);
         gpu.pace = 6_944.0;
@@ -329,7 +331,7 @@ mod tests {
             let mut gpu = Gpu { switches: 900.0, ..Gpu::new(1_100.0) };
             assert_eq!(gpu.draw(&mut auto, 1000), batch, "{milliseconds} ms");
         }
-        // At once, however unsteady the frames are.
+        // The bound applies at once, even if frame times vary.
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         let mut gpu = Gpu::new(1_000.0);
         assert!(gpu.draw(&mut auto, 300) >= 7);

@@ -1,4 +1,4 @@
-//! What a run says at its end: what was drawn, what the check found, the trace, the slots.
+//! The results of a run: its summary, what the check found, the trace, and the slots.
 
 use super::batching::AutoBatch;
 use super::{Engine, Health};
@@ -12,24 +12,24 @@ use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
 impl Engine {
-    /// Traces the frames from now on, at most `most` of them; see [`crate::trace`]. Brings both sides to rest.
+    /// Traces the next `most` frames, see [`crate::trace`]. Brings both APIs to rest.
     pub(crate) fn start_trace(&mut self, most: usize) -> Result<()> {
         self.finish()?;
-        // What was drawn before is not part of it.
+        // Earlier frames are not part of the trace.
         self.look_at_all()?;
         let fill = self.producer.fill();
         self.observers.recorder = Some(Recorder::new(&mut self.queue, fill, self.pacer.depth(), most)?);
         Ok(())
     }
 
-    /// Ends the trace, if there is one, and gives what it collected.
+    /// Ends the trace, if there is one, and returns what it collected.
     pub(crate) fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
         self.collect_rest(failures);
         self.cut_trace(|_, _| name);
         self.traced.take()
     }
 
-    /// Ends the trace, if there is one, with the settings that its frames were drawn with. False: there is none.
+    /// Ends the trace, and keeps it with the settings of its frames. False if no trace is on.
     pub(super) fn cut_trace(&mut self, name: impl FnOnce(Grid, &Profile) -> String) -> bool {
         let Some(recorder) = self.observers.recorder.take() else { return false };
         let (device, profile) = (self.queue.device(), self.producer.profile());
@@ -38,25 +38,25 @@ impl Engine {
         true
     }
 
-    /// Waits for the frames in flight and takes in what they say. After a failure those that the GPU has finished all the same.
+    /// Waits for the frames in flight and looks at them. After a failure, looks only at those that the GPU has finished.
     fn collect_rest(&mut self, failures: &mut Failures) {
         if !self.has_failed() {
             failures.catch(self.finish());
         } else if self.health == Health::Failed && !self.quiesce() {
-            // Mesa says how long a frame took only when nothing at all is pending, and would be waited for without end.
+            // Mesa returns a timestamp only once nothing is pending, so reading one would wait forever.
             return;
         }
         let finished = self.pacer.finished().unwrap_or(0);
         for end in self.looked + 1..=finished {
             let looked = self.look_until(end).map(drop);
-            // What follows from an earlier failure is no news.
+            // Do not report what only follows from an earlier failure.
             if !self.has_failed() {
                 failures.catch(looked);
             }
         }
     }
 
-    /// The vertices of a slot, as the last frame that used it left them. Waits for both APIs; for tests.
+    /// Reads the vertices that the last frame left in a slot. Waits for both APIs. For tests.
     pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
         self.finish()?;
         let profile = self.producer.profile();
@@ -68,8 +68,7 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// The texels of a slot that is an image, level after level, as the last frame that used it left them. Waits for both
-    /// APIs; for tests.
+    /// Reads the texels that the last frame left in a slot, level after level. Waits for both APIs. For tests.
     pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
         self.finish()?;
         let profile = self.producer.profile();
@@ -87,8 +86,8 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// What was run, for the end; and what the check found, in a checked run: then it reads every slot back. Waits for both
-    /// APIs. After a failure it reads no slot, and says what is known.
+    /// The summary of the run. In a checked run it includes what the check found, and reads every slot back, unless something has
+    /// failed. Waits for both APIs.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());

@@ -1,4 +1,4 @@
-//! Another producer while the engine runs: for [`crate::serve`], whose clients come and go.
+//! Exchanging the producer while the engine runs: for [`crate::serve`], whose clients come and go.
 
 use vulkan_cuda::ownership::Owner;
 
@@ -11,21 +11,21 @@ use crate::verify::Check;
 use crate::verify::tally::Tally;
 use crate::{Error, Result};
 
-/// A producer with what goes where it goes. It counts its own frames without gaps, whoever drew in between.
+/// A producer with everything that belongs to it. It counts its own frames without gaps, even if others draw in between.
 pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     /// The number of its next frame.
     pub(crate) next: u64,
     /// The values of its parameters.
     parameters: KernelValues,
-    /// What draws its arrays, and how they are looked at.
+    /// What draws its arrays.
     drawing: Drawing,
     pub(crate) view: View,
 }
 
 impl Installed {
-    /// A producer that has not produced yet, with these values of its parameters, what draws its arrays
-    /// ([`Engine::drawing_of`]), and where they are seen from.
+    /// For a producer that has not produced yet. `parameters` are the values of its parameters, `drawing` draws its arrays
+    /// ([`Engine::drawing_of`]), and `camera` is where they are seen from.
     pub(crate) fn new(
         producer: Box<dyn Producer>,
         parameters: &[f32],
@@ -39,7 +39,7 @@ impl Installed {
 }
 
 impl Engine {
-    /// What draws the array of now, for [`Installed::new`].
+    /// What draws the current array, for [`Installed::new`].
     pub(crate) fn drawing(&self) -> Drawing {
         self.renderer.drawing().clone()
     }
@@ -47,19 +47,20 @@ impl Engine {
     /// What draws another array, for [`Installed::new`].
     ///
     /// # Errors
-    /// The device cannot; nothing has changed.
+    /// The device cannot draw it. Nothing has changed.
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.renderer.drawing_of(array)
     }
 
-    /// Another producer from the next frame on; gives the old one back, with nothing of it in use. Waits for both sides.
+    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, which nothing uses any
+    /// more.
     ///
     /// # Errors
-    /// The old producer failed, or nothing came to rest: then both are where they were. (Where a kernel never ends,
-    /// nothing of CUDA may be dropped: that would wait for it.)
+    /// The old producer failed, or an API did not come to rest. Then nothing is exchanged, and nothing dropped: while a kernel
+    /// runs, dropping a CUDA object would wait for it.
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.finish()?;
-        // Of the producer that goes, everything is counted.
+        // Every frame of the old producer counts.
         self.look_at_all()?;
         if let Some(incoming) = incoming {
             self.renderer.renew(&mut incoming.drawing)?;
@@ -70,10 +71,10 @@ impl Engine {
         }
     }
 
-    /// The same after the producer has failed: it lets go first. `None` where nothing comes to rest.
+    /// [`Engine::swap`] after the producer has failed. It first releases every waiter. `None` if an API does not come to rest.
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| {
-            // Nothing may hold a faulted context.
+            // Do not keep a faulted context.
             *self.context = None;
             if let Some(check) = &mut self.observers.check {
                 check.exchanged(*incoming.drawing.array(), true);
@@ -82,7 +83,7 @@ impl Engine {
         })
     }
 
-    /// Nothing is in flight: the old producer can be exchanged.
+    /// Exchanges the producer. Nothing may be in flight.
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = submitted - self.first;
@@ -90,7 +91,7 @@ impl Engine {
             check.exchanged(*incoming.drawing.array(), false);
         }
         self.times.forget();
-        // Their clocks and slots are the old producer's.
+        // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);
         self.forget_recorded();
         self.first = submitted - incoming.next;
@@ -102,7 +103,7 @@ impl Engine {
         Installed { producer, next, parameters, drawing, view }
     }
 
-    /// In a checked run: blanks slots that nobody uses yet. Waits for the GPU.
+    /// In a checked run, blanks slots that are not in use yet. Waits for the GPU.
     pub(crate) fn blank(&mut self, slots: &[Source], owner: Owner) -> Result<()> {
         if self.observers.check.is_some() {
             self.drain()?;
@@ -113,12 +114,12 @@ impl Engine {
         }
     }
 
-    /// What the check has found so far, in a checked run: everything, once [`Engine::summary`] was asked for.
+    /// What the check has found so far; `None` in an unchecked run. After [`Engine::summary`] it covers every frame.
     pub(crate) fn found(&self) -> Option<Tally> {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    /// Frames that the GPU has finished drawing.
+    /// The number of frames that the GPU has finished drawing.
     pub(crate) fn frames_finished(&self) -> Result<u64> {
         self.pacer.finished()
     }
@@ -138,7 +139,7 @@ mod tests {
     use crate::vulkan::{Buffer, Validation};
     use crate::wave::Grid;
 
-    /// Shows bytes that never change, as frame 0.
+    /// Shows bytes that never change, always as frame 0.
     struct Given {
         profile: Profile,
         _slot: Buffer,
@@ -167,7 +168,7 @@ mod tests {
 
     const SIZE: vk::Extent2D = vk::Extent2D { width: 60, height: 30 };
 
-    /// A run of the wave at a moment that does not pass, with a check.
+    /// A checked run of the wave.
     fn run() -> Headless {
         let config = Config {
             grid: Grid { cols: 16, rows: 12 },
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(run.engine().view().camera, Camera::UPRIGHT);
         let image = draw(&mut run, 2);
         assert_eq!(run.engine().array(), &array);
-        // An alpha of 9 lets little of red through; the rest is the background.
+        // With an alpha of 9 the picture is mostly background.
         assert_ne!(image, before);
 
         // One wrong word, in frames of another producer.
@@ -233,7 +234,7 @@ mod tests {
         let pixel = Array::new(Kind::Image, &[1, 1], Number::U8).unwrap();
         drop(put(&mut run, pixel, &[7]));
         draw(&mut run, 2);
-        // What is changed of its view goes with it.
+        // A change to its view goes away with it.
         run.engine().view_mut().limits = [3.0, 4.0];
 
         drop(run.engine().swap(&mut own_producer).unwrap());
@@ -245,7 +246,7 @@ mod tests {
         end(run);
     }
 
-    /// Each has a camera of its own; a style chosen meanwhile holds for both.
+    /// Each producer has its own camera; a style chosen meanwhile holds for both.
     #[test]
     fn a_surface_takes_over_the_style_and_not_the_camera() {
         let mut run = run();

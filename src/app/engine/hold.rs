@@ -1,4 +1,4 @@
-//! The same slot drawn again and again: what a frame costs that nobody fills and nobody hands over.
+//! Drawing the same slot again and again, to measure a frame without a producer and a hand-off.
 
 use vulkan_cuda::ownership::Owner;
 
@@ -8,11 +8,10 @@ use crate::producer::{Source, Transfer, reads};
 use crate::vulkan::one_shot;
 
 impl Engine {
-    /// From the next frame on draws the slot that was drawn last, again and again: the producer does nothing, and neither side
-    /// waits for the other. Brings both sides to rest. False if there is nothing to draw again, or if a check or a trace looks at
-    /// every frame.
+    /// From the next frame on, draws the last drawn slot again and again. The producer does nothing, and neither API waits for the
+    /// other. Brings both APIs to rest. Returns false, and changes nothing, if no frame was drawn yet or if a check or a trace is on.
     ///
-    /// Such frames count as drawn, but not as the producer's: it goes on with the number that comes next. No observer hears of them.
+    /// Held frames count as drawn, but not for the producer: its numbers continue without a gap. Observers are not told of them.
     pub fn hold(&mut self) -> Result<bool> {
         let produced = self.pacer.submitted() - self.first;
         if produced == 0 || self.observers.check.is_some() || self.observers.recorder.is_some() {
@@ -30,10 +29,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// The producer fills the next frame, as before [`Engine::hold`]. Brings both sides to rest.
+    /// Ends [`Engine::hold`]: the producer fills the next frame again. Brings both APIs to rest.
     pub fn go_on(&mut self) -> Result<()> {
         let Some(slot) = self.held else { return Ok(()) };
-        // The producer may write the slot as soon as it goes on.
+        // The producer may write the slot as soon as it continues.
         self.finish()?;
         self.look_at_all()?;
         self.transfer(Transfer::Release, slot)?;
@@ -46,12 +45,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether frames show the same slot again.
+    /// Whether every frame draws the same slot: see [`Engine::hold`].
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Takes a slot from CUDA, or gives it back, where CUDA owns it between frames.
+    /// Acquires a slot from CUDA, or releases it to CUDA, if CUDA owns it between frames.
     fn transfer(&mut self, way: Transfer, slot: Source) -> Result<()> {
         if self.producer.profile().owner != Owner::External {
             return Ok(());

@@ -1,4 +1,4 @@
-//! One frame: pace, produce, record, submit. The window and the headless run both drive this.
+//! Drawing a frame: pace, produce, record, submit. Both the window and the headless run use this.
 
 mod batching;
 mod ending;
@@ -45,70 +45,70 @@ pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
 pub(crate) use watch::SlotNow;
 
-/// A producer, a renderer and the queue between them.
+/// Draws frames: holds the producer, the renderer and the queue.
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     renderer: FieldRenderer,
-    // Both are dropped by hand: not while they are in use.
+    // `Drop` drops these two by hand, and only if they are no longer in use.
     producer: ManuallyDrop<Box<dyn Producer>>,
-    /// CUDA, once a producer needed it.
+    /// CUDA's context, once a producer has needed it.
     context: ManuallyDrop<Option<Cuda>>,
     pacer: Pacer,
     times: Times,
     queue: Queue,
     recordings: Recordings,
     finished: Option<FrameTiming>,
-    /// The number of the frame that was, or would have been, this producer's frame 0.
+    /// The difference between a frame's number and the producer's own number for it.
     first: u64,
-    /// How many frames were looked at.
+    /// How many finished frames [`Engine::look_until`] has passed.
     looked: u64,
     batching: Batching,
-    /// Chooses the batch, where there is one to choose.
+    /// Chooses the batch, if there is a choice.
     auto: Option<AutoBatch>,
     /// The trace, once it has ended.
     traced: Option<Track>,
     /// Frames that are filled, or being filled, counted from `first`.
     filled: u64,
-    /// The slot that is drawn again and again: see [`Engine::hold`].
+    /// The slot that every frame draws: see [`Engine::hold`].
     held: Option<Source>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
-    /// Of the producer's parameters: see [`crate::producer::Profile::parameters`].
+    /// The values of the producer's parameters: see [`crate::producer::Profile::parameters`].
     parameters: KernelValues,
-    /// How the producer's arrays are looked at.
+    /// The view of the producer's arrays.
     view: View,
     scene: Scene,
-    /// The pictures'.
+    /// The format of the pictures.
     format: vk::Format,
-    /// Frames in flight that there are resources for at least.
+    /// The least number of frames in flight to have resources for.
     flights: usize,
     patience: Patience,
     health: Health,
 }
 
-/// How a run is.
+/// The state of a run. A later variant is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
     Sound,
-    /// Something has failed, and was reported.
+    /// Something has failed; the error was returned or printed.
     Failed,
-    /// The watchdog has given up: nothing is worth waiting for any more.
+    /// A wait was given up: do not wait again.
     Stuck,
 }
 
-/// When a frame is, in the field's time.
+/// The time of a frame, on the field's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Seconds since the start.
     pub time: f64,
-    /// Seconds to the next frame, as far as is known.
+    /// Seconds to the next frame; an estimate in a window.
     pub step: f64,
 }
 
 impl Engine {
-    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`, with resources for `flights` frames
-    /// in flight at least, for producers that come later.
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Later producers may need more frames in
+    /// flight, so there are resources for at least `flights`.
     pub(crate) fn new(
         mut queue: Queue,
         context: EarlyContext,
@@ -126,7 +126,7 @@ impl Engine {
         let wait = config.wait.on(queue.device().info());
         let pacer = Pacer::new(&queue, made.flights, wait)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
-        // From here on nothing fails: a producer in `ManuallyDrop` would be left.
+        // Nothing may fail from here on: that would leak the producer in `ManuallyDrop`.
         let mut engine = Self {
             observers: Observers { check, recorder: None, live: None, probe: None },
             renderer,
@@ -157,14 +157,14 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Lets a new producer begin.
+    /// Prepares the engine for a new producer.
     fn begin_producer(&mut self) {
         self.held = None;
         self.pacer.set_limit(self.producer.profile().max_in_flight);
         self.begin_batches();
     }
 
-    /// Tells a new producer how many frames to fill in one go.
+    /// Sets a new producer's batch.
     fn begin_batches(&mut self) {
         let longest = self.producer.profile().longest_batch;
         self.auto = match self.batching {
@@ -175,7 +175,7 @@ impl Engine {
         self.producer.set_batch(frames);
     }
 
-    /// How many frames the next batch has.
+    /// The number of frames in the next batch.
     pub(crate) fn batch(&self) -> usize {
         match (self.batching, &self.auto) {
             (_, Some(auto)) => auto.batch(),
@@ -186,30 +186,30 @@ impl Engine {
         }
     }
 
-    /// From now on waits no longer for a frame than seconds once `stop` is requested.
+    /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
     pub(crate) fn heed(&mut self, stop: &Stop) {
         self.patience.stop = stop.clone();
     }
 
-    /// How many frames CUDA fills in one go from the next batch on, as far as the hand-off can; with [`Batching::Auto`] until
-    /// that chooses another.
+    /// Sets how many frames CUDA fills at once, from the next batch on. The hand-off limits the number. With [`Batching::Auto`] it
+    /// holds until that chooses another.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
     }
 
-    /// Other values for the parameters of who fills the field ([`crate::producer::Profile::parameters`]), in their order and each brought into its
-    /// range; those that are left out go to their defaults. They hold from the next frame that is filled: those that were
-    /// filled ahead are as they are.
+    /// Sets the values of the producer's parameters, in the order of [`crate::producer::Profile::parameters`]. Each is clamped to its
+    /// range; missing ones take their defaults. The values hold from the next frame that is filled; frames that were filled ahead
+    /// do not change.
     pub fn set_parameters(&mut self, values: &[f32]) {
         self.parameters = self.producer.profile().parameters.values(values);
     }
 
-    /// What they are now.
+    /// The current values of the producer's parameters.
     pub fn parameters(&self) -> &[f32] {
         &self.parameters
     }
 
-    /// Waits until a frame may begin, and hands out its resources. Nothing is enqueued yet: the frame may still be skipped.
+    /// Waits until a frame may begin, and returns its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
         let watchdog =
             Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
@@ -226,15 +226,15 @@ impl Engine {
         Ok(flight)
     }
 
-    /// Looks at the frames before number `end`, which the GPU is done with, in order, as far as that was not done. Gives the times of
-    /// the last.
+    /// Looks at every finished frame before number `end` that was not looked at before, in order. Returns the times of the last.
+    /// The GPU must have finished these frames.
     fn look_until(&mut self, end: u64) -> Result<Option<FrameTiming>> {
         let mut last = None;
         while self.looked < end {
             let flight = (self.looked % self.pacer.depth() as u64) as usize;
             self.looked += 1;
             if let Some(timed) = self.look(flight)? {
-                // What is drawn again was filled before.
+                // A held slot was filled earlier: the producer has no times for this frame.
                 let producer = (!self.is_held()).then_some(&**self.producer);
                 last = Some(timing::timing(timed, producer)?);
             }
@@ -242,13 +242,13 @@ impl Engine {
         Ok(last)
     }
 
-    /// Tells the observers of the frame that used a flight, which the GPU is done with.
+    /// Tells the observers that the GPU has finished the frame that used a flight.
     fn look(&mut self, flight: usize) -> Result<Option<Timed>> {
         let Some((begun, marks)) = self.times.take(flight) else { return Ok(None) };
         if self.is_held() {
             return Ok(Some(Timed { begun, marks: marks? }));
         }
-        // Who can do without the times hears of the frame in any case.
+        // Even if its times cannot be read, the observers are told of the frame.
         let known = marks.as_ref().ok().copied().flatten();
         let fill = self.producer.fill();
         let cpu = (begun.at, begun.cpu);
@@ -257,13 +257,13 @@ impl Engine {
         Ok(Some(Timed { begun, marks: marks? }))
     }
 
-    /// The same for all flights, at rest.
+    /// Looks at all submitted frames. Both APIs must be at rest.
     fn look_at_all(&mut self) -> Result<()> {
         let looked = self.look_until(self.pacer.submitted());
         self.noting(looked).map(drop)
     }
 
-    /// Remembers a failure, and that the watchdog gave up or a stop did not wait.
+    /// Records a failure in [`Engine::health`], and whether it is a wait that was given up.
     fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let seen = match &outcome {
             Ok(_) => Health::Sound,
@@ -274,17 +274,17 @@ impl Engine {
         outcome
     }
 
-    /// Whether something has failed: then the engine can only be finished with.
+    /// Whether something has failed. It stays true after the producer was exchanged.
     pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
 
     /// Produces and draws one frame.
     ///
-    /// From here on nothing may be skipped: the producer's signal is enqueued before the submission that waits for it,
-    /// so whatever Vulkan waits for has been promised.
+    /// The frame can no longer be skipped: the producer's signal is enqueued before the submission that waits for it, so every
+    /// signal that Vulkan waits for is certain to come.
     ///
-    /// After an error the engine can only be finished with.
+    /// After an error the engine cannot draw again, unless its producer is exchanged.
     pub(crate) fn draw(
         &mut self,
         flight: &Flight,
@@ -325,7 +325,7 @@ impl Engine {
             .in_scope(|| self.submit(flight, &produced.sync, behind.present, more))?;
         self.pacer.end();
         if self.is_held() {
-            // It was none of the producer's.
+            // The frame was not the producer's, so its numbers do not advance.
             self.first += 1;
         } else {
             self.producer.submitted();
@@ -338,7 +338,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the producer fill the frame, unless the last slot is drawn again.
+    /// Makes the producer fill the frame, unless a slot is held.
     fn produce(&mut self, flight: &Flight, frame: &Frame) -> Result<Produced> {
         if let Some(source) = self.held {
             return Ok(Produced { source, ..self.producer.profile().produced(frame) });
@@ -353,34 +353,34 @@ impl Engine {
         Ok(produced)
     }
 
-    /// The times of the frame whose resources the frame at hand has taken over.
+    /// The times of the last frame that had finished when the current frame began; `None` if there was no new one.
     pub fn finished(&self) -> Option<FrameTiming> {
         self.finished
     }
 
-    /// The number that the next frame will have: frames drawn so far.
+    /// The number of the next frame, which is the number of frames submitted so far.
     pub fn next_frame(&self) -> u64 {
         self.pacer.submitted()
     }
 
-    /// What a slot holds; of a texture, the size of its first level.
+    /// The array in each slot. For a texture, its size is that of the first level.
     pub fn array(&self) -> &Array {
         self.renderer.drawing().array()
     }
 
-    /// How it is looked at.
+    /// The view of the array.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The same, to look at it in another way from the next frame on.
+    /// The view of the array, to change it from the next frame on.
     pub fn view_mut(&mut self) -> &mut View {
         &mut self.view
     }
 
-    /// What the colour map shows, and what its ends stand for; `None` where it is not shown.
+    /// The quantity that the colour map shows, and the values of its two ends; `None` if no colour map is used.
     pub(crate) fn legend(&self) -> Option<(&'static str, [f32; 2])> {
-        // The texture's colours are its own.
+        // The texture holds colours, so it needs no colour map.
         let shown = self.scene == Scene::Field && has_colour_map(self.array());
         let name = match self.array().kind() {
             Kind::Mesh => "w",
@@ -390,20 +390,20 @@ impl Engine {
         shown.then_some((name, self.view.limits))
     }
 
-    /// Where the image lies in a picture, if it is one.
+    /// Where the array lies in a picture, if the array is an image.
     pub(crate) fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
         let size = (picture.width, picture.height);
         let place = || Placement::new(self.array().grid(), &self.view.camera, size);
         (self.array().kind() == Kind::Image).then(place)
     }
 
-    /// Other colours from the next frame on; waits for the GPU.
+    /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
         self.renderer.set_color_map(&mut self.queue, map)
     }
 
-    /// Draws the field in another way from the next frame on; waits for the GPU.
+    /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drain()?;
         self.forget_recorded();
@@ -420,12 +420,12 @@ impl Engine {
         self.queue.device()
     }
 
-    /// How often the CPU had to wait for the GPU, wherever.
+    /// How often the CPU had to wait for the GPU, for pacing or the hand-off.
     pub fn blocking_waits(&self) -> u64 {
         self.pacer.blocking_waits() + self.handoff_waits
     }
 
-    /// Who fills the field.
+    /// The producer that fills the field.
     pub fn producer(&self) -> &dyn Producer {
         &**self.producer
     }

@@ -1,19 +1,19 @@
-//! Who looks on in a run.
+//! The observers of a run.
 
 use super::probe::Probe;
 use crate::observer::Observer;
 use crate::trace::Recorder;
 use crate::verify::Check;
 
-/// The check of `wavefield verify` and the recorders, as far as they were asked for.
+/// The observers that are on.
 pub(super) struct Observers {
-    /// Looks at every vertex, in a checked run.
+    /// Checks every vertex: `wavefield verify`.
     pub(super) check: Option<Check>,
-    /// Collects when everything was, for `--trace`.
+    /// Records times for `--trace`.
     pub(super) recorder: Option<Recorder>,
-    /// The same for the last frames at any time, for whoever watches.
+    /// Records the times of the last frames: see [`super::Engine::watch`].
     pub(super) live: Option<Recorder>,
-    /// Looks under the pointer, where somebody points.
+    /// Finds the vertex under the pointer: see [`super::Engine::point`].
     pub(super) probe: Option<Probe>,
 }
 

@@ -1,4 +1,5 @@
-//! Which vertex lies under the pointer, and what is in it: read on the GPU behind the draw, known when the frame is done.
+//! Finds the vertex under the pointer and its contents. The GPU reads it after the draw; the result is known once the frame is
+//! done.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -18,17 +19,18 @@ use crate::wave::{Grid, Vertex};
 pub(crate) struct Found {
     /// Its column and row.
     pub(crate) at: (u32, u32),
-    /// What is in it.
+    /// Its contents.
     pub(crate) vertex: Vertex,
 }
 
 /// Reads the vertices of a [`Trail`] in every frame.
 pub(super) struct Probe {
     pipeline: ComputePipeline,
-    /// For each flight, which vertices are read, and where to.
+    /// For each flight, the indices of the vertices to read.
     indices: Vec<Buffer>,
+    /// For each flight, the vertices that were read.
     values: Vec<Buffer>,
-    /// For which trail, while the GPU is at it.
+    /// For each flight, the trail that the GPU reads.
     asked: Vec<Option<Trail>>,
     trail: Option<Trail>,
     found: Option<Found>,
@@ -37,7 +39,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// For `flights` frames in flight with the vertices of `grid` in a storage buffer.
+    /// For `flights` frames in flight. Their slots are storage buffers with the vertices of `grid`.
     pub(super) fn new(device: &Device, grid: Grid, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {
@@ -65,7 +67,7 @@ impl Probe {
         Ok(Self { pipeline, indices, values, asked, trail: None, found: None, grid, device: device.clone() })
     }
 
-    /// Looks along this trail from the next frame on, or along none.
+    /// Reads this trail from the next frame on, or none.
     pub(super) fn aim(&mut self, trail: Option<Trail>) {
         self.trail = trail;
         if self.trail.is_none() {
@@ -73,7 +75,7 @@ impl Probe {
         }
     }
 
-    /// What was found last.
+    /// The last vertex that was found.
     pub(super) fn found(&self) -> Option<Found> {
         self.found
     }
@@ -97,8 +99,8 @@ impl Observer for Probe {
         let written = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let values = buffer_barrier(self.values[flight].raw(), written, on_host);
-        // SAFETY: recording, outside a render pass; the GPU is done with the flight, and the source is readable for compute shaders
-        // too: the caller's promise, for which the engine asks where there is a probe. Three lists, each with a place for every flight.
+        // SAFETY: the caller promises that it is recording outside a render pass, that the GPU has finished with the flight, and that
+        // compute shaders may read the source (`Observers::read_by_compute`). Each of the three lists has a place for every flight.
         unsafe {
             self.pipeline.point(0, flight, bound);
             self.pipeline.dispatch(commands, [flight; 3], &[], groups(Trail::MOST as u64));

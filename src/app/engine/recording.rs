@@ -1,9 +1,9 @@
-//! A frame's commands, in two command buffers: what the producer does before the draw, and the draw.
+//! A frame's commands, in two command buffers: the producer's work before the draw, and the draw.
 //!
-//! Recording takes longer than everything else that the CPU does for a frame, so it is done once, and the same commands are
-//! submitted whenever their slot's turn comes. What differs from frame to frame is elsewhere: the camera is in a uniform
-//! buffer, the values to wait for are in the submission. Only a producer whose work is in the queue has arguments that change,
-//! and only what it does is then recorded anew.
+//! Recording takes longer than all other CPU work for a frame. So each flight records its commands once and submits them again
+//! whenever they fit. They contain nothing that differs from frame to frame: the camera is in a uniform buffer, and the values to
+//! wait for are in the submission. The exception is a producer whose work is in the queue. Its arguments change, so its commands,
+//! and only these, are recorded for every frame.
 
 use ash::vk;
 
@@ -15,13 +15,13 @@ use crate::producer::{Frame, Source};
 use crate::render::{Picture, Slices};
 use crate::vulkan::{Device, Flight};
 
-/// What is in the flights' command buffers.
+/// What each flight's command buffers contain.
 pub(super) struct Recordings {
     flights: Vec<Option<Recorded>>,
     draws: u64,
 }
 
-/// What a flight's commands were recorded for.
+/// What a flight's commands were recorded for. They can be submitted again for the same values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Recorded {
     source: Source,
@@ -36,14 +36,14 @@ impl Recordings {
         Self { flights: vec![None; flights], draws: 0 }
     }
 
-    /// The same with so many flights, with nothing in them.
+    /// Forgets all commands, and goes on with this number of flights.
     pub(super) fn restart(&mut self, flights: usize) {
         self.flights = vec![None; flights];
     }
 }
 
 impl Engine {
-    /// Records the frame's commands, unless those that the flight has still fit.
+    /// Records the frame's commands, unless the flight's earlier ones still fit.
     pub(super) fn record(
         &mut self,
         flight: &Flight,
@@ -67,7 +67,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What comes before the draw; `once`: it will not be submitted again.
+    /// Records the producer's commands before the draw. With `once`, they will not be submitted again.
     fn record_before(&self, flight: &Flight, frame: &Frame, source: Source, once: bool) -> Result<()> {
         let commands = flight.before;
         let usage = match once {
@@ -75,7 +75,7 @@ impl Engine {
             false => vk::CommandBufferUsageFlags::empty(),
         };
         begin(self.queue.device(), commands, usage)?;
-        // All of the frame's marks: those of the draw are in the command buffer that is submitted behind this one.
+        // Resets the draw's marks too: its command buffer is submitted after this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
         if !self.is_held() {
@@ -84,7 +84,7 @@ impl Engine {
         end(self.queue.device(), commands)
     }
 
-    /// The draw, with what observers want to see of it, and what comes after it.
+    /// Records the draw, with the observers' commands around it, and the producer's commands after it.
     fn record_draw(
         &mut self,
         flight: &Flight,
@@ -98,7 +98,7 @@ impl Engine {
         begin(queue.device(), commands, vk::CommandBufferUsageFlags::empty())?;
         let observe = |at| {
             for observer in observers.each() {
-                // SAFETY: recording, in the draw's render pass for a slice of it and outside of one else; the pacer says that
+                // SAFETY: recording, in the draw's render pass for a slice and outside one otherwise; the pacer says that
                 // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
                 unsafe { observer.record(commands, flight.index, source, at) };
             }
@@ -118,7 +118,7 @@ impl Engine {
         end(queue.device(), commands)
     }
 
-    /// Records what comes behind the draw, for this frame alone.
+    /// Records commands that run after the draw, for this frame only.
     pub(super) fn record_behind(
         &self,
         flight: &Flight,
@@ -131,21 +131,21 @@ impl Engine {
         Ok(commands)
     }
 
-    /// Forgets recorded commands: what they draw on, or from, may be gone, and something else may have the same handles.
+    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
     pub(crate) fn forget_recorded(&mut self) {
         self.recordings.flights.fill(None);
     }
 
-    /// How often a draw was recorded: once for each flight, and again wherever one has another slot or picture.
+    /// How often a draw was recorded: once per flight, and again for another slot or picture.
     pub fn draws_recorded(&self) -> u64 {
         self.recordings.draws
     }
 }
 
-/// Begins to record anew.
+/// Resets a command buffer and begins to record.
 fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
-    // SAFETY: the pacer says that the GPU is done with the flight's command buffers; those of its pool may be reset one by one.
+    // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.
     unsafe { device.raw().begin_command_buffer(commands, &info) }
         .map_err(device.failed("vkBeginCommandBuffer"))
 }

@@ -1,4 +1,4 @@
-//! Coming to rest: both sides idle, so that what they use can be read, exchanged or dropped. Every wait has an end.
+//! Coming to rest: both APIs are idle, so that their objects can be read, exchanged or dropped. Every wait has a limit.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use super::{Engine, Health};
 use crate::app::watchdog::Watchdog;
 use crate::{Error, Result, report};
 
-/// How long a frame may take once the producer has failed. What Vulkan waited for was let go, so its frames end; but a binary
-/// semaphore that CUDA was to signal cannot be let go.
+/// How long a frame may take once the producer has failed. The producer then signals the timelines that Vulkan waits for, so frames
+/// end. But nothing can signal a binary semaphore in CUDA's place.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
 
 impl Engine {
@@ -30,12 +30,12 @@ impl Engine {
         self.drain()?;
         let idle = self.producer_idle();
         self.noting(idle)?;
-        // Whatever the watchdog gave up before has come to an end after all.
+        // A wait that was given up earlier has ended after all.
         self.health = self.health.min(Health::Failed);
         Ok(())
     }
 
-    /// Waits for what the producer has enqueued, ahead of its time perhaps.
+    /// Waits for everything that the producer has enqueued, frames filled ahead included.
     fn producer_idle(&self) -> Result<()> {
         let watchdog =
             Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());
@@ -47,12 +47,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings both sides to rest, for dropping. False: the GPU still uses everything and may never stop.
+    /// Brings both APIs to rest, so that everything can be dropped. False if the GPU still uses everything and may never stop.
     pub(in crate::app) fn quiesce(&mut self) -> bool {
         if self.health == Health::Stuck {
             return false;
         }
-        // A producer that fails, now or meanwhile, must keep nobody waiting: it lets go, and what it enqueued will not run.
+        // If the producer has failed, or fails during the wait, release every waiter: what it enqueued will not run.
         let patience = self.patience.limit(self.pacer.slowest());
         let (producer, health) = (&mut self.producer, &mut self.health);
         let mut let_go = || {
@@ -75,14 +75,14 @@ impl Engine {
         if drained.is_ok()
             && let Err(error) = self.queue.wait_presented()
         {
-            // All that was submitted is done all the same.
+            // All submitted work is done nevertheless.
             self.health.report(&error);
         }
         let vulkan = match drained {
             Ok(()) => true,
             Err(error) => {
                 self.health.report(&error);
-                // A lost device runs nothing any more.
+                // A lost device runs nothing, so it is at rest.
                 matches!(error, Error::DeviceLost { .. })
             }
         };
@@ -96,7 +96,7 @@ impl Engine {
 }
 
 impl Health {
-    /// Something failed on the way to an end. Of what failed before, the user knows.
+    /// Prints the first failure during the end of a run. If the run has failed before, the user already knows.
     fn report(&mut self, error: &Error) {
         if *self == Self::Sound {
             *self = Self::Failed;
@@ -107,12 +107,12 @@ impl Health {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Both sides idle, then the fields: CUDA's mappings and imports before Vulkan's objects before their memory.
-        // What a stuck GPU uses is left: whoever owns more than the engine goes through `retire`.
+        // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their memory.
+        // Leak what a stuck GPU uses. An owner of more than the engine calls `retire`.
         if !self.quiesce() {
             return self.device().leave_running();
         }
-        // SAFETY: (both) once, here; nobody looks at it any more.
+        // SAFETY: (both) dropped only here, once; nothing uses them afterwards.
         unsafe {
             ManuallyDrop::drop(&mut self.producer);
             ManuallyDrop::drop(&mut self.context);

@@ -1,4 +1,4 @@
-//! What a run's settings make: a producer and a renderer, with what goes with them.
+//! Making what depends on a run's settings.
 
 use ash::vk;
 
@@ -13,18 +13,18 @@ use crate::render::{FieldRenderer, FieldRendererDesc};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::Queue;
 
-/// All that depends on the settings.
+/// Everything that depends on the settings.
 pub(super) struct Setup {
     pub(super) producer: Box<dyn Producer>,
     pub(super) check: Option<Check>,
     pub(super) renderer: FieldRenderer,
     pub(super) times: Times,
-    /// Frames in flight that it has resources for.
+    /// The number of frames in flight that there are resources for.
     pub(super) flights: usize,
 }
 
 impl Setup {
-    /// Makes it, for pictures of a format, and so many frames in flight at least. Waits for the queue.
+    /// Makes everything for pictures of `format`, with resources for at least `flights` frames in flight. Waits for the queue.
     pub(super) fn make(
         queue: &mut Queue,
         context: Option<&Cuda>,

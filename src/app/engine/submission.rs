@@ -1,4 +1,4 @@
-//! One `vkQueueSubmit2` a frame: its commands, between what the producer, the window system and the pacer wait for and signal.
+//! Submitting a frame: one `vkQueueSubmit2`, with the semaphores of the producer, the window system and the pacer.
 
 use ash::vk;
 
@@ -12,22 +12,22 @@ use crate::vulkan::Flight;
 pub struct PresentSync {
     /// Signalled when the picture may be drawn on.
     pub acquired: vk::Semaphore,
-    /// To be signalled when it is drawn.
+    /// The submission signals it when the picture is drawn.
     pub rendered: vk::Semaphore,
 }
 
-/// What comes behind a frame's draw.
+/// What follows a frame's draw.
 #[derive(Default)]
 pub struct Behind<'a> {
-    /// Records commands that run behind the draw, in the same submission: the picture is in its final layout then, and must be
-    /// left in it. Barriers are theirs to record: the draw's last scope is `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
+    /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
+    /// it in that layout. They need their own barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
-    /// Who else waits and is waited for, where the picture is presented.
+    /// The window system's semaphores, if the picture is presented.
     pub present: Option<PresentSync>,
 }
 
 impl Engine {
-    /// Submits what was recorded for a flight, and `more` behind it.
+    /// Submits a flight's recorded commands, followed by `more`.
     pub(super) fn submit(
         &mut self,
         flight: &Flight,
@@ -39,7 +39,7 @@ impl Engine {
         let mut waits = Batch::new();
         let mut signals = Batch::new();
         if let Some(present) = present {
-            // Only writing to the picture waits for the window system; everything before may go ahead.
+            // Only writes to the picture wait for the window system; earlier work need not wait.
             waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
             signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
         }
@@ -54,17 +54,17 @@ impl Engine {
             .wait_semaphore_infos(waits.as_slice())
             .command_buffer_infos(commands)
             .signal_semaphore_infos(signals.as_slice());
-        // A batch without commands: its signal comes when everything that was submitted before is done.
+        // A batch without commands: it signals once all earlier submissions are done.
         let before = sync.signal_before.map(|signal| [signal]);
         let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
         let both = [before.unwrap_or_default(), batch];
         let batches = if before.is_some() { &both[..] } else { &both[1..] };
-        // SAFETY: recorded and not pending; `Drop` waits before anything that it names goes away.
+        // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes away.
         unsafe { self.queue.submit_all(batches) }
     }
 }
 
-/// A few semaphores without a heap allocation: a frame has three at most of each kind.
+/// Up to three semaphores without a heap allocation. A frame waits for at most three, and signals at most three.
 struct Batch {
     infos: [vk::SemaphoreSubmitInfo<'static>; 3],
     count: usize,

@@ -1,4 +1,4 @@
-//! Other settings while the engine runs.
+//! Changing the settings while the engine runs.
 
 use super::Engine;
 use super::setup::Setup;
@@ -11,13 +11,13 @@ use crate::render::View;
 use crate::{Error, Result};
 
 impl Engine {
-    /// Draws with other settings from the next frame on: everything that the engine was made with but the device, how the CPU
-    /// waits and what `config` says of the window. Waits for both sides. No frame is lost: those in flight are drawn before.
+    /// Changes the settings from the next frame on: all except the device, how the CPU waits, and the window. Waits for both APIs.
+    /// No frame is lost: those in flight are drawn first.
     ///
-    /// What is there stays until all that is new was made, so for a moment there is memory for both.
+    /// The old objects stay until all new ones are made, so both need memory for a moment.
     ///
     /// # Errors
-    /// Those of [`Engine::new`]. Then nothing has changed, and the engine goes on as before, unless
+    /// Those of [`Engine::new`]. Then nothing has changed, and the engine can draw on, unless
     /// [`Engine::has_failed`].
     pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
@@ -28,7 +28,7 @@ impl Engine {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
         self.finish()?;
-        // Of the frames that were drawn so far, everything is counted.
+        // Every frame drawn so far counts.
         self.look_at_all()?;
         if let (Some((driver, info)), None) = (&choice.cuda, &*self.context) {
             *self.context = Some(Cuda::primary(*driver, info)?);
@@ -36,7 +36,7 @@ impl Engine {
         let context = self.context.as_ref().filter(|_| choice.cuda.is_some());
         let made = Setup::make(&mut self.queue, context, &choice, config, (self.format, self.flights))?;
         let pacer = self.pacer.succeed(&self.queue, made.flights)?;
-        // From here on nothing fails.
+        // Nothing may fail from here on.
         let Setup { producer, check, renderer, times, flights } = made;
         self.patience =
             Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
@@ -44,14 +44,14 @@ impl Engine {
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
         if self.cut_trace(track_name) {
-            crate::note!("note: the trace ends here, because other settings are drawn with from now on");
+            crate::note!("note: the trace ends here, because the settings have changed");
         }
         (self.renderer, self.times, self.pacer) = (renderer, times, pacer);
         self.recordings.restart(flights);
-        // Both sides are at rest, so the old one is not in use.
+        // Both APIs are at rest, so the old producer is not in use.
         *self.producer = producer;
         (self.finished, self.first, self.filled) = (None, self.pacer.submitted(), 0);
-        // Whoever watches begins anew: the clocks were tied to the old stream.
+        // These must start again: their clocks and slots are the old producer's.
         (self.observers.live, self.observers.probe) = (None, None);
         (self.batching, self.scene) = (config.batch, config.scene);
         self.view = View { camera: self.view.camera, ..View::of(self.array()) };

@@ -13,21 +13,21 @@ use crate::vulkan::{Device, Timestamps};
 pub struct FrameTiming {
     /// The frame's number.
     pub frame: u64,
-    /// The kernel alone: by CUDA events, or by Vulkan timestamps where it is in the command buffer.
+    /// The kernel's time: from CUDA events, or from Vulkan timestamps if it is in the command buffer.
     pub kernel: Option<Duration>,
-    /// The draw alone, by Vulkan timestamps.
+    /// The draw's time, from Vulkan timestamps.
     pub draw: Option<Duration>,
-    /// When the draw was done, in nanoseconds of the GPU's clock.
+    /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
-    /// When the CPU had submitted it.
+    /// The end of the CPU's work. It is too early by the time that the CPU waited for the hand-off.
     pub submitted: Instant,
-    /// CPU time to produce, record and submit, waits left out.
+    /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,
-    /// From the begin of production to when the CPU learnt of the frame's end.
+    /// The time from the start of production until the CPU noticed the end of the frame.
     pub latency: Duration,
 }
 
-/// The marks of a frame: its begin, the begin of the draw, the end of the draw.
+/// Indices of a frame's marks: frame start, draw start, draw end.
 pub(super) const BEGIN: usize = 0;
 pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
@@ -35,15 +35,17 @@ pub(super) const END: usize = 2;
 /// The times of the frames in flight.
 pub(super) struct Times {
     timestamps: Option<Timestamps<3>>,
-    /// What the CPU saw of each flight's frame.
+    /// The CPU's times of each flight's frame, until they are taken.
     begun: Vec<Option<Begun>>,
 }
 
-/// The CPU's half of a frame's times.
+/// The CPU's times of a frame.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) frame: u64,
+    /// When the CPU began the frame.
     pub(super) at: Instant,
+    /// See [`FrameTiming::cpu`].
     pub(super) cpu: Duration,
 }
 
@@ -52,45 +54,45 @@ impl Times {
         Ok(Self { timestamps: Timestamps::new(device, flights)?, begun: vec![None; flights] })
     }
 
-    /// Resets a flight's marks, outside a render pass.
+    /// Resets a flight's marks. `commands` must be outside a render pass.
     pub(super) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         if let Some(timestamps) = &self.timestamps {
             timestamps.reset(commands, flight);
         }
     }
 
-    /// Records one of the marks.
+    /// Records a mark.
     pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         if let Some(timestamps) = &self.timestamps {
             timestamps.mark(commands, flight, mark);
         }
     }
 
-    /// A flight's frame was submitted.
+    /// Keeps the CPU's times of a flight's frame.
     pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
         self.begun[flight] = Some(begun);
     }
 
-    /// The times of the frames in flight are asked of nobody.
-    #[cfg(target_os = "linux")] // Only `exchange` asks.
+    /// Drops the times of the frames in flight.
+    #[cfg(target_os = "linux")] // Only `exchange` calls this.
     pub(super) fn forget(&mut self) {
         self.begun.fill(None);
     }
 
-    /// What the CPU saw of a flight's frame, which the GPU is done with, and its marks. Once for each frame.
+    /// Takes the CPU's times of a flight's frame, and its marks. The GPU must have finished the frame. Returns them only once.
     pub(super) fn take(&mut self, flight: usize) -> Option<(Begun, Result<Option<[f64; 3]>>)> {
         let begun = self.begun[flight].take()?;
         Some((begun, self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight))))
     }
 }
 
-/// What both sides' clocks say of a finished frame.
+/// A finished frame's times, from the CPU and the GPU.
 pub(super) struct Timed {
     pub(super) begun: Begun,
     pub(super) marks: Option<[f64; 3]>,
 }
 
-/// The times of a frame that `producer` has filled, if one has.
+/// The times of a frame. `producer` is the one that filled it, if any did.
 pub(super) fn timing(Timed { begun, marks }: Timed, producer: Option<&dyn Producer>) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))

@@ -1,4 +1,4 @@
-//! What somebody sees who watches a running engine.
+//! Watching a running engine: times of the last frames, states of the slots, the vertex under the pointer.
 
 use super::Engine;
 use super::probe::{Found, Probe};
@@ -8,23 +8,23 @@ use crate::render::{Ray, Trail};
 use crate::scene::Scene;
 use crate::trace::Recorder;
 
-/// What a slot of the ring is in use for, as far as the CPU knows at this moment.
+/// The state of a slot of the ring, as far as the CPU knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotNow {
     /// No frame has reached it yet.
     New,
-    /// The frame of this number was drawn; the producer may have the slot.
+    /// This frame was drawn; the producer may use the slot.
     Drawn(u64),
-    /// The frame is drawn now, or CUDA still fills it.
+    /// This frame is being drawn, or CUDA still fills it.
     AtWork(u64),
-    /// The frame is behind another one, submitted.
+    /// This frame is submitted, and waits for an earlier one.
     Submitted(u64),
-    /// The frame was filled ahead of its time, together with an earlier one.
+    /// This frame was filled ahead, in a batch with an earlier one.
     Ahead(u64),
 }
 
 impl Engine {
-    /// Collects when the last `frames` frames were, from now on. Brings both sides to rest, to tie their clocks.
+    /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to tie their clocks.
     pub(crate) fn watch(&mut self, frames: usize) -> Result<()> {
         self.finish()?;
         self.look_at_all()?;
@@ -33,17 +33,17 @@ impl Engine {
         Ok(())
     }
 
-    /// No longer.
+    /// Ends [`Engine::watch`].
     pub(crate) fn unwatch(&mut self) {
         self.observers.live = None;
     }
 
-    /// The last frames, while they are watched.
+    /// The times of the last frames, while [`Engine::watch`] is on.
     pub(crate) fn watched(&self) -> Option<&Recorder> {
         self.observers.live.as_ref()
     }
 
-    /// Ties the clocks of what is watched again, since they run apart over time. Waits for nobody.
+    /// Ties the clocks of the watched frames again, because they drift apart. Does not wait.
     pub(crate) fn tie_again(&mut self) -> Result<()> {
         match &mut self.observers.live {
             Some(live) => live.tie_again(&mut self.queue, self.producer.fill()),
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// What each slot of the ring is in use for.
+    /// The state of each slot of the ring.
     pub(crate) fn slots_now(&self) -> Result<Vec<SlotNow>> {
         let drawn = self.pacer.finished()?.saturating_sub(self.first);
         let submitted = self.pacer.submitted() - self.first;
@@ -59,8 +59,8 @@ impl Engine {
         Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect())
     }
 
-    /// Looks for the vertex that is seen in this ray, in every frame from now on; in none with `None`. True: for that both sides
-    /// were brought to rest.
+    /// From now on finds, in every frame, the vertex that this ray hits; with `None`, looks for none. True if this had to bring
+    /// both APIs to rest.
     pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<bool> {
         let (array, scene) = (*self.array(), self.scene);
         let ray = ray.filter(|_| scene == Scene::Field && array.kind() == Kind::Mesh);
@@ -75,7 +75,7 @@ impl Engine {
         Ok(begins)
     }
 
-    /// No longer; waits for both sides if it did.
+    /// Ends [`Engine::point`]. Waits for both APIs if it was on.
     pub(crate) fn unpoint(&mut self) -> Result<()> {
         match self.observers.probe {
             Some(_) => self.set_probe(None),
@@ -87,18 +87,18 @@ impl Engine {
         self.finish()?;
         self.look_at_all()?;
         self.observers.probe = probe;
-        // The slots are read by one more shader now, or by one less.
+        // One shader more or less now reads the slots.
         self.forget_recorded();
         Ok(())
     }
 
-    /// The vertex that was found there.
+    /// The vertex that [`Engine::point`] found last.
     pub(crate) fn found_vertex(&self) -> Option<Found> {
         self.observers.probe.as_ref()?.found()
     }
 }
 
-/// What slot `slot` of `slots` is in use for, where so many frames were drawn, submitted and filled.
+/// The state of slot `slot` of `slots`. The last three arguments are numbers of frames.
 fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
     let end = filled.max(submitted);
     let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };

@@ -1,4 +1,4 @@
-//! Pictures for a companion, and for files. What was presented cannot be read back, so the same is drawn once more, aside.
+//! Pictures for a companion, and for files. A presented picture cannot be read back, so it is drawn again into an image.
 
 use ash::vk;
 
@@ -8,15 +8,15 @@ use crate::render::OffscreenTarget;
 use crate::vulkan::read_image;
 use crate::{Error, Result};
 
-/// What such a picture is drawn on; made when the first is asked for.
+/// The image for such pictures, made for the first one.
 #[derive(Default)]
 pub(super) struct Aside(Option<OffscreenTarget>);
 
 impl Aside {
-    /// Draws a picture as large as the window's, of the same `format`, and sends it to the companion.
+    /// Draws a picture with the window's size and format (`like`), and sends it to the companion.
     ///
     /// # Errors
-    /// The engine failed, and the companion cannot mend it.
+    /// The engine failed, and the companion cannot repair it.
     pub(super) fn send_picture(
         &mut self,
         engine: &mut Engine,
@@ -29,18 +29,18 @@ impl Aside {
                 companion.drawn(engine)?;
                 companion.send_picture(like.0, self.pixels(engine));
             }
-            // Nothing was drawn aside; the next frame tries again.
+            // There is no picture; the next frame tries again.
             Err(error) if engine.has_failed() => companion.rescue(engine, error)?,
-            // No memory for it, perhaps: the client's affair, not the window's.
+            // For example, there is no memory for the image. Only the client needs to know.
             Err(error) => companion.send_picture(like.0, Err(error)),
         }
         Ok(())
     }
 
-    /// Draws a picture. Waits until it is drawn.
+    /// Draws a picture, and waits until it is done.
     ///
     /// # Errors
-    /// The window has no size, or there is no memory for the picture; or else the engine has failed.
+    /// The window has no size, there is no memory for the picture, or the engine has failed.
     pub(super) fn draw(
         &mut self,
         engine: &mut Engine,
@@ -63,7 +63,7 @@ impl Aside {
         engine.drain()
     }
 
-    /// The picture that was drawn last: four bytes a pixel, sRGB, RGBA.
+    /// The last picture: sRGB RGBA, four bytes per pixel.
     pub(super) fn pixels(&self, engine: &mut Engine) -> Result<Vec<u8>> {
         let Some(target) = &self.0 else { return Err(Error::Rule("nothing was drawn aside".into())) };
         let image = target.image();

@@ -1,22 +1,22 @@
-//! When a window's frames are, by the clock and in the field's time.
+//! The times of a window's frames: on the real clock, and on the field's.
 
 use std::time::{Duration, Instant};
 
 use crate::app::{Moment, Parameters};
 
-/// A single step, by the clock.
+/// A single step while paused, in seconds at speed 1.
 const STEP: f64 = 1.0 / 60.0;
 
-/// The field's time, which goes on from frame to frame.
+/// The field's clock, which advances with each frame.
 pub(super) struct Clock {
     moment: Moment,
     last_frame: Option<Instant>,
-    /// The last times from frame to frame, the oldest of which is replaced next.
+    /// The last frame times. The next one replaces the oldest.
     elapsed: [Duration; RECENT],
     frames: usize,
 }
 
-/// Frames by which the next one's time is guessed.
+/// The number of frames from which the next frame's time is estimated.
 const RECENT: usize = 8;
 
 impl Clock {
@@ -29,7 +29,7 @@ impl Clock {
         }
     }
 
-    /// A frame is drawn now. Gives the time since the last one, unless there was a rest between.
+    /// To be called when a frame is drawn. Returns the time since the last frame; `None` after a rest.
     pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
         let elapsed = now - self.last_frame.replace(now)?;
         self.elapsed[self.frames % RECENT] = elapsed;
@@ -40,7 +40,7 @@ impl Clock {
         Some(elapsed)
     }
 
-    /// The middle one of the last times: a frame that was late does not make the next ones late.
+    /// The median of the last frame times. A single late frame does not change it.
     fn usual(&self) -> Duration {
         let mut sorted = self.elapsed;
         let known = &mut sorted[..self.frames.min(RECENT)];
@@ -48,19 +48,19 @@ impl Clock {
         known[known.len() / 2]
     }
 
-    /// The field goes on by one step in a pause. The frames after it show the same again.
+    /// While paused, advances the field by one step.
     pub(super) fn step(&mut self, parameters: &Parameters) {
         if parameters.paused {
             self.moment.time += STEP * parameters.speed;
         }
     }
 
-    /// No frame for a while: the pause is no frame time, and the field does not jump after it.
+    /// Says that no frame follows at once. The time until the next frame is not a frame time, and the field does not jump.
     pub(super) fn rest(&mut self) {
         self.last_frame = None;
     }
 
-    /// The field's time. The next frame is taken to come as late as most came after the one before.
+    /// The current frame's moment. Its step assumes that the next frame takes the usual time.
     pub(super) fn moment(&self) -> Moment {
         self.moment
     }
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(frame(10, &parameters, false), (Some(1), 8.0));
     }
 
-    /// What is filled ahead of its time must not be filled for a time that never comes.
+    /// A wrong step would fill frames ahead for times at which no frame is drawn.
     #[test]
     fn one_late_frame_does_not_change_the_step() {
         let parameters = Parameters { speed: 1.0, colormap: Default::default(), paused: false };

@@ -1,4 +1,4 @@
-//! What the user changes with mouse and keys.
+//! What the user changes with the mouse and the keys.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::keys::Action;
 use crate::app::{Config, Parameters};
 use crate::render::{Camera, Placement};
 
-/// The parameters, and the mouse that moves the camera.
+/// The parameters, and the state of the mouse.
 pub(super) struct Controls {
     pub(super) parameters: Parameters,
-    /// Where a reset puts the camera, as long as nobody else's array is shown.
+    /// See [`Controls::first`].
     first: Camera,
-    /// Whether the camera turns by itself.
+    /// Whether the camera rotates on its own.
     rotating: bool,
     dragging: Option<MouseButton>,
     pointer: Option<(f64, f64)>,
@@ -30,7 +30,7 @@ impl Controls {
         }
     }
 
-    /// Another scene: a reset puts the camera here from now on, and it goes here at once unless the user has moved it.
+    /// Sets the initial camera of another scene. Moves `camera` there at once, unless the user has moved it.
     pub(super) fn start_at(&mut self, first: Camera, camera: &mut Camera) {
         if *camera == self.first {
             *camera = first;
@@ -38,8 +38,8 @@ impl Controls {
         self.first = first;
     }
 
-    /// Does what the mouse asks for. `image` is where the image lies that is shown, if it is one, and `height` is the picture's, in
-    /// pixels.
+    /// Handles a mouse event. `image` is where the array lies in the picture, if the array is an image. `height` is the picture's
+    /// height in pixels.
     pub(super) fn handle(
         &mut self,
         event: WindowEvent,
@@ -78,7 +78,7 @@ impl Controls {
         }
     }
 
-    /// Does what a key asks for, as far as it is about the parameters and the turning camera.
+    /// Handles a key that changes the parameters or the rotation. Ignores the others.
     pub(super) fn press(&mut self, action: Action) {
         match action {
             Action::Pause => self.parameters.paused = !self.parameters.paused,
@@ -94,14 +94,14 @@ impl Controls {
         }
     }
 
-    /// Time has passed since the last frame.
+    /// Rotates the camera by the time since the last frame, if rotation is on.
     pub(super) fn pass(&mut self, elapsed: Duration, camera: &mut Camera) {
         if self.rotating {
             camera.rotate(elapsed.as_secs_f32());
         }
     }
 
-    /// Where a reset puts the camera, as long as nobody else's array is shown.
+    /// Where a reset puts the camera. This does not apply to a client's array.
     pub(super) fn first(&self) -> Camera {
         self.first
     }

@@ -8,17 +8,17 @@ use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 
 use crate::{Error, Result};
 
-/// The connection to the window system. A process can have one only, but may open one window after another with it.
+/// The connection to the window system. A process can have only one, but can use it for one window after another.
 pub struct EventLoop(winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     /// Connects to the display.
     ///
     /// # Errors
-    /// No display, or the libraries that speak to it are not installed.
+    /// There is no display, or the window system's libraries are not installed.
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
-        // winit panics where one of the X11 libraries that it opens at run time is missing; that is an error here.
+        // winit panics if one of the X11 libraries that it opens at run time is missing. Turn that into an error.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
         let made = catch_unwind(make);
@@ -34,7 +34,7 @@ impl EventLoop {
         }
     }
 
-    /// Hands events to `app` until it asks to leave.
+    /// Sends events to `app` until it asks to exit.
     pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
         self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
     }
@@ -57,7 +57,8 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// winit takes Wayland wherever it is named, and lets nobody try twice. So this looks whether anybody is there.
+/// winit uses Wayland whenever the environment names a compositor, and makes an event loop only once per process. So this first
+/// checks whether the compositor answers.
 #[cfg(target_os = "linux")]
 mod wayland {
     use std::os::unix::net::UnixStream;
@@ -65,7 +66,7 @@ mod wayland {
 
     /// Why the compositor that the environment names cannot be reached; `None` if it can, or if none is named.
     pub(super) fn refusal() -> Option<String> {
-        // An inherited connection. Only who uses it finds out whether it works.
+        // `WAYLAND_SOCKET` is an inherited connection, which cannot be tested without using it up.
         if super::is_set("WAYLAND_SOCKET") || !super::is_set("WAYLAND_DISPLAY") {
             return None;
         }
@@ -74,7 +75,7 @@ mod wayland {
         if name.is_relative() && folder.is_empty() {
             return Some("XDG_RUNTIME_DIR is not set".into());
         }
-        // An absolute name takes the folder's place.
+        // If the name is absolute, `join` drops the folder.
         let path = PathBuf::from(folder).join(name);
         let error = UnixStream::connect(&path).err()?;
         Some(format!("{}: {error}", path.display()))
@@ -86,7 +87,7 @@ pub(super) fn ended(reason: String) -> Error {
     Error::Window { what: "the event loop ended", reason }
 }
 
-/// winit's error without the source line that it begins with.
+/// winit's error without the source location at its start.
 fn words(error: &EventLoopError) -> String {
     let text = error.to_string();
     let reason = text.split_once(".rs:").and_then(|(_, rest)| rest.split_once(": "));

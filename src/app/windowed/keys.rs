@@ -1,8 +1,8 @@
-//! The keys.
+//! The window's keys.
 
 use winit::keyboard::{Key, NamedKey};
 
-/// What a key is for.
+/// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pause,
@@ -17,35 +17,30 @@ pub(super) enum Action {
     Leave,
 }
 
-/// A key's name, the others that do the same, and what they do.
+/// A key's name, all keys with the same action, the action, and its description.
 type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
 
-/// Every key. The guide's docs/guide/src/program.md has them too.
+/// Every key. docs/guide/src/program.md lists them too.
 const KEYS: [Row; 10] = [
-    ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses, and goes on"),
-    (".", &[Key::Character("."), Key::Character("n")], Action::Step, "goes on by one step in a pause (or N)"),
+    ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses or resumes"),
+    (
+        ".",
+        &[Key::Character("."), Key::Character("n")],
+        Action::Step,
+        "advances by one step while paused (or N)",
+    ),
     ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
-    (
-        "S",
-        &[Key::Character("s")],
-        Action::Picture,
-        "saves the picture as a PNG file in the folder that this was started in",
-    ),
+    ("S", &[Key::Character("s")], Action::Picture, "saves the picture as a PNG file in the current folder"),
     ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
-    ("A", &[Key::Character("a")], Action::Rotate, "lets the camera turn by itself, and stops it"),
-    ("F", &[Key::Character("f")], Action::FullScreen, "fills the screen, and goes back"),
-    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides the figures and settings, and shows them"),
-    (
-        "F1",
-        &[Key::Named(NamedKey::F1), Key::Character("?")],
-        Action::Help,
-        "shows this list, and hides it (or ?)",
-    ),
+    ("A", &[Key::Character("a")], Action::Rotate, "starts or stops the camera's rotation"),
+    ("F", &[Key::Character("f")], Action::FullScreen, "enters or leaves full screen"),
+    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides or shows the figures and settings"),
+    ("F1", &[Key::Named(NamedKey::F1), Key::Character("?")], Action::Help, "shows or hides this list (or ?)"),
     ("Escape", &[Key::Named(NamedKey::Escape), Key::Character("q")], Action::Leave, "leaves (or Q)"),
 ];
 
 impl Action {
-    /// What `pressed` is for; Caps Lock and Shift make no difference.
+    /// The action of a key. Caps Lock and Shift make no difference.
     pub(super) fn of(pressed: &Key) -> Option<Self> {
         let is = |key: &Key<&str>| match (key, pressed.as_ref()) {
             (Key::Character(key), Key::Character(pressed)) => key.eq_ignore_ascii_case(pressed),
@@ -55,12 +50,9 @@ impl Action {
     }
 }
 
-/// What can be done in the window, a line each.
+/// What the mouse and the keys do, one line each.
 pub(super) fn help() -> String {
-    let mouse = [
-        ("drag", "turns the camera; with the right button it moves"),
-        ("wheel", "comes nearer or goes away"),
-    ];
+    let mouse = [("drag", "turns the camera; with the right button, moves it"), ("wheel", "zooms")];
     let keys = KEYS.map(|(key, _, _, does)| (key, does));
     let lines = mouse.iter().chain(&keys).map(|(what, does)| format!("  {what:<7}{does}"));
     lines.collect::<Vec<_>>().join("\n")

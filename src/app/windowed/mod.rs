@@ -1,6 +1,6 @@
-//! The window: acquire an image, draw a frame, present it; again.
+//! The window: acquire an image, draw a frame, present it, repeat.
 //!
-//! Here are the events, and when the run ends. What a frame does is in `state`; what the user changes, in `controls`.
+//! This file handles events and ends the run. `state` draws a frame; `controls` has what the user changes.
 
 mod aside;
 mod clock;
@@ -30,23 +30,23 @@ use crate::{Error, Result};
 
 pub use self::event_loop::EventLoop;
 
-/// Opens a window and draws in it until it is closed, Escape or Q is pressed, `stop` is asked, or `config.frames` are drawn.
+/// Opens a window and draws in it until it is closed, Escape or Q is pressed, `stop` is requested, or `config.frames` are drawn.
 ///
 /// # Errors
-/// Whatever stands in the way, an error of the validation layer included.
+/// Any failure of the run, an error of the validation layer included.
 pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
     attempt_windowed(event_loop, config, stop)?.whole()
 }
 
-/// [`run_windowed`], which tells what was done before something failed.
+/// Like [`run_windowed`], but also returns the summary of a run that failed after it began to draw.
 ///
 /// # Errors
-/// What stands in the way of the first frame.
+/// A failure before the first frame.
 pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
     run_with(event_loop, config, stop, None)
 }
 
-/// [`attempt_windowed`], with a companion perhaps.
+/// [`attempt_windowed`] with an optional companion.
 pub(crate) fn run_with(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -86,12 +86,12 @@ struct App<'a> {
     companion: Option<CompanionDesc<'a>>,
     state: Option<State>,
     failures: Failures,
-    /// Nothing is drawn any more.
+    /// Whether the event loop was told to exit. Nothing is drawn any more.
     left: bool,
 }
 
 impl App<'_> {
-    /// Runs a step; its error ends the program.
+    /// Runs a step. An error ends the run.
     fn attempt(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut Self) -> Result<()>) {
         if self.left {
             return;
@@ -102,7 +102,7 @@ impl App<'_> {
         }
     }
 
-    /// The same for a step that there must be a window for.
+    /// [`App::attempt`] for a step that needs the window. Does nothing without one.
     fn attempt_shown(&mut self, event_loop: &ActiveEventLoop, step: impl FnOnce(&mut State) -> Result<()>) {
         self.attempt(event_loop, |app| app.state.as_mut().map_or(Ok(()), step));
     }
@@ -112,7 +112,7 @@ impl App<'_> {
         event_loop.exit();
     }
 
-    /// Never before there is a window: a stop that comes that early still ends with a summary, of no frames.
+    /// Whether to leave. Never before the window exists, so that even an early stop ends with a summary.
     fn is_done(&self) -> bool {
         let Some(state) = &self.state else { return false };
         let drawn = state.engine.next_frame();
@@ -147,7 +147,7 @@ impl ApplicationHandler for App<'_> {
         }
         match event {
             WindowEvent::CloseRequested => self.leave(event_loop),
-            // A key that was down already when the focus came: pressed for another window.
+            // The key was already down when the window got the focus, so it was meant for another window.
             WindowEvent::KeyboardInput { is_synthetic: true, .. } => {}
             WindowEvent::KeyboardInput { event, .. } => {
                 let is_pressed = event.state == ElementState::Pressed && !event.repeat;

@@ -1,4 +1,4 @@
-//! A kernel is read again when its file is saved. Reading, compiling and trying it are a thread's work; no frame waits.
+//! Reloads a kernel when its file is saved. A thread reads, compiles and tries it; no frame waits.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use crate::cuda::{CudaInfo, KernelSource};
 use crate::threads::{Job, Wanted};
 use crate::{Error, Result, note};
 
-/// How long a file must be left alone before it is read: who writes it may write in parts.
+/// How long a file must be unchanged before it is read. Programs may write it in several parts.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// Watches a kernel's file, as long as it is there.
+/// Watches a kernel's file until it is dropped.
 pub(super) struct Reloader {
     desc: app::Reload,
     file: PathBuf,
-    /// The watcher has seen that it was written, perhaps.
+    /// Whether the watcher has seen a write, or may have missed one.
     saved: Arc<AtomicBool>,
-    /// When to read it, unless it is written again before.
+    /// When to read the file, unless it is written again before.
     due: Option<Instant>,
     job: Option<Job<KernelSource>>,
-    /// That kernels are not tried has been said.
+    /// Whether the note that kernels are not tried was printed.
     said: bool,
     _watcher: RecommendedWatcher,
 }
 
 impl Reloader {
-    /// `None`, with a note about it, where the file cannot be watched.
+    /// If the file cannot be watched, prints a note and returns `None`.
     pub(super) fn new(desc: app::Reload) -> Option<Self> {
         let file = KernelSource::file_of(&desc.argument);
         let saved = Arc::new(AtomicBool::new(false));
@@ -48,25 +48,25 @@ impl Reloader {
         }
     }
 
-    /// The file, for people.
+    /// The file's path, to show to people.
     pub(super) fn name(&self) -> String {
         self.file.display().to_string()
     }
 
-    /// Reads the file although nobody has seen that it was written.
+    /// Reads the file again, even if no write was seen.
     pub(super) fn read_again(&mut self) {
         self.saved.store(true, Ordering::Relaxed);
     }
 
-    /// To be asked again and again: the kernel as it was saved, read and tried, or what is wrong with it. Nothing while `config` shows
-    /// another kernel than the file's. `device` is where it will run.
+    /// To be called regularly. After a save, returns the kernel once it is read and tried, or the error. Returns `None` while `config`
+    /// shows a kernel other than the file's. `device` is where the kernel will run.
     pub(super) fn poll(
         &mut self,
         config: &Config,
         device: Option<&CudaInfo>,
     ) -> Option<Result<KernelSource>> {
         if !config.has_own_kernel() {
-            // The user has chosen another kernel since. A save while that runs is no wish to have this one back.
+            // The user has chosen another kernel since. A save does not bring this one back.
             self.saved.store(false, Ordering::Relaxed);
             (self.due, self.job) = (None, None);
             return None;
@@ -75,9 +75,9 @@ impl Reloader {
         if self.saved.swap(false, Ordering::Relaxed) {
             self.due = Some(now + QUIET);
         }
-        // Some editors and compilers remove it and write it anew: then there is more to come.
+        // Some editors and compilers remove the file and write a new one. Then wait for the next write.
         if self.due.take_if(|due| *due <= now).is_some() && self.file.exists() {
-            // What was begun before is out of date.
+            // A job in progress has read an older version.
             self.job = None;
             match self.begin(config, device) {
                 Ok(job) => self.job = Some(job),
@@ -87,7 +87,7 @@ impl Reloader {
         self.job.take_if(|job| job.is_done()).map(Job::finish)
     }
 
-    /// Begins to read and to try it.
+    /// Begins to read and try the kernel.
     fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
         let try_first = trial(&self.desc, config, device);
         if try_first.is_none() && !std::mem::replace(&mut self.said, true) {
@@ -108,7 +108,7 @@ impl Reloader {
     }
 }
 
-/// At the start such an error is wrong usage. Of a file that is saved later it says that the kernel is broken.
+/// At the start of a run a bad file is a usage error. For a file that is saved later, it means that the kernel is broken.
 fn broken(error: Error) -> Error {
     match error {
         Error::Usage(words) => Error::Unsupported(words),
@@ -116,17 +116,17 @@ fn broken(error: Error) -> Error {
     }
 }
 
-/// How a kernel is tried; to be called by the thread that loads it.
+/// Tries a kernel. The thread that loads it calls this.
 type Try = Box<dyn FnOnce(&KernelSource, &Wanted) -> Result<()> + Send>;
 
-/// `None` where there is no way to try it.
+/// How to try a kernel; `None` if it cannot be tried.
 #[cfg(target_os = "linux")]
 fn trial(desc: &app::Reload, config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
     use crate::trial::Trial;
 
     let (program, device) = (desc.try_with.clone()?, device?.clone());
     let (grid, patience) = (config.grid, config.timeout / 2);
-    // The child has memory for vertices, and no surface to paint on.
+    // The child process can only try kernels that write vertices, not those that paint a texture.
     let has_vertices = config.scene == app::Scene::Field;
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
@@ -141,8 +141,8 @@ fn trial(_desc: &app::Reload, _config: &Config, _device: Option<&CudaInfo>) -> O
     None
 }
 
-/// Sets `saved` when something is written to `file`, as long as the watcher is there. It watches the folder, because editors put
-/// another file in its place; and the folder of what a link leads to.
+/// Sets `saved` whenever `file` is written, until the watcher is dropped. It watches the file's folder, because editors replace the
+/// file. If the file is a link, it also watches the folder of the link's target.
 fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatcher> {
     let mut places = vec![std::path::absolute(file)?];
     places.extend(file.canonicalize().ok().filter(|target| *target != places[0]));
@@ -160,7 +160,7 @@ fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatch
     Ok(watcher)
 }
 
-/// Whether a file of these names was written, or put in its place, or nobody knows.
+/// Whether a file with one of these names was written or replaced, or events were lost.
 fn writes(event: &Event, names: &[OsString]) -> bool {
     let named =
         event.paths.iter().filter_map(|path| path.file_name()).any(|name| names.iter().any(|n| n == name));
@@ -178,7 +178,7 @@ mod tests {
     use crate::gallery;
     use std::fs;
 
-    /// A file in a folder of its own, and whether it was written since this was asked last.
+    /// A watched file in its own folder.
     struct Watched {
         folder: tempfile::TempDir,
         file: PathBuf,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     impl Watched {
-        /// `make` makes it in a folder, and tells its path.
+        /// `make` creates the file in a folder, and returns its path.
         fn new(make: impl FnOnce(&Path) -> PathBuf) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let file = make(folder.path());
@@ -200,14 +200,14 @@ mod tests {
             self.folder.path().join(name)
         }
 
-        /// Waits until it was seen that the file was written.
+        /// Waits until the watcher has seen a write.
         fn assert_seen(&self, what: &str) {
             let until = Instant::now() + Duration::from_secs(60);
             while !self.saved.swap(false, Ordering::Relaxed) {
                 assert!(Instant::now() < until, "{what} was not seen");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // What belongs to the same write.
+            // Wait for further events of the same write.
             std::thread::sleep(Duration::from_millis(50));
             self.saved.store(false, Ordering::Relaxed);
         }
@@ -248,7 +248,7 @@ mod tests {
         watched.assert_seen("a write");
     }
 
-    /// Else each reload would be the reason for the next one.
+    /// Otherwise each reload would cause the next one.
     #[test]
     fn what_is_no_write_is_not_seen() {
         let watched = Watched::new(plain);
@@ -280,7 +280,7 @@ mod tests {
                 assert!(Instant::now() < until, "the write was not seen");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // The watcher may tell of one write twice: wait until it has nothing more to tell.
+            // The watcher may report one write twice: wait until it has nothing more to report.
             std::thread::sleep(2 * QUIET);
             let first = reloader.poll(shown, None);
             let begun = reloader.due.is_some() || reloader.job.is_some() || first.is_some();

@@ -1,4 +1,4 @@
-//! Everything that exists while the window does, and how it draws a frame.
+//! The state of an open window, and how it draws a frame.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::vulkan::{
 };
 use crate::{Error, Result};
 
-/// With nothing to draw on there is nothing that paces the loop: it looks again this often.
+/// How often to try again if there is no image to draw on. Nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// The engine, the window that it draws in, and what changes from frame to frame.
@@ -49,17 +49,17 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) companion: Option<Box<dyn Companion>>,
     aside: Aside,
-    /// Whether presenting sets the pace.
+    /// Whether presenting paces the frames.
     paced: bool,
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
     overlay: Overlay,
     film: Option<Film>,
-    /// What is drawn now.
+    /// The current settings.
     config: Config,
     choice: Choice,
-    /// The user's own kernel, as it was drawn last.
+    /// The user's own kernel, in its last version that was drawn.
     own: Option<KernelSource>,
     /// Watches the kernel's file.
     reload: Option<Reloader>,
@@ -74,7 +74,7 @@ pub(super) struct State {
     began: Instant,
 }
 
-/// Refuses a window that no window system has: X11 counts in 16 bits, and winit panics beyond.
+/// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
     let limit = u32::from(u16::MAX);
     match size.width.max(size.height) > limit {
@@ -86,7 +86,7 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
     }
 }
 
-/// The settings that show what is shown now.
+/// The settings that would show the current picture.
 fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     Config {
         camera: Some(camera).filter(|camera| *camera != config.scene.camera()),
@@ -127,12 +127,12 @@ impl State {
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        // A client's kernels are kept out of command buffers unless that was asked for.
+        // Keep clients' kernels out of command buffers, unless the user asked for them there.
         let inline = companion.is_none() || config.handoff == Handoff::Inline;
         let context = EarlyContext::begin(&choice, config, inline);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            // Whatever the run begins with, it can be switched to what shares with CUDA.
+            // The user may later switch to a producer that shares memory with CUDA.
             interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
             inline,
             ..DeviceDesc::default()
@@ -171,7 +171,7 @@ impl State {
         })
     }
 
-    /// One frame, or none: the image comes first, so a frame that is skipped has enqueued nothing.
+    /// Draws one frame, or skips it. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
         self.lay_out().or_else(|error| self.mend(error))?;
@@ -202,7 +202,7 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        // A held engine shows the field as it was.
+        // While the engine holds a slot, the field does not advance.
         let is_held = self.engine.is_held();
         let paused = self.controls.parameters.paused || is_held;
         if let Some(elapsed) = self.clock.frame(now, &Parameters { paused, ..self.controls.parameters }) {
@@ -221,7 +221,7 @@ impl State {
         let moment = self.clock.moment();
         let drawn = self.draw(&flight, moment, &picture, present);
         if let Err(error) = drawn {
-            // The image is ours now and has to be drawn on: once more from the begin, which gives the same resources.
+            // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
             self.mend(error)?;
             let flight = self.engine.begin()?;
             self.draw(&flight, moment, &picture, present)?;
@@ -235,7 +235,7 @@ impl State {
         self.hand_out_picture()
     }
 
-    /// Draws the field, and what lies over it.
+    /// Draws the field and the overlay, and copies the picture for the film.
     fn draw(
         &mut self,
         flight: &Flight,
@@ -250,12 +250,13 @@ impl State {
         let has_more = film.is_some() || overlay.is_some();
         let mut record = |commands| {
             if let Some(overlay) = &mut overlay {
-                // SAFETY: the engine records these behind the draw of this picture, which lives as long as the swapchain's images; no more
-                // frames are in flight than the deepest ring has slots.
+                // SAFETY: the engine records these commands after the draw of this picture, which lives as long as the swapchain's
+                // images; no more frames are in flight than the deepest ring has slots.
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; the picture may be copied from since `make_readable`; the flight was free, and the film told so.
+                // SAFETY: as above; `make_readable` allows copies from the picture; the flight was free, and `filmed::wants` told
+                // the film.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if let Some(overlay) = &overlay {
@@ -267,7 +268,7 @@ impl State {
         engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
     }
 
-    /// Hands on what the film has of frames in flight: a frame that is not for it comes next.
+    /// Waits for the frames in flight, and completes their part of the film. Needed before a frame that bypasses the film.
     fn settle_film(&mut self) -> Result<()> {
         if self.film.is_some() {
             self.drain()?;
@@ -278,19 +279,19 @@ impl State {
         Ok(())
     }
 
-    /// What the last frames were made of, if that was shown.
+    /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.overlay.parts()
     }
 
-    /// The field goes on by one step in a pause.
+    /// While paused, advances the field by one step.
     fn step(&mut self) -> Result<()> {
         self.go_on()?;
         self.clock.step(&self.controls.parameters);
         Ok(())
     }
 
-    /// The next frame shows the field as it is at its moment.
+    /// Ends [`Engine::hold`], if it is on, so that the next frame shows the field at its time.
     fn go_on(&mut self) -> Result<()> {
         if self.engine.is_held() {
             self.engine.go_on()?;
@@ -306,7 +307,7 @@ impl State {
         filmed::end(&mut self.film, at_rest, failures)
     }
 
-    /// Lays the overlay out, and does what the user asks for there.
+    /// Lays the overlay out if that is due, and applies what the user changed in it.
     fn lay_out(&mut self) -> Result<()> {
         if !self.overlay.is_due() {
             return Ok(());
@@ -334,7 +335,7 @@ impl State {
         }
     }
 
-    /// Does what the user asks for.
+    /// Applies what the user changed in the overlay.
     fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
@@ -371,20 +372,20 @@ impl State {
         if config != self.config
             && let Some(error) = self.switch(config)?
         {
-            crate::note!("note: that cannot be switched to: {error}");
+            crate::note!("note: the settings were not changed: {error}");
             self.overlay.notify(error.to_string());
         }
         Ok(())
     }
 
-    /// Takes the kernel over as it was saved. If it is no good the one before goes on, and the problem is shown until it is mended.
+    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and the overlay shows the problem until it is fixed.
     pub(super) fn reload(&mut self) -> Result<()> {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
         let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
         let name = reload.name();
         let problem = match read {
-            // As it is drawn already.
+            // It is already drawn.
             Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,
             Ok(source) => {
                 let refused = self.take_kernel(source)?;
@@ -397,13 +398,14 @@ impl State {
             Err(error) => Some(error),
         };
         if let Some(error) = &problem {
-            crate::note!("note: not reloaded, the last good kernel goes on: {error}");
+            crate::note!("note: not reloaded, the last good kernel keeps running: {error}");
         }
         self.overlay.show_problem(problem.map(|error| error.to_string()));
         Ok(())
     }
 
-    /// Has this kernel fill the field; its parameters keep their values, as far as it has them. If it cannot, tells why.
+    /// Makes this kernel fill the field. Parameters that the old kernel also has keep their values. Returns the reason if the
+    /// kernel is refused.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
         let before = &self.engine.producer().profile().parameters;
         let parameters = match source.parameters() {
@@ -421,7 +423,7 @@ impl State {
         self.engine.set_color_map(map)
     }
 
-    /// Draws with other settings from the next frame on. If they cannot be, tells why, and all goes on as before.
+    /// Changes the settings from the next frame on. If they are refused, returns the reason, and nothing changes.
     fn switch(&mut self, config: Config) -> Result<Option<Error>> {
         let before = overlay::settings(&self.config, &self.engine);
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
@@ -434,7 +436,7 @@ impl State {
                     self.controls.start_at(config.scene.camera(), &mut self.engine.view_mut().camera);
                 }
                 if config.kernel != self.config.kernel {
-                    // It was one of a kernel that is no longer asked for.
+                    // The problem was the old kernel's.
                     self.overlay.show_problem(None);
                     if let Some(reload) = self.reload.as_mut().filter(|_| !self.config.has_own_kernel()) {
                         // The file may have been saved while another kernel ran.
@@ -452,17 +454,17 @@ impl State {
         }
     }
 
-    /// Frames take something else from now on than with the settings `before`.
+    /// To be called after a switch from the settings `before`: frame times are new from now on.
     fn switched(&mut self, before: Vec<String>) {
         self.overlay.switched(before);
-        // The switch itself is no frame time.
+        // The time of the switch itself is not a frame time.
         self.clock.rest();
     }
 
-    /// Tells the overlay of an event. True: nobody else is to act on it.
+    /// Tells the overlay of an event. True if nothing else may handle it.
     pub(super) fn overlay_takes(&mut self, event: &WindowEvent) -> bool {
         if let WindowEvent::KeyboardInput { event: key, .. } = event {
-            // The overlay's own key must not move its focus.
+            // egui would use the overlay's own key to move the focus.
             if Action::of(&key.logical_key) == Some(Action::Overlay) {
                 return false;
             }
@@ -470,11 +472,11 @@ impl State {
         self.overlay.hear(&self.window, event)
     }
 
-    /// The next image; twice, because the window may change between remaking the images and asking for one.
+    /// The next image. Tries twice, because the window may change between remaking the images and acquiring one.
     fn acquire(&mut self, flight: &Flight) -> Result<Option<SwapchainImage>> {
         for _ in 0..2 {
             if self.swapchain.is_stale() {
-                // Remaking the images waits for the queue without an end; this wait gives up when the GPU is stuck.
+                // Remaking the images waits for the queue without a limit. This wait comes first and has a limit.
                 self.drain()?;
                 self.engine.forget_recorded();
             }
@@ -487,12 +489,12 @@ impl State {
         Ok(None)
     }
 
-    /// Whether the companion, if there is one, lets a frame begin.
+    /// Whether a frame may begin. Only a companion can forbid it.
     fn may_begin(&self) -> bool {
         self.companion.as_ref().is_none_or(|companion| companion.is_ready())
     }
 
-    /// Lets the companion do what it has to do between two frames.
+    /// Lets the companion work between two frames.
     fn consult(&mut self) -> Result<()> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
         match self.paced || self.visibility.is_hidden() {
@@ -511,12 +513,12 @@ impl State {
         self.aside.send_picture(&mut self.engine, &mut **companion, like, moment)
     }
 
-    /// Waits until every frame is drawn. A client's kernel that faults meanwhile is the companion's affair.
+    /// Waits until every frame is drawn. If a client's kernel faults meanwhile, the companion repairs the engine.
     fn drain(&mut self) -> Result<()> {
         self.engine.drain().or_else(|error| self.mend(error))
     }
 
-    /// Has the companion mend what it can, and waits for that.
+    /// Makes the companion repair the engine after `error`, and waits until a frame may begin. Without a companion, returns `error`.
     fn mend(&mut self, error: Error) -> Result<()> {
         match &mut self.companion {
             Some(companion) => companion.rescue(&mut self.engine, error)?,
@@ -529,20 +531,20 @@ impl State {
         Ok(())
     }
 
-    /// No frame this time.
+    /// Skips a frame.
     fn skip(&mut self) {
         self.retry = Some(Instant::now() + IDLE);
         self.skipped += 1;
         self.rest();
     }
 
-    /// The time until the next frame is no frame time.
+    /// Says that the time until the next frame is not a frame time.
     fn rest(&mut self) {
         self.clock.rest();
         self.overlay.rest();
     }
 
-    /// Saves the picture, as it is without the overlay, under a name that is free.
+    /// Saves the picture without the overlay, under an unused name.
     fn save_picture(&mut self) -> Result<()> {
         let Some(path) =
             (1..).map(|number| PathBuf::from(format!("wavefield-{number}.png"))).find(|path| !path.exists())
@@ -557,7 +559,7 @@ impl State {
             let pixels = self.aside.pixels(&mut self.engine)?;
             let shown = shown(&self.config, &self.controls, self.engine.view().camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
-            // A run without a window shows frame n at n steps.
+            // A headless run shows frame n at n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
             let serves = self.companion.is_some();
             write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames, serves))
@@ -572,14 +574,14 @@ impl State {
         Ok(())
     }
 
-    /// Takes note of what an event says of the window's visibility.
+    /// Applies an event to the window's visibility.
     fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
         change(&mut self.visibility);
-        // Whatever changed, it is worth a try.
+        // Try to draw at once.
         self.retry = None;
     }
 
-    /// Finds out whether the window can be seen.
+    /// Finds out whether the window is visible.
     pub(super) fn look(&mut self, now: Instant) {
         self.visibility.look(&self.window, now);
         if self.visibility.is_hidden() {
@@ -587,7 +589,7 @@ impl State {
         }
     }
 
-    /// While the window is hidden nothing is drawn, but a companion that asks is answered.
+    /// Serves the companion while the window is hidden. Nothing is drawn in the window then.
     pub(super) fn serve_hidden(&mut self) -> Result<()> {
         if !self.visibility.is_hidden() {
             return Ok(());
@@ -596,12 +598,12 @@ impl State {
         self.hand_out_picture()
     }
 
-    /// When to look again, if no frame is to be drawn now. A hidden window only looks whether it is to stop.
+    /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.
     pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
         if self.visibility.is_hidden() { Some(now + IDLE) } else { self.retry.filter(|&at| at > now) }
     }
 
-    /// Does what an event asks for.
+    /// Handles an event.
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
@@ -619,7 +621,7 @@ impl State {
         Ok(())
     }
 
-    /// Where a reset puts the camera: a client's array has a place of its own to be seen from.
+    /// Where a reset puts the camera. A client's array has its own initial camera.
     fn home(&self) -> Camera {
         match *self.engine.array() == Array::mesh(self.config.grid) {
             true => self.controls.first(),
@@ -627,7 +629,7 @@ impl State {
         }
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
         self.controls.press(action);
         match action {

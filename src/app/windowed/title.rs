@@ -6,7 +6,7 @@ use winit::window::Window;
 
 use crate::app::{Config, Engine};
 
-/// What the title says, and the frames since it last said so.
+/// The title's text, and the frames since its last change.
 pub(super) struct Title {
     text: String,
     since: Instant,
@@ -20,12 +20,12 @@ impl Title {
         Self { text: text(engine, config), since: Instant::now(), frames: 0, rate: None, paused: false }
     }
 
-    /// Something else is drawn from now on.
+    /// Describes other settings from now on.
     pub(super) fn renew(&mut self, engine: &Engine, config: &Config) {
         self.text = text(engine, config);
     }
 
-    /// Counts a frame. The title changes once a second, and as soon as the field stands still or goes on.
+    /// Counts a frame. Updates the title once a second, and at once on a pause or its end.
     pub(super) fn frame(&mut self, window: &Window, now: Instant, paused: bool) {
         self.frames += 1;
         let elapsed = now - self.since;
@@ -53,7 +53,7 @@ fn words(text: &str, paused: bool, rate: Option<&str>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Two digits at least, so that a slow device is not said to draw nothing.
+/// Frames per second in words. A slow device gets more decimals, so that its rate is not shown as 0.
 fn rate(frames: u32, elapsed: Duration) -> String {
     let rate = f64::from(frames) / elapsed.as_secs_f64();
     let decimals = match rate {

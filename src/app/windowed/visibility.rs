@@ -1,19 +1,19 @@
-//! Whether anything of the window can be seen.
+//! Whether any part of the window is visible.
 
 use std::time::{Duration, Instant};
 
 use winit::window::Window;
 
-/// How often to ask what no event tells.
+/// How often to ask the window system for what no event reports.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What keeps the window from being seen, as far as the window system says.
+/// The reasons why the window is invisible, as far as the window system reports them.
 pub(super) struct Visibility {
-    /// It has no size.
+    /// The window has no size.
     empty: bool,
-    /// Others lie over all of it, or the compositor shows something else.
+    /// Other windows cover it, or the compositor shows something else.
     covered: bool,
-    /// Minimised, or not on the screen at all. winit has no event for that.
+    /// The window is minimised, or not on the screen. winit has no event for this.
     away: bool,
     looked: Option<Instant>,
     #[cfg(target_os = "linux")]
@@ -33,7 +33,7 @@ impl Visibility {
         }
     }
 
-    /// Whether drawing is in vain.
+    /// Whether the window is invisible, so that nothing needs to be drawn.
     pub(super) fn is_hidden(&self) -> bool {
         self.empty || self.covered || self.away
     }
@@ -48,7 +48,7 @@ impl Visibility {
         self.looked = None;
     }
 
-    /// Asks the window system, if an event or the time since the last answer gives reason to.
+    /// Asks the window system, after an event or if the last answer is too old.
     pub(super) fn look(&mut self, window: &Window, now: Instant) {
         if self.looked.is_some_and(|looked| now < looked + LOOK) {
             return;
@@ -57,7 +57,7 @@ impl Visibility {
         self.away = window.is_minimized() == Some(true);
         #[cfg(target_os = "linux")]
         {
-            // A window manager may take a window from the screen without calling it minimised.
+            // A window manager may remove a window from the screen without minimising it.
             self.away |= self.server.as_ref().is_some_and(|server| !server.shows());
         }
     }
@@ -70,21 +70,21 @@ mod x11 {
     use x11rb::protocol::xproto::{ConnectionExt, MapState};
     use x11rb::rust_connection::RustConnection;
 
-    /// A connection of our own to the X server that has the window.
+    /// A second connection to the window's X server.
     pub(super) struct Server {
         connection: RustConnection,
         window: u32,
     }
 
     impl Server {
-        /// `None` where the window is not X11's.
+        /// `None` if the window is not an X11 window, or the server cannot be reached.
         pub(super) fn of(window: &Window) -> Option<Self> {
             let RawWindowHandle::Xlib(handle) = window.window_handle().ok()?.as_raw() else { return None };
             let (connection, _screen) = x11rb::connect(None).ok()?;
             Some(Self { connection, window: u32::try_from(handle.window).ok()? })
         }
 
-        /// Whether the window and all that it lies in are mapped. If the server does not say, they are.
+        /// Whether the window and all its parents are mapped. True if the server does not answer.
         pub(super) fn shows(&self) -> bool {
             let asked = self.connection.get_window_attributes(self.window).ok();
             let attributes = asked.and_then(|asked| asked.reply().ok());

@@ -1,46 +1,48 @@
-//! What the last frames took, and what a switch has changed. Pure arithmetic.
+//! The times of the last frames, and how a switch of settings changed them. Pure arithmetic.
 
 use std::collections::VecDeque;
 
 use crate::app::FrameTiming;
 use crate::trace::{FrameSpans, GpuClock};
 
-/// Frames that are remembered.
+/// The number of frames to keep.
 pub(super) const FRAMES: usize = 240;
-/// Frames after which the figures of new settings are worth showing.
+/// The number of frames after which the figures of new settings are reliable.
 const SETTLED: u64 = 60;
-/// Frames after which caches are warm.
+/// The number of frames after which caches are warm.
 const WARM: u64 = 8;
-/// Of the frames without a hand-off the first settle: one of so many.
+/// The first held frames are discarded, one in this many, because the GPU has to settle.
 const SETTLING: usize = 5;
-/// So many must be left.
+/// The least number of held frames that must remain.
 const FEWEST: usize = 3;
 
-/// The last frames. All times in seconds.
+/// The last frames. All times are in seconds, unless stated otherwise.
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
-    /// The number of the last frame that was looked at.
+    /// The number of the last frame that was added.
     seen: Option<u64>,
-    /// When its draw ended, in nanoseconds of the GPU's clock, unless there was a rest since.
+    /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
-    /// Frames with these settings.
+    /// The number of frames with the current settings.
     count: u64,
+    /// The cost of the settings before the last switch.
     before: Option<Cost>,
-    /// Frames without a hand-off, and when the last of them ended.
+    /// The held frames: see [`crate::app::Engine::hold`].
     again: Vec<Again>,
+    /// The end of the last held frame, in nanoseconds of the GPU's clock.
     again_end: Option<f64>,
     alone: Option<Alone>,
 }
 
-/// A frame without a hand-off. Without the idle part.
+/// A held frame, without its idle part.
 #[derive(Clone, Copy)]
 struct Again {
     frame: f64,
     draw: f64,
 }
 
-/// What frames take without a hand-off: the draw alone, and what lies behind it.
+/// The mean of the held frames, which have no hand-off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Alone {
     frame: f64,
@@ -52,7 +54,7 @@ struct Alone {
 #[derive(Clone, Copy)]
 struct Sample {
     frame: f64,
-    /// The part of it in which the GPU had nothing to do: the frame was not asked for yet.
+    /// The part of the frame in which the GPU had no work, because the frame was not submitted yet.
     idle: f64,
     kernel: Option<f64>,
     draw: f64,
@@ -60,31 +62,31 @@ struct Sample {
     cpu: f64,
 }
 
-/// What frames took on average.
+/// The parts of an average frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mean {
     /// From the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
-    /// The draw alone. Where it was not measured, the lower quartile: where CUDA gets in while Vulkan draws, the switches
-    /// between the two lie between the draw's timestamps.
+    /// The undisturbed draw, measured with held frames. Without them, the lower quartile of all draws: if the GPU switches to CUDA
+    /// during a draw, its timestamps include the switches.
     pub(super) draw: f64,
-    /// The GPU waited for the next frame to be asked for: for the display, or the CPU.
+    /// The time in which the GPU had no work, because it waited for the display or the CPU.
     pub(super) idle: f64,
-    /// What lies behind the draw: the overlay, and a film's copy; presenting too, where the draw alone was measured.
+    /// The work after the draw: the overlay and a film's copy. With held frames it also includes presenting.
     pub(super) behind: f64,
     pub(super) cpu: f64,
-    /// Twice the standard error of the hand-off, where the draw alone was measured.
+    /// Twice the standard error of the hand-off; `None` without held frames.
     pub(super) error: Option<f64>,
 }
 
 impl Mean {
-    /// What the hand-off takes: the rest of the frame.
+    /// The hand-off's time, which is the rest of the frame.
     pub(super) fn handoff(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// The same as people read it, with its error.
+    /// The hand-off's time in words, with its error.
     pub(super) fn handoff_text(&self) -> String {
         let handoff = time(self.handoff());
         match self.error {
@@ -108,17 +110,17 @@ impl Mean {
     }
 }
 
-/// What settings cost.
+/// Settings and their average frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cost {
-    /// What was set: the hand-off first, then everything else that a frame's time depends on.
+    /// See [`super::settings`].
     pub(super) settings: Vec<String>,
     pub(super) mean: Mean,
 }
 
 impl Figures {
-    /// Adds the frames that are not known yet; `in_queue`: their kernels are in Vulkan's queue. `behind` is what the GPU takes for what
-    /// comes behind the draw, in seconds.
+    /// Adds the frames that were not added before. `in_queue` says that their kernels are in Vulkan's queue. `behind` is the GPU's
+    /// time for the work after the draw.
     pub(super) fn add<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a FrameSpans>,
@@ -140,8 +142,8 @@ impl Figures {
         let Some(before) = self.end.replace(end).filter(|_| follows) else { return };
         let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
         let (began, took) = spans.cpu;
-        // The GPU could begin when the frame was submitted, or its kernel was launched. A kernel that ran ahead of its time asked for
-        // nothing.
+        // The GPU had work from the frame's submission on, or from its kernel's start. A kernel that ended before the last frame does
+        // not count: it was filled ahead, in a batch.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
@@ -159,12 +161,12 @@ impl Figures {
         self.count += 1;
     }
 
-    /// There was a rest: the time until the next frame is no frame time.
+    /// Says that the time until the next frame is not a frame time.
     pub(super) fn rest(&mut self) {
         self.end = None;
     }
 
-    /// Other settings from now on than these.
+    /// To be called after a switch from these settings. Keeps their cost, and starts again.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { settings, mean });
@@ -174,13 +176,13 @@ impl Figures {
         self.begin_alone();
     }
 
-    /// What frames take without a hand-off is not known, or no longer.
+    /// Discards the held frames and their mean.
     pub(super) fn begin_alone(&mut self) {
         (self.alone, self.again_end) = (None, None);
         self.again.clear();
     }
 
-    /// Adds a frame without a hand-off, unless it is known; see [`Figures::add`].
+    /// Adds a held frame, unless it was added before. For `behind`, see [`Figures::add`].
     pub(super) fn add_alone(&mut self, timing: &FrameTiming, clock: &GpuClock, behind: f64) {
         let (Some(draw), Some(end)) = (timing.draw, timing.end_ns) else { return };
         let Some(before) = self.again_end.replace(end).filter(|before| *before < end) else { return };
@@ -189,12 +191,12 @@ impl Figures {
         self.again.push(Again { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
     }
 
-    /// How many there are.
+    /// The number of held frames.
     pub(super) fn alone_frames(&self) -> usize {
         self.again.len()
     }
 
-    /// There are no more of them.
+    /// Computes the mean of the held frames, if there are enough.
     pub(super) fn end_alone(&mut self) {
         let settled = &self.again[self.again.len().div_ceil(SETTLING)..];
         if settled.len() >= FEWEST {
@@ -204,27 +206,27 @@ impl Figures {
         }
     }
 
-    /// Frames are numbered anew from now on.
+    /// Says that frame numbers start again.
     pub(super) fn renumbered(&mut self) {
         (self.seen, self.end) = (None, None);
     }
 
-    /// Whether these settings have drawn a few frames.
+    /// Whether the current settings have drawn [`WARM`] frames.
     pub(super) fn is_warm(&self) -> bool {
         self.count >= WARM
     }
 
-    /// Whether these settings have drawn enough frames.
+    /// Whether the current settings have drawn [`SETTLED`] frames.
     pub(super) fn is_settled(&self) -> bool {
         self.count >= SETTLED
     }
 
-    /// What the settings before these took.
+    /// The cost of the settings before the last switch.
     pub(super) fn before(&self) -> Option<&Cost> {
         self.before.as_ref()
     }
 
-    /// What frames take with these settings.
+    /// The average frame with the current settings; `None` without frames.
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
@@ -250,12 +252,12 @@ impl Figures {
         })
     }
 
-    /// The frame times, the oldest first.
+    /// The frame times in seconds, the oldest first.
     pub(super) fn frame_times(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         self.frames.iter().map(|sample| sample.frame)
     }
 
-    /// The times that half of the frames and 99 of 100 keep to.
+    /// The median and the 99th percentile of the frame times.
     pub(super) fn quantiles(&self) -> Option<(f64, f64)> {
         let mut times: Vec<f64> = self.frame_times().collect();
         times.sort_unstable_by(f64::total_cmp);
@@ -266,23 +268,24 @@ impl Figures {
     }
 }
 
-/// How long the GPU had nothing to do, in seconds: from the end of a draw and what lies behind it to what was asked for next.
+/// How long the GPU had no work, in seconds: from the end of a draw (`before`) and the work after it (`behind`) to the next
+/// submission (`asked`).
 fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
 }
 
-/// The mean of the middle half of some values, which outliers do not move, and its standard error.
+/// The mean of the middle half of the values, which outliers do not change, and its standard error.
 fn middle(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     let count = values.len();
     let half = &values[count / 4..count - count / 4];
     let spread = half.last().zip(half.first()).map_or(0.0, |(high, low)| high - low);
-    // Of what is distributed normally, half lies within 1.35 standard deviations.
+    // The middle half of a normal distribution is 1.35 standard deviations wide.
     (half.iter().sum::<f64>() / half.len() as f64, spread / 1.35 / (count as f64).sqrt())
 }
 
-/// A time as people read it: three digits, in the unit that suits it.
+/// A time in words, with three digits and a suitable unit.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = if seconds >= 1.0 {
         (seconds, "s")
@@ -299,7 +302,7 @@ pub(super) fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// What a switch has changed, in a line.
+/// Describes the effect of a switch in one line.
 pub(super) fn change(before: &Cost, now: &Cost) -> String {
     let differ: Vec<_> =
         before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
@@ -316,14 +319,14 @@ mod tests {
     use super::*;
     use crate::producer::Batch;
 
-    /// Frames of a kernel of 100 µs and a draw of 1 ms, one every so many microseconds. The CPU asks for each so long before the end
-    /// of the one before.
+    /// Frames with a kernel of 100 µs and a draw of 1 ms, one every `every` µs. The CPU submits each frame `ahead` µs before the
+    /// end of the last.
     fn frames(count: u64, every: f64, ahead: f64, clock: &GpuClock, base: Instant) -> Vec<FrameSpans> {
         let base_ns = clock.at(base);
         let frame = |frame: u64| {
             let end = base_ns + (frame + 1) as f64 * every * 1e3;
             let asked = (frame as f64 * every - ahead) * 1e-6;
-            // Every other draw has the switches within it.
+            // Every other draw contains the switches.
             let draw = end - 1e6 - 200e3 * (frame % 2) as f64;
             FrameSpans {
                 frame,
@@ -341,7 +344,7 @@ mod tests {
         let base = Instant::now();
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let frames = frames(count, every, ahead, &clock, base);
-        // Some are seen twice.
+        // Add some frames twice.
         figures.add(&frames[..frames.len() / 2], false, &clock, 0.0);
         figures.add(&frames, false, &clock, 0.0);
         figures
@@ -364,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_the_display_is_not_the_handoffs() {
-        // Asked for 15 ms after the frame before: then everything goes as it always goes.
+        // Submitted 15 ms after the end of the last frame. From then on everything takes as long as before.
         let mean = after(101, 16_350.0, -15_000.0).mean().unwrap();
         assert!(near(mean.idle, 15_000.0) && near(mean.handoff(), 250.0), "{mean:?}");
         assert_eq!(Figures::default().mean(), None);
@@ -382,7 +385,7 @@ mod tests {
         };
         let line = change(figures.before().unwrap(), &now);
         assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
-        // Once more, at once: what was hardly seen is not what it is compared with.
+        // Another switch at once: settings with too few frames are not kept for comparison.
         figures.switched(settings("timeline ring 8 batch 8"));
         assert_eq!(figures.before().unwrap().settings[0], "binary");
     }
@@ -394,7 +397,7 @@ mod tests {
         let frames = frames(10, 1350.0, 500.0, &clock, base);
         figures.add(&frames[..5], false, &clock, 0.0);
         figures.rest();
-        // Those from before are still there to be seen, and are not added twice.
+        // The list still contains the old frames, which are not added twice.
         figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 8);
         figures.switched(Vec::new());
@@ -408,7 +411,7 @@ mod tests {
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let mut frames = frames(101, 16_350.0, -15_000.0, &clock, base);
         for pair in frames.chunks_exact_mut(2) {
-            // The second of each pair is filled right behind the first.
+            // The second of each pair is filled right after the first.
             let first = pair[0].cuda.unwrap().1;
             pair[1].cuda = Some((first, first + 100e3));
         }
@@ -417,8 +420,7 @@ mod tests {
         assert!(mean.handoff() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }
 
-    /// Adds frames without a hand-off: so many µs from one to the next, with a draw of 1 ms, asked for so long before the end of the one
-    /// before.
+    /// Adds held frames with a draw of 1 ms. `every` has their times in µs; each is submitted `ahead` µs before the end of the last.
     fn add_alone(figures: &mut Figures, every: &[f64], ahead: f64) {
         let base = Instant::now();
         let clock = GpuClock::made_up(base, 5e9);
@@ -435,7 +437,7 @@ mod tests {
                 cpu: Duration::ZERO,
                 latency: Duration::ZERO,
             };
-            // Each is seen twice.
+            // Add each frame twice.
             figures.add_alone(&timing, &clock, 0.0);
             figures.add_alone(&timing, &clock, 0.0);
         }
@@ -443,7 +445,7 @@ mod tests {
 
     #[test]
     fn presenting_and_switches_within_the_draw_are_told_from_the_hand_off() {
-        // 150 µs of each frame are presenting, whether there is a hand-off or not.
+        // Presenting takes 150 µs of each frame, with and without a hand-off.
         let mut figures = after(101, 1500.0, 500.0);
         assert!(near(figures.mean().unwrap().handoff(), 400.0), "nobody knows yet");
         figures.begin_alone();
@@ -460,7 +462,7 @@ mod tests {
             mean.text(),
             "kernel 100 µs, draw 1.00 ms, hand-off 250 µs ± 0.00 µs, overlay and presenting 150 µs, idle 0.00 µs: together 1.50 ms"
         );
-        // Frames with a hand-off are still there; other settings may take another time alone.
+        // The frames with a hand-off are still there. A switch discards the held frames: the draw's time may differ.
         assert_eq!(figures.frame_times().len(), 100);
         figures.switched(Vec::new());
         assert_eq!(figures.before().unwrap().mean, mean);
@@ -479,13 +481,13 @@ mod tests {
         let mean = figures.mean().unwrap();
         assert!((mean.behind - 160e-6).abs() < 5e-6, "{mean:?}");
         assert!(mean.error.is_some_and(|error| error > 1e-6 && error < 10e-6), "{mean:?}");
-        // A display that shows every 16 ms: each frame is asked for 15 ms late.
+        // A display with 16 ms per frame: each frame is submitted 15 ms late.
         let mut paced = after(101, 16_350.0, -15_000.0);
         add_alone(&mut paced, &[16_100.0; 12], -15_000.0);
         paced.end_alone();
         let mean = paced.mean().unwrap();
         assert!(near(mean.behind, 100.0) && near(mean.handoff(), 150.0), "{mean:?}");
-        // Too few: then it is as if nobody had tried.
+        // Too few held frames count as none.
         let mut few = after(101, 1500.0, 500.0);
         add_alone(&mut few, &[1150.0; 4], 500.0);
         few.end_alone();

@@ -1,4 +1,4 @@
-//! Figures and their graph, and the legend of the colours.
+//! The figures and their graph, the legend of the colours, and the vertex under the pointer.
 
 use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
@@ -12,7 +12,7 @@ use crate::wave::Vertex;
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
 
-/// What the last frames took.
+/// Shows the times of the last frames.
 pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
     ui.label(RichText::new(name).strong());
     let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
@@ -47,7 +47,7 @@ fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
     ui.end_row();
 }
 
-/// A frame's parts beside each other.
+/// Shows a frame's parts as one bar.
 fn stack(ui: &mut Ui, mean: &Mean) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
@@ -67,7 +67,7 @@ fn stack(ui: &mut Ui, mean: &Mean) {
     }
 }
 
-/// The frame times.
+/// Plots the frame times.
 fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     let points: PlotPoints<'_> =
         figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
@@ -93,7 +93,7 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
         });
 }
 
-/// The colours, with the numbers that they stand for and what these are, at the right.
+/// Shows the colour map at the right, with the values of its colours and the quantity's name.
 pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f32; 2]) {
     const WIDTH: f32 = 14.0;
     let height = (area.height() * 0.4).clamp(60.0, 220.0);
@@ -107,7 +107,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     let name = text(name.to_owned());
     let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
     let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
-    // An image may be as bright as the words.
+    // A bright image would hide the text, so this needs a background.
     let whole = Rect::from_min_max(
         pos2(right - WIDTH, top),
         pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
@@ -127,7 +127,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
 }
 
-/// A number of a scale that is so wide, with as many decimals as tell its quarters apart.
+/// A number on a scale of this width, with enough decimals to tell the scale's quarters apart.
 fn number(value: f32, width: f32) -> String {
     match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
         true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
@@ -135,7 +135,7 @@ fn number(value: f32, width: f32) -> String {
     }
 }
 
-/// What is in the vertex under the pointer.
+/// Shows the vertex under the pointer.
 pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
     let ((col, row), Vertex { x, y, z, w }) = (found.at, found.vertex);
     let text = format!("({col}, {row})\nx {x:+.3}\ny {y:+.3}\nz {z:+.3}\nw {w:.3}");

@@ -1,4 +1,4 @@
-//! When the overlay measures the draw and the presenting alone: for a moment the last slot is drawn again, without a hand-off.
+//! When the overlay measures draw and present alone. For a moment it draws the last slot again and again, without a hand-off.
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +9,25 @@ use crate::Result;
 use crate::app::Engine;
 use crate::render::Camera;
 
-/// Nothing must change for so long before.
+/// How long nothing may change before a measurement.
 const QUIET: Duration = Duration::from_millis(500);
-/// The field stands still for so many frames, but no longer than [`LONGEST`].
+/// The number of frames to measure.
 const FRAMES: usize = 50;
+/// The longest measurement. The field stands still during it.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// As many at least are needed.
+/// The least number of frames that a measurement must expect within [`LONGEST`].
 const ENOUGH: f64 = 6.0;
 
-/// What a draw's time depends on besides the settings: where it is seen from, and how large.
+/// What a draw's time depends on besides the settings: the camera and the picture's size.
 pub(in crate::app::windowed) type Seen = (Camera, vk::Extent2D);
 
-/// When that is due.
+/// Decides when to measure.
 pub(super) struct Holds {
     seen: Option<Seen>,
-    /// Since when nothing has changed.
+    /// The time of the last change.
     since: Instant,
-    /// Whether that was measured since, or cannot be.
+    /// Whether a measurement was tried since.
     tried: bool,
     /// When the last hold began.
     began: Instant,
@@ -37,12 +38,12 @@ impl Holds {
         Self { seen: None, since: now, tried: false, began: now }
     }
 
-    /// Whether it is seen otherwise than before.
+    /// Whether the camera or the size has changed since the last call.
     fn sees(&mut self, seen: Seen) -> bool {
         self.seen.replace(seen) != Some(seen)
     }
 
-    /// What a frame costs may be another from now on.
+    /// Asks for a new measurement, because a frame's cost may have changed.
     fn renew(&mut self, now: Instant) {
         (self.since, self.tried) = (now, false);
     }
@@ -55,15 +56,15 @@ impl Holds {
         (self.began, self.tried) = (now, true);
     }
 
-    /// Whether it has gone on for long enough, after so many frames.
+    /// Whether the measurement is complete after this number of frames.
     fn is_over(&self, now: Instant, frames: usize) -> bool {
         frames >= FRAMES || now - self.began >= LONGEST
     }
 }
 
 impl Overlay {
-    /// Comes before each frame. Holds the engine where that is due, and lets it go on. `allowed`: the field may stand still for a
-    /// moment. True: both sides were brought to rest.
+    /// To be called before each frame. Begins a measurement if one is due, and ends it. `allowed` says that the field may stand
+    /// still for a moment. True if this brought both APIs to rest.
     pub(in crate::app::windowed) fn before_frame(
         &mut self,
         engine: &mut Engine,
@@ -95,17 +96,17 @@ impl Overlay {
         self.figures.begin_alone();
         let usual = self.figures.quantiles().map_or(f64::INFINITY, |(half, _)| half);
         if usual * ENOUGH > LONGEST.as_secs_f64() {
-            // Too few would be drawn.
+            // Too few frames would be drawn.
             return Ok(false);
         }
         let held = engine.hold()?;
-        // The time until the producer goes on is no frame time.
+        // The time of the measurement is not a frame time.
         self.collect(engine);
         self.figures.rest();
         Ok(held)
     }
 
-    /// The draw alone may take another time from now on.
+    /// Says that the draw's time may have changed, so that it is measured again.
     pub(in crate::app::windowed) fn stir(&mut self) {
         self.holds.renew(Instant::now());
         self.figures.begin_alone();

@@ -1,5 +1,4 @@
-//! When the last frames were: CPU, CUDA and Vulkan on one time axis, as `--trace` draws them, and what the ring's slots are in use
-//! for.
+//! The last frames on a time axis: CPU, CUDA and Vulkan, as `--trace` draws them. Also the states of the ring's slots.
 
 use egui::{Align2, Color32, FontId, Pos2, Rect, Sense, Stroke, Ui, pos2, vec2};
 use std::collections::VecDeque;
@@ -10,19 +9,19 @@ use crate::app::SlotNow;
 use crate::axis::round_step;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
-/// Frames that are shown.
+/// The number of frames to show.
 const SHOWN: usize = 8;
-/// Frames that are watched, so that none is missed between two looks.
+/// The number of frames to record, enough that none is missed between two layouts.
 pub(super) const WATCHED: usize = 256;
 
-/// Of even frames and of odd ones.
+/// The colours of even and odd frames.
 const DRAWS: [Color32; 2] = [DRAW, Color32::from_rgb(123, 163, 207)];
 const CPU: Color32 = Color32::from_rgb(112, 173, 94);
 const ROW: Color32 = Color32::from_rgb(35, 38, 45);
 const NAMES: f32 = 62.0;
 const HEIGHT: f32 = 20.0;
 
-/// A moment of the run, which stays while it is frozen.
+/// A copy of the last frames, which stays the same while the lanes are frozen.
 #[derive(Clone)]
 pub(super) struct Moment {
     frames: Vec<FrameSpans>,
@@ -36,13 +35,13 @@ impl Moment {
         (frames.len() > 1).then(|| Self { frames, clock: *recorder.clock() })
     }
 
-    /// From when to when, in nanoseconds of the GPU's clock.
+    /// The start and the end of the time axis, in nanoseconds of the GPU's clock.
     fn window(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.frames.first()?, self.frames.last()?);
         Some((first.vulkan[2], last.vulkan[2])).filter(|(from, to)| to > from)
     }
 
-    /// When the CPU worked on a frame, on the GPU's clock.
+    /// Start and end of the CPU's work on a frame, in nanoseconds of the GPU's clock.
     fn cpu(&self, spans: &FrameSpans) -> (f64, f64) {
         let (began, took) = spans.cpu;
         let from = self.clock.at(began);
@@ -50,7 +49,7 @@ impl Moment {
     }
 }
 
-/// Draws the lanes. True: they were clicked.
+/// Draws the lanes. True if they were clicked.
 pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool) -> bool {
     let Some((from, to)) = moment.window() else { return false };
     let has_cuda = moment.frames.iter().any(|spans| spans.cuda.is_some());
@@ -91,7 +90,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         if begin >= end {
             return;
         }
-        // A kernel of 3 µs should still be seen among draws of milliseconds.
+        // A kernel of 3 µs must be visible among draws of milliseconds.
         let right = x(end).max(x(begin) + 1.5);
         let top = row(name);
         let rect = Rect::from_min_max(pos2(x(begin), top + 2.0), pos2(right, top + HEIGHT - 2.0));
@@ -115,7 +114,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         bar("neither", gap, NEITHER, &|| "the GPU switches, or waits".to_owned());
     }
     axis(ui, &painter, (left, area.bottom() - HEIGHT), (to - from) * 1e-9, scale);
-    let words = if is_frozen { "frozen: click to go on" } else { "click to freeze" };
+    let words = if is_frozen { "frozen: click to resume" } else { "click to freeze" };
     match said {
         Some(said) => response.clone().on_hover_text_at_pointer(said),
         None => response.clone().on_hover_text_at_pointer(words),
@@ -123,7 +122,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
     response.clicked()
 }
 
-/// Times below the lanes, in round steps.
+/// Draws times below the lanes, in round steps.
 fn axis(ui: &Ui, painter: &egui::Painter, (left, top): (f32, f32), seconds: f64, scale: f32) {
     let step = round_step(seconds / 6.0);
     let color = ui.visuals().weak_text_color();
@@ -145,10 +144,10 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
     for (index, slot) in slots.iter().enumerate() {
         let (color, frame, words) = match *slot {
             SlotNow::New => (ROW, None, "no frame has reached it"),
-            SlotNow::Drawn(frame) => (Color32::from_gray(70), Some(frame), "drawn; free to be filled again"),
-            SlotNow::AtWork(frame) => (DRAWS[0], Some(frame), "filled or drawn now"),
+            SlotNow::Drawn(frame) => (Color32::from_gray(70), Some(frame), "drawn; can be filled again"),
+            SlotNow::AtWork(frame) => (DRAWS[0], Some(frame), "being filled or drawn"),
             SlotNow::Submitted(frame) => (DRAWS[1], Some(frame), "submitted"),
-            SlotNow::Ahead(frame) => (KERNEL, Some(frame), "filled ahead of its time"),
+            SlotNow::Ahead(frame) => (KERNEL, Some(frame), "filled ahead, in a batch"),
         };
         let min: Pos2 = pos2(area.left() + index as f32 * width, area.top());
         let rect = Rect::from_min_size(min, vec2(width - 2.0, 24.0));

@@ -1,7 +1,7 @@
-//! What the window shows over the picture: what frames take and where that goes, and the settings.
+//! The overlay of the window: frame times, their parts, and the settings.
 //!
-//! egui lays it out a few times a second, and whenever there is input; the frames between show the same again. Hidden, nothing of
-//! it runs.
+//! egui lays it out a few times a second, and on input. The frames in between draw the same layout again. Nothing of it runs while
+//! it is hidden.
 
 mod figures;
 mod graph;
@@ -30,11 +30,11 @@ use crate::render::{Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
 use crate::wave::Grid;
 
-/// Frames in flight at the deepest ring, and one that is recorded.
+/// The most frames in flight: those of the deepest ring, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
-/// How often it is laid out while nothing happens.
+/// How often to lay out without input.
 const EVERY: Duration = Duration::from_millis(50);
-/// How often the clocks of the lanes are tied again.
+/// How often to tie the clocks of the lanes again.
 const TIE_EVERY: Duration = Duration::from_secs(1);
 /// How long a notice stays.
 const NOTICE: Duration = Duration::from_secs(12);
@@ -42,15 +42,15 @@ const NOTICE: Duration = Duration::from_secs(12);
 /// What the overlay reads.
 pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
-    /// What is drawn now.
+    /// The current settings.
     pub(super) config: &'a Config,
     /// The user's own kernel, if the run began with one.
     pub(super) own: Option<&'a KernelSource>,
     /// The present modes that the window offers.
     pub(super) modes: &'a [PresentMode],
-    /// Why CUDA cannot fill the field here, if that is so.
+    /// Why CUDA cannot fill the field here; `None` if it can.
     pub(super) no_cuda: Option<&'a str>,
-    /// The command line that shows what is shown.
+    /// The command line that shows the current picture.
     pub(super) command: &'a dyn Fn() -> String,
     /// The picture's size.
     pub(super) extent: vk::Extent2D,
@@ -58,15 +58,15 @@ pub(super) struct View<'a> {
     pub(super) serves: bool,
 }
 
-/// The settings as the user wants them.
+/// The settings that the user wants.
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
-    /// Of the kernel's own parameters.
+    /// The values of the kernel's own parameters.
     pub(super) values: Vec<f32>,
-    /// One step in a pause.
+    /// Whether to advance by one step while paused.
     pub(super) step: bool,
-    /// The command line that shows this goes to the clipboard.
+    /// Whether to copy the command line to the clipboard.
     copy: bool,
 }
 
@@ -79,30 +79,32 @@ pub(super) struct Overlay {
     painting: Painting,
     shown: bool,
     help: bool,
-    /// When it was last laid out, and when to do that again at the latest.
+    /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
     holds: Holds,
-    /// What the lanes show, while they are frozen.
+    /// What the lanes show while they are frozen.
     frozen: Option<lanes::Moment>,
+    /// When the clocks of the lanes were last tied.
     tied: Instant,
+    /// A message, and when it disappears.
     notice: Option<(String, Instant)>,
-    /// Kept, because on X11 others ask this program for the text.
+    /// Kept, because on X11 other programs ask this one for the copied text.
     clipboard: Option<arboard::Clipboard>,
-    /// What is wrong until it is mended: shown also while the rest is hidden.
+    /// A problem that stays until it is fixed. It is shown even while the rest is hidden.
     problem: Option<String>,
-    /// CPU time that it takes for each frame, in seconds, smoothed.
+    /// The overlay's CPU time per frame, in seconds, smoothed.
     cost: f64,
-    /// Begin and end of all that is behind the draw, on the GPU.
+    /// Start and end of the commands after the draw, on the GPU.
     marks: Option<Timestamps<2>>,
     /// Whether a flight's marks were recorded.
     marked: [bool; FLIGHTS],
-    /// GPU time that it takes for each frame, a film's copy included, in seconds, smoothed.
+    /// The overlay's GPU time per frame, a film's copy included, in seconds, smoothed.
     gpu_cost: f64,
 }
 
 impl Overlay {
-    /// Makes it, and uploads its glyphs: an upload waits for the queue, so later there should be none. Waits for the queue.
+    /// Makes the overlay and uploads all its glyphs. An upload waits for the queue, so there should be no more of them later.
     pub(super) fn new(window: &Window, queue: &mut Queue, format: vk::Format, shown: bool) -> Result<Self> {
         let egui = Context::default();
         egui.set_visuals(visuals());
@@ -139,10 +141,10 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Tells it of an event. True: the event was for the overlay alone.
+    /// Tells the overlay of an event. True if the event was for the overlay alone.
     pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
         if !self.has_something() {
-            // What it does not hear of now it would have to know later.
+            // The overlay needs these even while it is hidden.
             if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
                 let _ = self.input.on_window_event(window, event);
             }
@@ -155,7 +157,7 @@ impl Overlay {
         if heard.repaint {
             self.next = Instant::now();
         }
-        // These are for both: a drag of the camera may go on over a panel, and end there.
+        // These are for the camera too: a drag of it may continue over a panel and end there.
         let both = matches!(
             event,
             WindowEvent::CursorMoved { .. } | WindowEvent::MouseInput { state: ElementState::Released, .. }
@@ -163,7 +165,7 @@ impl Overlay {
         heard.consumed && !both
     }
 
-    /// Hides it, or shows it again.
+    /// Hides or shows the overlay.
     pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.shown = !self.shown;
         self.next = Instant::now();
@@ -174,22 +176,22 @@ impl Overlay {
         Ok(())
     }
 
-    /// Shows the list of keys, or hides it.
+    /// Hides or shows the list of keys.
     pub(super) fn toggle_help(&mut self) {
         self.help = !self.help;
         self.shown |= self.help;
         self.next = Instant::now();
     }
 
-    /// Says something for a while.
+    /// Shows a message for [`NOTICE`].
     pub(super) fn notify(&mut self, words: String) {
         self.notice = Some((words, Instant::now() + NOTICE));
         self.next = Instant::now();
     }
 
-    /// Shows a problem until another is shown in its place, or none.
+    /// Shows a problem until the next call. `None` shows none.
     pub(super) fn show_problem(&mut self, problem: Option<String>) {
-        // A notice may say that all is well.
+        // An older notice may claim success.
         self.notice.take_if(|_| problem.is_some());
         self.problem = problem;
         self.next = Instant::now();
@@ -200,29 +202,29 @@ impl Overlay {
         self.shown || self.problem.is_some()
     }
 
-    /// There was a rest.
+    /// See [`Figures::rest`].
     pub(super) fn rest(&mut self) {
         self.figures.rest();
     }
 
-    /// Other settings from now on than these.
+    /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         self.figures.switched(settings);
         self.stir();
         self.frozen = None;
     }
 
-    /// What the last frames were made of, if that was shown.
+    /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.figures.mean().map(|mean| mean.text())
     }
 
-    /// Whether it is time to lay it out.
+    /// Whether to lay the overlay out now.
     pub(super) fn is_due(&self) -> bool {
         self.has_something() && Instant::now() >= self.next
     }
 
-    /// Lays it out. Gives the settings that the user wants, if those are others now.
+    /// Lays the overlay out. Returns the settings that the user wants, if they differ from the current ones.
     pub(super) fn lay_out(
         &mut self,
         window: &Window,
@@ -231,7 +233,7 @@ impl Overlay {
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
         self.next = now + EVERY;
-        // A client's kernel may fault at any time, and only the frame loop knows what to do then. So nothing here waits for one.
+        // A client's kernel may fault at any time, and only the frame loop can handle that. So do not wait for clients' frames here.
         if self.shown && !view.serves {
             self.watch(view.engine, now)?;
             if !view.engine.is_held() {
@@ -251,7 +253,7 @@ impl Overlay {
         self.input.handle_platform_output(window, output.platform_output);
         let textures = output.textures_delta;
         if !textures.set.is_empty() || !textures.free.is_empty() {
-            // A glyph that nobody foresaw, or another scale of the screen.
+            // There is an unforeseen glyph, or the screen's scale has changed.
             view.engine.drain()?;
             self.painter.upload(view.engine.queue(), &textures)?;
         }
@@ -267,7 +269,7 @@ impl Overlay {
         Ok(changed.then_some(draft))
     }
 
-    /// What happened since it was laid out last. egui-winit would ask the window for its size, and winit panics where the window is gone.
+    /// The input since the last layout. egui-winit would ask the window for its size, but winit panics if the window is gone.
     fn take_input(&mut self, window: &Window, extent: vk::Extent2D) -> RawInput {
         let scale = egui_winit::pixels_per_point(&self.egui, window);
         let size = vec2(extent.width as f32, extent.height as f32) / scale;
@@ -283,11 +285,11 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records it over a picture, for a flight that the GPU is done with. [`Overlay::end`] comes when all is recorded that is behind the
-    /// draw.
+    /// Records the overlay over a picture. The GPU must have finished with the flight. Call [`Overlay::end`] after all commands that
+    /// follow the draw.
     ///
     /// # Safety
-    /// As [`Painter::record`].
+    /// See [`Painter::record`].
     pub(super) unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -311,7 +313,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// All is recorded that is behind the draw of a flight's frame.
+    /// Marks the end of the commands that follow a frame's draw.
     pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
         if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
             marks.mark(commands, flight, 1);
@@ -322,7 +324,7 @@ impl Overlay {
         self.cost += time.as_secs_f64() * SMOOTH;
     }
 
-    /// Watches the frames, as long as there are lanes to show.
+    /// Starts [`Engine::watch`] if it is off, and keeps the clocks tied.
     fn watch(&mut self, engine: &mut Engine, now: Instant) -> Result<()> {
         if engine.watched().is_none() {
             if engine.device().info().timestamp_period.is_some() {
@@ -339,7 +341,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// Adds to the figures what the engine has seen since.
+    /// Adds the engine's new frames to the figures.
     fn collect(&mut self, engine: &Engine) {
         if let Some(watched) = engine.watched() {
             let in_queue = engine.producer().profile().in_queue;
@@ -347,7 +349,7 @@ impl Overlay {
         }
     }
 
-    /// Looks under the pointer, where that is on the picture.
+    /// Finds the vertex under the pointer, if the pointer is on the picture.
     fn point(&mut self, view: &mut View<'_>) -> Result<()> {
         let has_panels = is_large(self.egui.content_rect().size());
         let on_picture = has_panels && !self.egui.is_pointer_over_area();
@@ -365,14 +367,14 @@ impl Overlay {
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
-        // A small window is for the picture.
+        // A small window shows only the picture.
         if self.shown && is_large(egui.content_rect().size()) {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
             let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
             lanes.show(egui, |ui| self.bottom(ui, view));
-            // No panel: what is left belongs to the picture, and so does the pointer there.
+            // This is not a panel, so that the pointer there still belongs to the picture.
             let left = egui.layer_painter(egui::LayerId::background());
             if let Some((name, limits)) = view.engine.legend() {
                 graph::legend(&left, egui.available_rect(), draft.parameters.colormap, name, limits);
@@ -422,7 +424,7 @@ impl Overlay {
         }
         graph::figures(ui, &self.figures, &settings[0]);
         let cost = format!(
-            "this overlay: {} of the CPU, {} of the GPU a frame. Tab hides it, F1 lists the keys.",
+            "this overlay takes {} of the CPU and {} of the GPU per frame. Tab hides it, F1 lists the keys.",
             time(self.cost),
             time(self.gpu_cost)
         );
@@ -434,8 +436,8 @@ impl Overlay {
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
         let words = match copied {
             true => format!("copied: {text}"),
-            // Wayland's own is not asked: that takes eight crates more, and not every compositor allows it.
-            false => "no clipboard to copy to (on Linux, X11's): the command is on standard error".to_owned(),
+            // Wayland's clipboard would need eight more crates, and not every compositor allows its use.
+            false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
         };
         crate::note!("note: {}", if copied { &words } else { text });
         self.notify(words);
@@ -449,7 +451,7 @@ impl Overlay {
         let clicked = match moment {
             Some(moment) => lanes::show(ui, moment, in_queue, self.frozen.is_some()),
             None => {
-                ui.label("no frame times yet, or a device that keeps none");
+                ui.label("no frame times yet, or a device without timestamps");
                 false
             }
         };
@@ -479,11 +481,11 @@ impl Overlay {
     }
 }
 
-/// What is wrong with a kernel, in whole, at the bottom of the picture: notices are at its top.
+/// Shows a kernel's problem in full, at the bottom of the picture. Notices are at its top.
 fn show_problem(egui: &Context, problem: &str) {
     let (picture, all) = (egui.available_rect(), egui.content_rect());
     let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
-    egui::Window::new("not reloaded: the last good kernel goes on")
+    egui::Window::new("not reloaded: the last good kernel keeps running")
         .anchor(Align2::CENTER_BOTTOM, offset)
         .default_width((picture.width() - 40.0).min(800.0))
         .collapsible(false)
@@ -494,16 +496,16 @@ fn show_problem(egui: &Context, problem: &str) {
         });
 }
 
-/// The smallest window that has panels, in points.
+/// The smallest window with panels, in points.
 const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
 /// Whether a window has room for panels.
 fn is_large(size: egui::Vec2) -> bool {
     size.x >= SMALLEST.x && size.y >= SMALLEST.y
 }
 
-/// Part of a frame's cost that goes into the average.
+/// The weight of a frame's cost in the running average.
 const SMOOTH: f64 = 0.02;
-/// The parts of a frame.
+/// The colours of a frame's parts.
 const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
 const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
@@ -515,7 +517,7 @@ fn visuals() -> egui::Visuals {
     egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
 }
 
-/// The usual fonts; what the first has no glyph for, an arrow, the one for code has.
+/// The default fonts. The code font supplies glyphs that the first font lacks, such as an arrow.
 fn fonts() -> egui::FontDefinitions {
     let mut fonts = egui::FontDefinitions::default();
     let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
@@ -523,7 +525,7 @@ fn fonts() -> egui::FontDefinitions {
     fonts
 }
 
-/// Every glyph that is going to be used, in every size.
+/// Shows every glyph that the overlay uses, in every size.
 fn every_glyph(egui: &Context) {
     let text: String = (' '..='~').chain("×µ→…’°²·–±".chars()).collect();
     egui::Area::new("glyphs".into()).show(egui, |ui| {
@@ -535,7 +537,7 @@ fn every_glyph(egui: &Context) {
     });
 }
 
-/// What a frame's time depends on: the hand-off first.
+/// The settings that a frame's time depends on, with the hand-off first.
 pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
     let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);

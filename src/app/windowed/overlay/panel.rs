@@ -1,4 +1,4 @@
-//! The settings: what can be changed while the field moves.
+//! The panel for settings that can be changed during the run.
 
 use egui::{ComboBox, Grid as Table, Slider, Ui};
 use vulkan_cuda::Ring;
@@ -12,10 +12,10 @@ use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples, Style};
 use crate::wave::Grid;
 
-/// Vertices each way that are offered.
+/// The grid sizes to choose from: vertices per side.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
-/// The panel; changes are made in `draft`.
+/// Shows the panel. The user's changes go to `draft`.
 pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     Table::new("settings").num_columns(2).spacing([8.0, 5.0]).show(ui, |ui| {
         if !view.serves {
@@ -25,11 +25,11 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-/// What is drawn, and how it gets there.
+/// What is drawn, and how it is filled and handed off.
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
     row(ui, "scene", |ui| {
-        // A kernel of the user's fills one of them.
+        // The user's own kernel fits only one scene.
         ui.add_enabled_ui(!config.has_own_kernel(), |ui| {
             let before = config.scene;
             let name = |scene: &Scene| (scene.name().to_owned(), None);
@@ -120,10 +120,10 @@ fn kernel(ui: &mut Ui, config: &mut Config, own: Option<&KernelSource>) {
     });
 }
 
-/// Those that can be chosen, each with a word about it.
+/// The kernels to choose from, each with a description.
 fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
     let gallery = gallery::gallery().iter();
-    // The wave is what runs without a kernel.
+    // `None` stands for the wave.
     let gallery = gallery.map(|one| ((one.name != "wave").then(|| one.source()), one.about));
     gallery.chain(own.map(|own| (Some(own.clone()), "your own"))).collect()
 }
@@ -143,12 +143,12 @@ fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     }
 }
 
-/// A sign stands beside its number, a word behind a space.
+/// The suffix for a unit: a single character follows the number directly, a longer unit after a space.
 fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
 
-/// How it is shown.
+/// How the field is shown.
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
     row(ui, "present", |ui| {
@@ -170,7 +170,7 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
         ui.add(Slider::new(&mut parameters.speed, 0.0..=4.0).suffix("×"));
     });
     row(ui, "", |ui| {
-        let words = if parameters.paused { "go on" } else { "pause" };
+        let words = if parameters.paused { "resume" } else { "pause" };
         if ui.button(words).clicked() {
             parameters.paused = !parameters.paused;
         }
@@ -191,8 +191,8 @@ fn row(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
     ui.end_row();
 }
 
-/// A slider from 1 to `most` for what is switched to. Gives another value once it is let go: each switch waits for both sides, and
-/// a drag has many values.
+/// A slider from 1 to `most`. Returns a changed value only when the slider is released: a drag passes many values, and each switch
+/// waits for both APIs.
 fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     let id = ui.id().with(id);
     let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);
@@ -205,7 +205,7 @@ fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     (wanted != value).then_some(wanted)
 }
 
-/// A list of which one is chosen; `describe` gives a name, and why it cannot be chosen, if that is so.
+/// A list to choose from. `describe` returns a name, and the reason if the entry cannot be chosen.
 fn choose<T: Clone + PartialEq>(
     ui: &mut Ui,
     id: &str,
@@ -233,7 +233,7 @@ fn choose<T: Clone + PartialEq>(
     );
 }
 
-/// Why a hand-off cannot be chosen, if that is so.
+/// Why a hand-off cannot be chosen; `None` if it can.
 fn obstacle(handoff: Handoff, view: &View<'_>, config: &Config) -> Option<String> {
     let device = view.engine.device();
     if handoff != Handoff::Inline {
@@ -255,7 +255,7 @@ fn producer_name(producer: ProducerKind) -> &'static str {
         ProducerKind::Cuda => "cuda",
         ProducerKind::Compute => "compute shader",
         ProducerKind::Host => "CPU threads",
-        ProducerKind::Still | ProducerKind::StillShared => "nobody",
+        ProducerKind::Still | ProducerKind::StillShared => "nothing",
     }
 }
 
@@ -267,23 +267,23 @@ mod tests {
 
     use super::*;
 
-    /// A slider that shows 3 of 1 to 9, and events for it one after another.
+    /// A slider from 1 to 9 that starts at 3.
     struct Sliding {
         egui: Context,
         value: u32,
-        /// Where it is.
+        /// Where the slider is.
         area: Rect,
     }
 
     impl Sliding {
         fn new() -> Self {
             let mut sliding = Self { egui: Context::default(), value: 3, area: Rect::NOTHING };
-            // What is under the pointer is known from the frame before.
+            // egui knows what is under the pointer from the last frame.
             assert_eq!((sliding.hears(vec![]), sliding.hears(vec![])), (None, None));
             sliding
         }
 
-        /// What it gives, which is its value from then on.
+        /// Sends events to the slider. A returned value becomes its new value.
         fn hears(&mut self, events: Vec<Event>) -> Option<u32> {
             let screen = Rect::from_min_size(Pos2::ZERO, vec2(400.0, 100.0));
             let mut given = None;
@@ -300,7 +300,7 @@ mod tests {
             given
         }
 
-        /// A place so far from the rail's left end.
+        /// A place this far to the right of the rail's left end.
         fn at(&self, right: f32) -> Pos2 {
             pos2(self.area.left() + right, self.area.center().y)
         }
@@ -350,7 +350,7 @@ mod tests {
             vec![Event::Key { key, physical_key, pressed, repeat, modifiers }]
         };
         let mut sliding = Sliding::new();
-        // The focus is one step behind the key.
+        // The focus moves one frame after the key.
         assert_eq!((sliding.hears(key(Key::Tab)), sliding.hears(vec![])), (None, None));
         assert_eq!(sliding.hears(key(Key::ArrowRight)), Some(4));
     }
