@@ -43,9 +43,7 @@ impl Devices {
                 let wanted = wanted[0];
                 let drivers =
                     "is a driver named in /usr/share/glvnd/egl_vendor.d (Debian: libegl-mesa0, or NVIDIA's)?";
-                return Err(
-                    Unavailable(format!("EGL has no {wanted}, which is needed to list GPUs: {drivers}")).into()
-                );
+                return Err(Unavailable(format!("EGL has no {wanted}, which lists GPUs: {drivers}")).into());
             }
         }
         let query = egl.get_proc_address("eglQueryDevicesEXT").context("EGL lacks eglQueryDevicesEXT")?;
