@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file and the README's
-# chart.
+# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file and the README's chart.
 #
 # SOURCE is the address of the repository's files, for a book that will be published. By default the book links to the
 # files of this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).

@@ -174,8 +174,7 @@ install_with_apt() {
         else
             say "installing it with $by"
             apt_get update || status=$?
-            # A broken source may not matter here: the installation decides. apt-get fails with 100, sudo with another
-            # code.
+            # A broken source may not matter here: the installation decides. apt-get fails with 100, sudo with another code.
             if ((status == 0 || status == 100)); then
                 ((status == 0)) || say 'note: apt-get update failed'
                 status=0

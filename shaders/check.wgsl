@@ -16,8 +16,7 @@ struct Counts {
     stale: atomic<u32>,
     overwritten: atomic<u32>,
     missing: atomic<u32>,
-    // The largest key of the wrong vertices, and KEYS minus the smallest. Both start at 0, so a fill with zeros resets
-    // them.
+    // The largest key of the wrong vertices, and KEYS minus the smallest. Both start at 0, so a fill with zeros resets them.
     highest: atomic<u32>,
     lowest: atomic<u32>,
 }

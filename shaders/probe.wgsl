@@ -1,5 +1,4 @@
-// Reads a few vertices of a slot for the CPU: those under the pointer (src/app/engine/probe.rs). One invocation per
-// vertex.
+// Reads a few vertices of a slot for the CPU: those under the pointer (src/app/engine/probe.rs). One invocation per vertex.
 
 @group(0) @binding(0) var<storage, read> vertices: array<vec4f>;
 // The numbers of these vertices.

@@ -19,8 +19,7 @@ pub enum Kind {
     Surface,
     /// (n, 3) or (n, 4): x, y, z and optionally a value. Without a fourth number the value is y.
     Points,
-    /// (rows, cols) or (rows, cols, 1): a value for each pixel, coloured by the colour map. (rows, cols, 3 or 4): RGB
-    /// or RGBA.
+    /// (rows, cols) or (rows, cols, 1): a value for each pixel, coloured by the colour map. (rows, cols, 3 or 4): RGB or RGBA.
     Image,
 }
 
@@ -59,8 +58,7 @@ pub struct Array {
     number: Number,
 }
 
-/// Rows, columns and `rows * cols * components` are all below this, so that shaders can count in signed 32-bit
-/// integers.
+/// Rows, columns and `rows * cols * components` are all below this, so that shaders can count in signed 32-bit integers.
 const MOST: u64 = 1 << 31;
 
 impl Array {

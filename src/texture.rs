@@ -1,6 +1,5 @@
 //! The animated texture of `--scene texture`, on the CPU. The CUDA kernels (`kernels/texture.cu`) and the compute
-//! shader (`shaders/paint.wgsl`) compute the same. This file also has the float64 reference that all three are checked
-//! against.
+//! shader (`shaders/paint.wgsl`) compute the same. This file also has the float64 reference that all three are checked against.
 //!
 //! A texel is four half floats that describe a surface. They are not colours: the renderer chooses colours and light,
 //! and the mean of several texels makes sense. `r` is the height, 0 to 1. `g` and `b` are its slopes across and along.
@@ -77,8 +76,7 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Weight, waves across, waves along, turns per loop. All but the weights are whole, so that the texture tiles and
-/// loops.
+/// Weight, waves across, waves along, turns per loop. All but the weights are whole, so that the texture tiles and loops.
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 

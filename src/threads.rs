@@ -45,14 +45,12 @@ fn try_start() -> Result<(), IoError> {
         }
     }
     let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
-    // Fails if the program that uses this library has started rayon's threads already. Then those do the work, and
-    // these end.
+    // Fails if the program that uses this library has started rayon's threads already. Then those do the work, and these end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
 }
 
-/// Work on a separate thread. If the job is dropped early, its result is no longer [`Wanted`], and nothing waits for
-/// it.
+/// Work on a separate thread. If the job is dropped early, its result is no longer [`Wanted`], and nothing waits for it.
 pub(crate) struct Job<T> {
     thread: JoinHandle<Result<T>>,
     /// Has no content: the thread only checks whether it still exists.

@@ -80,8 +80,7 @@ pub fn phase(time: f64) -> f64 {
     (time / LOOP).rem_euclid(1.0)
 }
 
-/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` is the value of
-/// [`phase`].
+/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` is the value of [`phase`].
 pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Vertex {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();

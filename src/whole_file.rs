@@ -16,8 +16,7 @@ use crate::{Error, Result, report};
 /// standard output, messages for people go to standard error from now on.
 ///
 /// # Errors
-/// The error that the write itself would give: a missing folder, no permission, a path that is a folder, a name too
-/// long.
+/// The error that the write itself would give: a missing folder, no permission, a path that is a folder, a name too long.
 pub fn check_writable(path: &Path) -> Result<()> {
     let tried = Place::of(path).and_then(|place| match &place {
         Place::Output => {
@@ -288,8 +287,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Checks whether an output other than a file may be written. It is not opened: a FIFO's reader would see the end of
-/// its input.
+/// Checks whether an output other than a file may be written. It is not opened: a FIFO's reader would see the end of its input.
 fn may_write(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
@@ -315,8 +313,7 @@ fn open_straight(path: &Path) -> io::Result<File> {
             at_once.custom_flags(libc::O_NONBLOCK);
             loop {
                 match at_once.open(path) {
-                    // Open it again without `O_NONBLOCK` while this one keeps the reader, so that writes wait as they
-                    // should.
+                    // Open it again without `O_NONBLOCK` while this one keeps the reader, so that writes wait as they should.
                     Ok(_held) => return options.open(path),
                     Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
                     Err(_) if began.elapsed() > PATIENCE => {
@@ -370,8 +367,7 @@ fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(old.mode() & bits))
 }
 
-/// Creates a file in the same folder, so that the rename stays within one file system. It is removed unless it is
-/// persisted.
+/// Creates a file in the same folder, so that the rename stays within one file system. It is removed unless it is persisted.
 fn beside(path: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -47,8 +47,7 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
     return point;
 }
 
-// Fine lines along the grid help the eye follow the surface. 1 on a line, 0 between the lines; one pixel wide at any
-// distance.
+// Fine lines along the grid help the eye follow the surface. 1 on a line, 0 between the lines; one pixel wide at any distance.
 fn lines(uv: vec2f) -> f32 {
     let at = uv * 32.0;
     let width = fwidth(at);
@@ -78,8 +77,7 @@ fn distance_to_multiple(at: f32, step: f32) -> f32 {
     return abs(at - step * round(at / step));
 }
 
-// Draws the surface as the lines of its grid. The cells are dark, not open, because the lines behind them would make a
-// tangle.
+// Draws the surface as the lines of its grid. The cells are dark, not open, because the lines behind them would make a tangle.
 @fragment
 fn wireframe_main(point: Point) -> @location(0) vec4f {
     let at = point.at_and_tilt.xy;
@@ -117,8 +115,7 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let position = here.xyz;
     let value = limited(here.w);
 
-    // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own
-    // normal.
+    // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own normal.
     let smooth_normal = direction(point.at_and_tilt.zw);
     let cell_normal = cross((c - a).xyz, (b - a).xyz);
     let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);

@@ -286,8 +286,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The most threads that a block of this kernel can have on this device: `__launch_bounds__` and registers limit
-    /// them.
+    /// The most threads that a block of this kernel can have on this device: `__launch_bounds__` and registers limit them.
     fn largest_block(&self) -> Result<u32> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         let mut threads = 0;
@@ -389,8 +388,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: loaded above. The streams that ran it are idle, because a kernel is dropped only after waiting for
-        // them.
+        // SAFETY: loaded above. The streams that ran it are idle, because a kernel is dropped only after waiting for them.
         self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
     }
 }

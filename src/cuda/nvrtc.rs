@@ -1,5 +1,4 @@
-//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a library. It is opened for the first `.cu` file and needs
-//! no GPU.
+//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a library. It is opened for the first `.cu` file and needs no GPU.
 //!
 //! The [manual](https://docs.nvidia.com/cuda/nvrtc/index.html) describes its functions.
 
@@ -101,8 +100,7 @@ impl Nvrtc {
         let folders = folders();
         let places = std::iter::once(Path::new("")).chain(folders.iter().map(PathBuf::as_path));
         let mut files = places.flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
-        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for
-        // it.
+        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for it.
         let opened = files.find_map(|file| unsafe { Library::new(file) }.ok());
         let library = opened.ok_or_else(|| {
             let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();

@@ -315,8 +315,7 @@ mod tests {
             let words = check(Signature::Field, &parameters.join(",")).unwrap_err();
             assert!(words.len() < 400, "{words}");
         }
-        // A texture's kernel has a number where a field's has a pointer. If a compiler marks a pointer, the check uses
-        // that.
+        // A texture's kernel has a number where a field's has a pointer. If a compiler marks a pointer, the check uses that.
         let pointer =
             ".param .u64 .ptr .align 1 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
         assert!(check(Signature::Texture, pointer).unwrap_err().contains("unsigned long long surface"));

@@ -91,8 +91,7 @@ pub(super) fn check(
         let sample = |linear| -> Result<Outcome> {
             let how = TextureDesc { linear, as_integer: !this.format.filters() };
             // The texture object has a single level, so the level that the kernel asks for must not matter. Unfiltered
-            // reads ask for level 0, like a `tex` without a level; filtered reads ask for the level's number in the
-            // chain.
+            // reads ask for level 0, like a `tex` without a level; filtered reads ask for the level's number in the chain.
             let lod = if linear { level as f32 } else { 0.0 };
             let sampled = || kernels.sample(&array.texture(how)?, &this, linear, lod, &scratch);
             match sampled() {

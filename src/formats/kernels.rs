@@ -83,8 +83,7 @@ impl ImageKernels {
     }
 
     /// Reads every texel of the texture, as four channels of 32 bits, and waits. It reads at the texel's middle or,
-    /// with `between`, half-way to its neighbours. The kernel asks for level `lod`. `scratch` must have 16 bytes per
-    /// texel.
+    /// with `between`, half-way to its neighbours. The kernel asks for level `lod`. `scratch` must have 16 bytes per texel.
     pub(super) fn sample(
         &self,
         texture: &Texture,
@@ -150,8 +149,7 @@ fn view_code(view: ViewType) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    /// `normalized` in `kernels/image.cu`, with the same precision and order. PTX's `div.rn.f32` rounds like this
-    /// division.
+    /// `normalized` in `kernels/image.cu`, with the same precision and order. PTX's `div.rn.f32` rounds like this division.
     fn normalized(i: u32, n: u32, between: bool) -> f32 {
         (i as f32 + if between && i + 1 < n { 1.0 } else { 0.5 }) / n as f32
     }

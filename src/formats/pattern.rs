@@ -1,5 +1,4 @@
-//! The bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a
-//! GPU.
+//! The bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a GPU.
 
 use vulkan_cuda::{ArrayFormat, Numeric, ViewType};
 
@@ -69,8 +68,7 @@ fn index([width, height, _]: Dimensions, [x, y, z]: Dimensions) -> usize {
     (z as usize * height as usize + y as usize) * width as usize + x as usize
 }
 
-/// The largest allowed error of a float that was only read. The conversion from a normalised integer may round
-/// differently.
+/// The largest allowed error of a float that was only read. The conversion from a normalised integer may round differently.
 pub const READ_TOLERANCE: f32 = 1e-6;
 
 /// The largest allowed error of a filtered float. A texture unit weighs texels in steps of 1/256, and a normalised

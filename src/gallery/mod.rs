@@ -118,8 +118,7 @@ pub fn gallery() -> &'static [Entry] {
     &GALLERY
 }
 
-/// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a
-/// slash.
+/// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a slash.
 ///
 /// # Errors
 /// No entry has that name. The error lists the names.

@@ -1,12 +1,10 @@
-//! The frame's number in every vertex: 12 bits of `w`. They are written with the vertex, so the two cannot be
-//! separated.
+//! The frame's number in every vertex: 12 bits of `w`. They are written with the vertex, so the two cannot be separated.
 //!
 //! `w` is the colour. Its lowest 12 bits become the frame's number plus one, modulo 4096. The other 20 keep their
 //! value, so the picture looks right: a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far
 //! fewer than 4096, so earlier and later frames can be told apart.
 //!
-//! `kernels/frame_stamp.cu`, `shaders/gallery.wgsl` and [`apply`] write stamps; `shaders/check.wgsl` and [`judge`]
-//! check them.
+//! `kernels/frame_stamp.cu`, `shaders/gallery.wgsl` and [`apply`] write stamps; `shaders/check.wgsl` and [`judge`] check them.
 
 pub mod texel;
 

@@ -55,8 +55,7 @@ fn lend() -> Result<(), Box<dyn Error>> {
     unsafe { sys::cuMemsetD32Async(slot.cuda(), OURS, WORDS, stream.cu_stream()) }.result()?;
     // 1. Finish pending work: ArrayFire's stream does not wait for ours.
     stream.synchronize()?;
-    // 2. Wrap the pointer. ArrayFire would now free the memory some day; the lock, which is never released, prevents
-    //    that.
+    // 2. Wrap the pointer. ArrayFire would now free the memory some day; the lock, which is never released, prevents that.
     let array =
         af::Array::new_from_device_ptr(slot.cuda() as *mut u32, af::Dim4::new(&[WORDS as u64, 1, 1, 1]));
     array.lock();

@@ -82,8 +82,7 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Counts> {
                 job.wait,
                 |texture, frame| {
                     let mut levels = (0..).zip(kernels.iter().zip(&texture.levels));
-                    // SAFETY: the level has this size, and the ring keeps it for the stream alone until the kernel is
-                    // done.
+                    // SAFETY: the level has this size, and the ring keeps it for the stream alone until the kernel is done.
                     levels.try_for_each(|(level, (kernel, surface))| unsafe {
                         kernel.launch(surface.raw(), job.number(frame, level), 0.0)
                     })

@@ -49,8 +49,7 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Picture> {
         let slots = (0..job.ring).map(|_| Texture::new(gpu, FORMAT, size)).collect::<Result<_>>()?;
         let frames = Frames::new(gpu, slots, by)?;
         draw(gpu, job, &scene, frames, |texture, frame| {
-            // SAFETY: the levels have these sizes, and the ring keeps them for the stream alone until the kernels are
-            // done.
+            // SAFETY: the levels have these sizes, and the ring keeps them for the stream alone until the kernels are done.
             unsafe {
                 paint.launch(texture.levels[0].raw(), frame, time(frame))?;
                 (1..levels(job.grid)).try_for_each(|index| {

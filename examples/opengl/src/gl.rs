@@ -18,8 +18,7 @@ use crate::Unavailable;
 use crate::egl::{self, Current, Devices};
 use functions::*;
 
-/// How Vulkan and GL identify a device: the GPU, and the driver. Both must use the same build to understand the same
-/// memory.
+/// How Vulkan and GL identify a device: the GPU, and the driver. Both must use the same build to understand the same memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     pub device: [u8; 16],
@@ -113,8 +112,7 @@ impl Gl {
         // SAFETY: the context is current, and EGL finds its functions.
         let (raw, functions) =
             unsafe { (glow::Context::from_loader_function(&find), Functions::load(&find)) };
-        // SAFETY: (and in this file's other calls of GL) the context is current on this thread, which `Gl` cannot
-        // leave.
+        // SAFETY: (and in this file's other calls of GL) the context is current on this thread, which `Gl` cannot leave.
         let name = unsafe { raw.get_parameter_string(glow::RENDERER) };
         let gl = Self { raw, name, functions, _current: current };
         if let Some(wanted) = wanted {

@@ -1,5 +1,4 @@
-//! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA
-//! (`tests/stand_in`).
+//! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::symlink;

@@ -1,5 +1,4 @@
-//! Launches the kernels with cudarc. All have the signature `(out, cols, rows, frame, time)`; the wave also takes
-//! parameters.
+//! Launches the kernels with cudarc. All have the signature `(out, cols, rows, frame, time)`; the wave also takes parameters.
 
 use std::sync::Arc;
 

@@ -15,8 +15,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note and returns
-/// `None`.
+/// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note and returns `None`.
 fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let tests = std::env::current_exe().expect("a test knows its file");
     let library = tests.with_file_name("libwavefield_stand_in.so");

@@ -19,8 +19,7 @@ pub enum By {
     Timeline,
     /// Binary semaphores, on the GPU: `GL_EXT_semaphore_fd`.
     Binary,
-    /// The CPU waits for each side: for drivers that cannot import semaphores, and to measure the benefit of
-    /// semaphores.
+    /// The CPU waits for each side: for drivers that cannot import semaphores, and to measure the benefit of semaphores.
     Cpu,
 }
 
@@ -108,8 +107,7 @@ impl Semaphore {
 
     pub fn cuda_wait(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
         let wait = self.value(value).map_or(Wait::Binary, Wait::Value);
-        // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was flushed
-        // before.
+        // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was flushed before.
         Ok(unsafe { self.cuda.wait(stream, wait) }?)
     }
 

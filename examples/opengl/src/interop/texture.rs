@@ -31,8 +31,7 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Step 2, for an image with all its levels. [`share_image`] exports it for CUDA; GL's descriptor is a second
-    /// export.
+    /// Step 2, for an image with all its levels. [`share_image`] exports it for CUDA; GL's descriptor is a second export.
     pub fn new(gpu: &Gpu, format: Format, (width, height): (u32, u32)) -> Result<Self> {
         let count = width.max(height).ilog2() + 1;
         let image = share_image(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;

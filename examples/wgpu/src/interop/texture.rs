@@ -32,8 +32,7 @@ unsafe impl Slot for Canvas {
     }
 }
 
-/// wgpu's state for the layout that CUDA keeps the images in (`GENERAL`). Neither wgpu nor CUDA uses it for anything
-/// else.
+/// wgpu's state for the layout that CUDA keeps the images in (`GENERAL`). Neither wgpu nor CUDA uses it for anything else.
 const CUDA_HAS_IT: TextureUses = TextureUses::STORAGE_WRITE_ONLY;
 
 /// Slots of `format`, which must be wgpu's name for the request's format.

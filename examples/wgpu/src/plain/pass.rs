@@ -18,8 +18,7 @@ pub const TEXELS: vk::Format = vk::Format::R16G16B16A16_UINT;
 pub struct Pass {
     device: ash::Device,
     size: (u32, u32),
-    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is just a short way to make a
-    /// buffer.
+    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is just a short way to make a buffer.
     number: ExportedBuffer,
     counts: ExportedBuffer,
     bindings: vk::DescriptorSetLayout,
@@ -128,8 +127,7 @@ impl Pass {
         let (cols, rows) = self.size;
         let words = [frame as u32, cols, rows, 0].map(u32::to_ne_bytes);
         let once = vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT;
-        // SAFETY: there is one more than may be in flight, so the GPU has finished with this one. The buffer has 16
-        // bytes.
+        // SAFETY: there is one more than may be in flight, so the GPU has finished with this one. The buffer has 16 bytes.
         unsafe {
             self.device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default().flags(once))?;
             self.barrier(commands, Stage::COMPUTE_SHADER, Stage::ALL_TRANSFER);
