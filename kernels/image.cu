@@ -9,7 +9,7 @@
 // The view type of the level; src/formats/kernels.rs has the same numbers.
 enum View { D1, D2, D3, D1_ARRAY, D2_ARRAY, CUBE, CUBE_ARRAY };
 
-// What a texture object returns.
+// The type of the values that a texture object returns.
 enum Kind { FLOAT, UNSIGNED, SIGNED };
 
 struct Texel { unsigned x, y, z; };

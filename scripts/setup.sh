@@ -24,7 +24,7 @@ has_vulkan_driver          | mesa-vulkan-drivers | mesa-vulkan-drivers | vulkan-
 END
 }
 
-# What winit opens at run time for a window.
+# The libraries that winit opens at run time for a window.
 x11_window() {
     cat <<'END'
 has_library libX11.so.6            | libx11-6           | libX11           | libx11

@@ -6,7 +6,7 @@ struct Parameters {
     count: u32,
     // Which of the frame's two checks this is: 0 before the draw, 1 after it.
     look: u32,
-    // The last of each so many words is a stamp. Not used for texels.
+    // The last word of each group of this size is a stamp. Not used for texels.
     stride: u32,
 }
 

@@ -144,8 +144,8 @@ impl Array {
         self.bytes().div_ceil(4)
     }
 
-    /// The distance between two stamps of a checked frame: the last of each so many words is a stamp (see
-    /// [`crate::stamp`]). A word that the array fills only in part has no stamp.
+    /// The distance between two stamps of a checked frame, in words: the last word of each group of this size is a
+    /// stamp. See [`crate::stamp`]. A word that the array fills only in part has no stamp.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),

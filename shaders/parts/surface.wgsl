@@ -16,8 +16,8 @@ struct Point {
     @location(0) at_and_tilt: vec4f,
 }
 
-// A direction as two numbers, by a stereographic projection seen from straight below. Nearby directions have nearby
-// tilts, except those that point straight down.
+// A direction as two numbers: its stereographic projection from straight below. Nearby directions have nearby tilts,
+// except those that point straight down.
 fn tilt(direction: vec3f) -> vec2f {
     let below = length(direction) + direction.y;
     return select(vec2f(0.0), direction.xz / below, below > 0.0);

@@ -34,7 +34,8 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of so many floats must follow.
+    /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of that many floats must
+    /// follow.
     ///
     /// # Errors
     /// The parameters differ; the error has both.

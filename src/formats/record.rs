@@ -97,7 +97,7 @@ pub struct Buffer {
 pub struct Image {
     /// Vulkan's name, without `VK_FORMAT_`.
     pub format: String,
-    /// The name by [`vulkan_cuda::ViewType::name`].
+    /// The name from [`vulkan_cuda::ViewType::name`].
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,

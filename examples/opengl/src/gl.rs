@@ -18,7 +18,8 @@ use crate::Unavailable;
 use crate::egl::{self, Current, Devices};
 use functions::*;
 
-/// How Vulkan and GL identify a device: the GPU, and the driver. Both must use the same build to understand the same memory.
+/// How Vulkan and GL identify a device: by the UUIDs of the GPU and of the driver. Both APIs must use the same build of
+/// the driver to understand the same memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     pub device: [u8; 16],

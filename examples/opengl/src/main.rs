@@ -10,7 +10,7 @@ mod options;
 mod picture;
 mod program;
 
-// The kernels are those of the wgpu example.
+// The kernels come from the wgpu example.
 #[path = "../../wgpu/src/kernels.rs"]
 mod kernels;
 // The application's data, mesh and camera.

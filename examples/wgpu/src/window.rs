@@ -70,7 +70,7 @@ impl<'a> App<'a> {
     /// Draws a frame. Returns whether another one should follow.
     fn redraw(&mut self) -> Result<bool> {
         let Some(shown) = &mut self.shown else { return Ok(true) };
-        // Before CUDA is asked for a frame, because there is none without a picture to draw to.
+        // Get the picture before CUDA is asked for a frame: without a picture, there is no frame.
         let (picture, stale) = match shown.surface.get_current_texture() {
             Current::Success(picture) => (picture, false),
             Current::Suboptimal(picture) => (picture, true),

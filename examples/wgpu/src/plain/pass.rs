@@ -140,7 +140,7 @@ impl Pass {
     /// Records the pass over a slot.
     ///
     /// # Safety
-    /// (of this and the next three functions) `commands` must be being recorded, for a queue of this device.
+    /// (of this and the next three functions) `commands` must be in the recording state, for a queue of this device.
     pub unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer) {
         let (device, compute, (cols, rows)) = (&self.device, vk::PipelineBindPoint::COMPUTE, self.size);
         let set = &self.sets[slot..=slot];
