@@ -1,7 +1,8 @@
-//! Compiles `shaders/*.wgsl` to SPIR-V with naga: no Vulkan SDK is needed to build.
+//! Compiles `shaders/*.wgsl` to SPIR-V with naga, so that the build needs no Vulkan SDK.
 //!
-//! Each entry point becomes a module of its own, `FILE.ENTRY.spv`, with only what that entry point uses. Several in one module
-//! are allowed, but SwiftShader then looks for the descriptors of all of them in the layout of one pipeline, and crashes.
+//! Each entry point becomes a separate module, `FILE.ENTRY.spv`, with only what that entry point uses. One module may
+//! have several entry points, but SwiftShader then looks for the descriptors of all of them in one pipeline's layout,
+//! and crashes.
 //!
 //! A line `//!use NAME` stands for `shaders/parts/NAME.wgsl`.
 
@@ -25,7 +26,7 @@ fn main() {
     }
 }
 
-/// A shader with the parts that it uses.
+/// The source of a shader, with the parts that it uses.
 fn joined(path: &Path) -> String {
     let read =
         |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -36,14 +37,14 @@ fn joined(path: &Path) -> String {
     read(path).lines().map(whole).collect()
 }
 
-/// The entry points with their SPIR-V.
+/// The name and the SPIR-V of each entry point.
 fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let source = joined(path);
     let name = path.display().to_string();
     let module = naga::front::wgsl::parse_str(&source).unwrap_or_else(|error| {
         panic!("{}", error.emit_to_string_with_path(&source, &name));
     });
-    // Immediates are what WGSL calls push constants; half floats packed in integers every Vulkan device has.
+    // Immediates are push constants. Every Vulkan device supports half floats that are packed in integers.
     let capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     let info =
         Validator::new(ValidationFlags::all(), capabilities).validate(&module).unwrap_or_else(|error| {
@@ -51,7 +52,7 @@ fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
         });
     let options = spv::Options {
         lang_version: (1, 3),
-        // Without ADJUST_COORDINATE_SPACE, which would flip Y: the camera's projection is Vulkan's already.
+        // Without ADJUST_COORDINATE_SPACE, which would flip Y: the camera's projection is for Vulkan already.
         flags: spv::WriterFlags::empty(),
         ..Default::default()
     };

@@ -1,6 +1,6 @@
-// What the kernels here take from CUDA's own headers, so that clang alone can compile
-// them, with no CUDA toolkit installed. scripts/kernels.sh passes this file with
-// -include. nvcc and NVRTC bring these names themselves and must not see it.
+// The parts of CUDA's own headers that the kernels here use, so that clang can compile
+// them without a CUDA toolkit. scripts/kernels.sh passes this file with -include. nvcc
+// and NVRTC define these names themselves and must not see it.
 #pragma once
 
 #define __device__ __attribute__((device))
@@ -11,7 +11,7 @@
 // threadIdx, blockIdx, blockDim and gridDim. This header is part of clang.
 #include <__clang_cuda_builtin_vars.h>
 
-// The alignment is what allows one 16-byte store.
+// The alignment allows a single 16-byte store.
 struct __attribute__((aligned(16))) float4 { float x, y, z, w; };
 
 static inline __device__ float4 make_float4(float x, float y, float z, float w)
@@ -22,7 +22,7 @@ static inline __device__ float4 make_float4(float x, float y, float z, float w)
 static inline __device__ unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline __device__ double min(double a, double b) { return a < b ? a : b; }
 
-// Each is at most one PTX instruction for each result, the same that nvcc chooses by default.
+// Each is at most one PTX instruction per result, the same that nvcc chooses by default.
 static inline __device__ float __sinf(float a) { return __nvvm_sin_approx_f(a); }
 static inline __device__ void __sincosf(float a, float *sine, float *cosine)
 {

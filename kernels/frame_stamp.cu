@@ -1,12 +1,12 @@
-// Puts the frame's number into every vertex, behind the kernel that wrote them:
-// for `wavefield verify`. src/stamp/mod.rs says what the stamp is.
+// Writes the frame's number into every vertex, after the kernel that wrote them:
+// for `wavefield verify`. src/stamp/mod.rs explains the stamp.
 //
-// The signature and the launch are those of every kernel here.
+// The signature and the launch are the same as for every kernel here.
 
-// The lowest bits of w are the stamp, the others stay the colour.
+// The lowest bits of w become the stamp, the others keep the colour.
 constexpr unsigned MASK = 0xfff;
 
-// What a slot's words are before the first frame. It must not be a stamped w.
+// The value of a slot's words before the first frame. No stamped w may have it.
 constexpr unsigned BLANK = 0xffffffff;
 
 extern "C" __global__ void frame_stamp(float4 *vertices, unsigned cols, unsigned rows,
@@ -15,12 +15,12 @@ extern "C" __global__ void frame_stamp(float4 *vertices, unsigned cols, unsigned
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= cols * rows)
         return;
-    // Only w is stored. The kernel before has ended, so whoever sees the stamp
-    // finds that kernel's position beside it, or a later frame's; and the kernel
-    // of a later frame stores its position together with another w.
+    // Only w is written. The kernel before has ended, so a reader of this stamp sees
+    // that kernel's position, or a later frame's. And the kernel of a later frame
+    // writes its position together with another w.
     unsigned colour = __float_as_uint(vertices[i].w) & ~MASK;
-    // A colour that is not a number may have any bits, these too. Without the
-    // sign it is still not a number.
+    // A colour that is NaN may have any bits, also those of BLANK. Without the
+    // sign bit it is still NaN.
     if (colour == (BLANK & ~MASK))
         colour &= 0x7fffffff;
     vertices[i].w = __uint_as_float(colour | ((unsigned)(frame + 1) & MASK));

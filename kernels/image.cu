@@ -1,15 +1,15 @@
-// Writes and reads the texels of one level of an image, whatever its view type and format: what
-// `wavefield devices --formats --check` and the tests run.
+// Writes and reads the texels of one level of an image of any view type and format. For
+// `wavefield devices --formats --check` and the tests.
 //
-// A level's texels lie in a buffer as Vulkan copies them: row after row, then slice after slice (layer after layer, face
-// after face), without padding. One thread a texel.
+// A level's texels lie in a buffer as Vulkan copies them: row after row, then slice after slice (layer after layer,
+// face after face), without padding. One thread per texel.
 //
-// Neither clang's headers nor PTX's C names are needed: each access is one instruction, written out.
+// This needs neither clang's headers nor PTX's C names: each access is one instruction, written out.
 
-// How the level is seen; src/formats/kernels.rs has the same numbers.
+// The view type of the level; src/formats/kernels.rs has the same numbers.
 enum View { D1, D2, D3, D1_ARRAY, D2_ARRAY, CUBE, CUBE_ARRAY };
 
-// What a texture object returns.
+// The type of the values that a texture object returns.
 enum Kind { FLOAT, UNSIGNED, SIGNED };
 
 struct Texel { unsigned x, y, z; };
@@ -26,7 +26,7 @@ static __device__ unsigned long long index(const Texel &at, unsigned width, unsi
     return ((unsigned long long)at.z * height + at.y) * width + at.x;
 }
 
-// The coordinates that each surface instruction takes. Its x counts bytes, and a cube's faces are layers.
+// The coordinates that each surface instruction takes. x counts bytes, and a cube's faces are layers.
 #define AT_1D "{%[x]}"
 #define AT_2D "{%[x], %[y]}"
 #define AT_3D "{%[x], %[y], %[z], %[z]}"
@@ -59,7 +59,7 @@ static __device__ unsigned long long index(const Texel &at, unsigned width, unsi
         break; \
     }
 
-// From the buffer to the surface.
+// Copies texels from the buffer to the surface.
 extern "C" __global__ void surface_write(unsigned long long surface, const void *texels, unsigned view,
                                          unsigned width, unsigned height, unsigned depth, unsigned bytes)
 {
@@ -101,7 +101,7 @@ extern "C" __global__ void surface_write(unsigned long long surface, const void 
         break; \
     }
 
-// From the surface to the buffer.
+// Copies texels from the surface to the buffer.
 extern "C" __global__ void surface_read(unsigned long long surface, void *texels, unsigned view,
                                         unsigned width, unsigned height, unsigned depth, unsigned bytes)
 {
@@ -125,7 +125,7 @@ extern "C" __global__ void surface_read(unsigned long long surface, void *texels
                  : [a] "=r"(out[0]), [b] "=r"(out[1]), [c] "=r"(out[2]), [d] "=r"(out[3]) \
                  : [texture] "l"(texture), [x] "f"(x), [y] "f"(y), [z] "f"(z), [layer] "r"(layer), [lod] "f"(lod))
 
-// The registers are plain 32 bits, so that one line serves floats and integers.
+// The registers are plain 32 bits, so that one line works for floats and integers.
 #define SAMPLE_KIND(VIEW, AT) \
     switch (kind) { \
     case UNSIGNED: SAMPLE(VIEW, "u32", AT); break; \
@@ -133,21 +133,21 @@ extern "C" __global__ void surface_read(unsigned long long surface, void *texels
     default: SAMPLE(VIEW, "f32", AT); break; \
     }
 
-// The normalised coordinate (0 to 1) of the middle of texel i of n. With `between`, that of the place half-way to its
-// neighbour, where a linear filter must give the mean of both; the last one, which has no neighbour, is read where it is.
+// The normalised coordinate (0 to 1) of the middle of texel i of n. With `between`, of the point half-way to its
+// neighbour, where a linear filter must give the mean of both. The last texel has no neighbour: its middle is read.
 //
-// The division rounds once. What a texture unit makes of it by multiplying with n again is off by some millionths of a
-// texel, and the nearest border is half a texel away; `coordinates_meet_their_texels` in src/formats/kernels.rs computes it.
+// The division rounds once. A texture unit multiplies by n again, which is then wrong by some millionths of a texel.
+// The nearest border is half a texel away. `coordinates_meet_their_texels` in src/formats/kernels.rs tests this.
 static __device__ float normalized(unsigned i, unsigned n, bool between)
 {
     return ((float)i + (between && i + 1 < n ? 1.0f : 0.5f)) / (float)n;
 }
 
-// From the texture to the buffer: four channels of 32 bits a texel, whatever the format has.
+// Reads texels from the texture into the buffer: four channels of 32 bits per texel, for any format.
 //
-// Width, height and depth are those of the level that the texture object shows, and so are the coordinates: normalised,
-// which a texture of a mipmapped array must have, or a direction for a cube. `lod` is the level that is asked for. The
-// object shows no other level than its own, so every `lod` must give the same.
+// Width, height and depth are those of the level that the texture object shows. The coordinates are for that level,
+// too: normalised, as a texture of a mipmapped array requires, or a direction for a cube. `lod` is the level to ask
+// for. The object shows only its own level, so every `lod` must give the same result.
 extern "C" __global__ void texture_read(unsigned long long texture, unsigned *texels, unsigned view,
                                         unsigned width, unsigned height, unsigned depth, unsigned kind,
                                         unsigned between, float lod)
@@ -161,7 +161,7 @@ extern "C" __global__ void texture_read(unsigned long long texture, unsigned *te
     float z = normalized(at.z, depth, between);
     unsigned layer = at.z;
     if (view == CUBE || view == CUBE_ARRAY) {
-        // From a place on a face, -1 to 1 each way, to the direction that meets it.
+        // Converts a point on a face, -1 to 1 in each direction, to the direction that points to it.
         float s = 2.0f * x - 1.0f, t = 2.0f * y - 1.0f;
         layer = at.z / 6;
         switch (at.z % 6) {

@@ -1,26 +1,26 @@
 // A pond that drops fall into: `wavefield --kernel pond`.
 //
 // What it teaches: state between frames, and neighbours without a race. The water
-// is a mesh of nodes in the module's own memory, which is zero at first and stays
-// from launch to launch. A launch reads the nodes of the frame before and writes
-// this frame's elsewhere, so no thread waits for another. Neighbouring threads read
-// neighbouring nodes, which the GPU joins into few large reads. wave.cu has the
-// signature.
+// is a mesh of nodes in the module's own memory, which is zero at first and keeps
+// its content from launch to launch. A launch reads the nodes of the frame before
+// and writes this frame's nodes elsewhere, so no thread waits for another.
+// Neighbouring threads read neighbouring nodes, which the GPU joins into few large
+// reads. wave.cu explains the signature.
 //
 //!PARAM run float 0.02 0.3 0.14 "per second"
 //!PARAM loss float 0 3 0.4 "per second"
 //!PARAM drops float 0 20 2.5 "per second"
 //!PARAM depth float 0 0.5 0.25
 
-// How fast waves run in a pond that is 2 across, what part of its speed the water
-// loses, how many drops fall, and how deep.
+// The speed of waves in a pond that is 2 across, the share of its speed that the
+// water loses, the number of drops, and their depth.
 struct Parameters {
     float run, loss, drops, depth;
 };
 
-constexpr unsigned NODES = 512;  // each way at most: such memory has a fixed size
+constexpr unsigned NODES = 512;  // at most in each direction: such memory has a fixed size
 
-constexpr float LEVEL = 0.5f;    // how strongly water is drawn back to its level
+constexpr float LEVEL = 0.5f;    // how strongly water is pulled back to its level
 constexpr float RADIUS = 0.07f;  // of a drop
 
 struct alignas(8) Node {
@@ -41,7 +41,7 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
     unsigned before = frame & 1, now = before ^ 1;
     const Node *old = nodes[before];
 
-    // The first threads have a node each: there are no more nodes than vertices.
+    // The first threads have one node each: there are no more nodes than vertices.
     unsigned across = min(cols, NODES), along = min(rows, NODES);
     if (i < across * along) {
         unsigned row = i / across, col = i - row * across;
@@ -49,13 +49,13 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
         float square = parameters.run * parameters.run;
         float a = square / (dx * dx), b = square / (dz * dz);
 
-        // With longer steps than this the waves would grow: so after a late frame
-        // the pond is slower. Where time stands still, so does the pond.
+        // With longer steps than this the waves would grow without limit. So after a
+        // late frame the pond is slower. If the time stands still, so does the pond.
         double since = seconds[before];
         float step = (float)min(time - since, (double)(0.9f * rsqrtf(a + b + LEVEL / 4.0f)));
         step = step > 0.0f ? step : 0.0f;
 
-        // At the edge a node is its own neighbour: waves are thrown back.
+        // At the edge a node is its own neighbour, so waves are reflected.
         Node node = old[i];
         float h = node.height;
         float left = old[col > 0 ? i - 1 : i].height;
@@ -67,8 +67,8 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
         node.speed /= 1.0f + step * parameters.loss;
         node.height += step * node.speed;
 
-        // Multiples of these two numbers, without whole parts, spread the drops. A
-        // drop pushes as much water up around itself as it pushes down.
+        // The fractional parts of multiples of these two numbers spread the drops
+        // evenly. A drop pushes up as much water around itself as it pushes down.
         double drops = parameters.drops, drop = floor(time * drops);
         if (step > 0.0f && drop != floor(since * drops)) {
             float x = col * dx - (0.2f + 1.6f * (float)fraction(drop * 0.7548776662466927));
@@ -82,8 +82,8 @@ extern "C" __global__ void pond(float4 *vertices, unsigned cols, unsigned rows,
             seconds[now] = time;
     }
 
-    // A vertex lies on a node, or in a larger grid among four. It shows the frame
-    // before, because the nodes of this one are not all written yet.
+    // A vertex lies on a node or, in a larger grid, between four. It shows the frame
+    // before, because not all nodes of this frame are written yet.
     unsigned row = i / cols, col = i - row * cols;
     float u = col * ((float)(across - 1) / (cols - 1));
     float v = row * ((float)(along - 1) / (rows - 1));

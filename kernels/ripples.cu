@@ -1,8 +1,8 @@
 // Ripples from sources that move: `wavefield --kernel ripples`.
 //
-// What it teaches: shared memory. Where the sources are is the same for every
-// vertex, so each block finds it out once, and its threads all read it from the
-// memory that a block shares. wave.cu has the signature.
+// What it teaches: shared memory. The positions of the sources are the same for
+// all vertices. So each block computes them once, and all its threads read them
+// from the memory that a block shares. wave.cu explains the signature.
 //
 //!PARAM amplitude float 0 2 1 "x"
 //!PARAM rings float 1 15 6 "per unit"
@@ -38,15 +38,15 @@ extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned row
     double loops = time * (1.0 / LOOP);
     float turn = (float)(loops - floor(loops));
 
-    // One thread for each source. A block may have fewer threads than there are
-    // sources, so each goes on with the next that nobody has.
+    // One thread computes each source. A block may have fewer threads than there are
+    // sources, so each thread then goes on with the next free source.
     for (unsigned s = threadIdx.x; s < SOURCES; s += blockDim.x) {
         float start = s * (1.0f / SOURCES);
         sources[s].x = parameters.spread * sine((1 + s % 2) * turn + start);
         sources[s].z = parameters.spread * sine((1 + s % 3) * turn + start + 0.25f);
     }
-    // Nobody reads before everybody has written. All threads of the block have to
-    // come here, so those without a vertex leave only now.
+    // Wait until all sources are written. All threads of the block must come here,
+    // so threads without a vertex return only after this.
     __syncthreads();
 
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -56,7 +56,7 @@ extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned row
     float x = __fdividef(2.0f * col, cols - 1) - 1.0f;
     float z = __fdividef(2.0f * row, rows - 1) - 1.0f;
 
-    // The rings of a source run outwards, and are lower the farther they have come.
+    // The rings of a source run outwards and get lower with the distance.
     float sum = 0.0f;
     for (unsigned s = 0; s < SOURCES; s++) {
         float dx = x - sources[s].x, dz = z - sources[s].z;
@@ -65,7 +65,7 @@ extern "C" __global__ void ripples(float4 *vertices, unsigned cols, unsigned row
         sum += 0.5f * __fdividef(sine(parameters.rings * distance - 30.0f * turn), 1.0f + 10.0f * square);
     }
 
-    // All threads of a warp read the same source at the same time, which costs as
-    // much as one of them reading it.
+    // All threads of a warp read the same source at the same time, which costs no
+    // more than a read by one of them.
     vertices[i] = make_float4(x, HEIGHT * parameters.amplitude * sum, z, 0.5f + 0.5f * sum);
 }

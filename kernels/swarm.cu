@@ -1,14 +1,14 @@
 // A swarm of particles: `wavefield --kernel swarm`, best seen as points.
 //
 // What it teaches: independent random particles without memory. Each thread makes
-// the random numbers of its particle by hashing the particle's number, so they are
-// the same in every frame, in every order, on every GPU. Where the particle is
-// follows from them and the time alone. wave.cu has the signature.
+// the random numbers of its particle by hashing the particle's number. So they are
+// the same in every frame, in every order, on every GPU. A particle's position
+// depends only on them and on the time. wave.cu explains the signature.
 //
 //!PARAM ring float 0 1 0.65
 //!PARAM tube float 0 0.6 0.28
 
-// The swarm fills a ring: the radius to the middle of its tube, and the tube's.
+// The swarm fills a ring. ring: its radius to the middle of the tube. tube: the tube's radius.
 struct Parameters {
     float ring, tube;
 };
@@ -27,7 +27,7 @@ static __device__ unsigned hash(unsigned a)
     return (a >> 22) ^ a;
 }
 
-// From 0 to 1, without 1. A float has 24 bits for it.
+// A number from 0 to 1, without 1. A float has room for 24 bits.
 static __device__ float unit(unsigned bits)
 {
     return (bits >> 8) * (1.0f / 16777216.0f);
@@ -46,17 +46,17 @@ extern "C" __global__ void swarm(float4 *vertices, unsigned cols, unsigned rows,
     if (i >= cols * rows)
         return;
 
-    // Four numbers that have nothing to do with each other, nor with those of the
-    // next particle.
+    // Four numbers that are independent of each other and of those of the next
+    // particle.
     unsigned a = hash(i), b = hash(a), c = hash(b), d = hash(c);
 
     double loops = time * (1.0 / LOOP);
     float turn = (float)(loops - floor(loops));
 
-    // Particles near the middle of the tube are as likely as those at its wall.
+    // All distances from the middle of the tube are equally likely.
     float radius = unit(c);
-    // Around the ring once to four times a loop, and meanwhile three to ten times
-    // around the tube: whole numbers, so that the end meets the start.
+    // In a loop, one to four turns around the ring, and three to ten turns around the
+    // tube. Whole numbers, so that the end meets the start.
     float along = unit(a) + (1 + (d & 3)) * turn;
     float around = unit(b) + (3 + (d >> 2 & 7)) * turn;
 

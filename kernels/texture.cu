@@ -1,12 +1,12 @@
-// The animated texture of `--scene texture`: four half floats a texel, height, two slopes and contour lines. src/texture.rs
-// says what they are.
+// The animated texture of `--scene texture`. A texel is four half floats: height, two slopes and contour lines.
+// src/texture.rs describes them.
 //
-// A kernel of your own for --scene texture takes the place of `paint` and has its signature. The levels below are made
-// from what it wrote, by `reduce`.
+// Your own kernel for --scene texture replaces `paint` and must have its signature. `reduce` makes the other levels
+// from what it writes.
 //
-//   surface  a surface object of the level: 8 bytes a texel, R16G16B16A16 half floats
+//   surface  a surface object of the level: 8 bytes per texel, R16G16B16A16 half floats
 //   width, height  of the level
-//   frame    counts up by one a launch
+//   frame    grows by one with each launch
 //   time     seconds since the start
 
 constexpr float TAU = 6.2831853f;
@@ -14,15 +14,15 @@ constexpr float TAU = 6.2831853f;
 // Seconds after which the texture repeats.
 constexpr double LOOP = 20.0;
 
-// What slopes are scaled by.
+// The factor by which slopes are scaled.
 constexpr float SLOPE = 0.06f;
-// Contour lines from the middle height to the top.
+// The number of contour lines from the middle height to the top.
 constexpr float LINES = 7.0f;
-// The flattest slope, in lines a texel, for which a line keeps its width.
+// The smallest slope, in lines per texel, at which a line keeps its width.
 constexpr float FLAT = 0.004f;
 
-// The sine of an angle given in turns. __sinf is quick, and accurate only near
-// zero, so whole turns are taken off first.
+// The sine of an angle in turns. __sinf is fast, but accurate only near zero, so
+// whole turns are removed first.
 static __device__ float sine(float turns)
 {
     return __sinf(TAU * (turns - rintf(turns)));
@@ -47,7 +47,7 @@ struct Halves {
     unsigned short x, y, z, w;
 };
 
-// A surface counts x in bytes. Beyond the surface nothing is written (.zero).
+// A surface counts x in bytes. Writes outside the surface are ignored (.zero).
 static __device__ void store_halves(unsigned long long surface, unsigned x, unsigned y, Halves texel)
 {
     asm volatile("sust.b.2d.v4.b16.zero [%0, {%1, %2}], {%3, %4, %5, %6};"
@@ -75,7 +75,7 @@ static __device__ float4 load(unsigned long long surface, unsigned x, unsigned y
     return make_float4(to_float(texel.x), to_float(texel.y), to_float(texel.z), to_float(texel.w));
 }
 
-// Adds one wave: `waves_u` and `waves_v` whole waves across and along, so that the texture tiles.
+// Adds one wave. `waves_u` and `waves_v` are whole numbers of waves across and along, so that the texture tiles.
 static __device__ void add(float4 &sum, float weight, float waves_u, float waves_v, float angle)
 {
     sum.x += weight * sine(angle);
@@ -92,7 +92,7 @@ extern "C" __global__ void paint(unsigned long long surface, unsigned width, uns
     if (y >= height)
         return;
 
-    // In double because a float of the time itself would lose a bit each time it doubles.
+    // In double precision, because a float would lose one bit each time that the time doubles.
     double loops = time * (1.0 / LOOP);
     float turn = (float)(loops - floor(loops));
     float u = __fdividef(x + 0.5f, (float)width), v = __fdividef(y + 0.5f, (float)height);
@@ -103,7 +103,7 @@ extern "C" __global__ void paint(unsigned long long surface, unsigned width, uns
     add(sum, 0.18f,  5.0f,  2.0f, 5.0f * u + 2.0f * v - 7.0f * turn);
     add(sum, 0.14f,  3.0f, -4.0f, 3.0f * u - 4.0f * v + 5.0f * turn);
 
-    // How many lines lie in a texel's width, and how far the next is, in texels.
+    // The lines in the width of a texel, and the distance to the nearest line in texels.
     float steep_u = __fdividef(LINES * sum.y, (float)width), steep_v = __fdividef(LINES * sum.z, (float)height);
     float steep = sqrtf(steep_u * steep_u + steep_v * steep_v);
     steep = steep > FLAT ? steep : FLAT;
@@ -114,7 +114,7 @@ extern "C" __global__ void paint(unsigned long long surface, unsigned width, uns
     store(surface, x, y, make_float4(0.5f + 0.5f * sum.x, SLOPE * sum.y, SLOPE * sum.z, line));
 }
 
-// One level from the one above: the mean of four texels.
+// Computes one level from the level above: each texel is the mean of four.
 extern "C" __global__ void reduce(unsigned long long from, unsigned long long to, unsigned from_width,
                                   unsigned from_height, unsigned width, unsigned height)
 {
@@ -122,7 +122,7 @@ extern "C" __global__ void reduce(unsigned long long from, unsigned long long to
     unsigned x = i % width, y = i / width;
     if (y >= height)
         return;
-    // A level of one row or column has no second.
+    // If there is only one row or column, it counts twice.
     unsigned right = 2 * x + 1 < from_width ? 2 * x + 1 : 2 * x;
     unsigned below = 2 * y + 1 < from_height ? 2 * y + 1 : 2 * y;
     float4 a = load(from, 2 * x, 2 * y), b = load(from, right, 2 * y);
@@ -131,7 +131,7 @@ extern "C" __global__ void reduce(unsigned long long from, unsigned long long to
                                 0.25f * (a.z + b.z + c.z + d.z), 0.25f * (a.w + b.w + c.w + d.w)));
 }
 
-// Three bits of a frame's stamp in a half float, which is made a normal number: src/stamp/texel.rs says why.
+// Writes three bits of a frame's stamp into a half float, which becomes a normal number; see src/stamp/texel.rs.
 static __device__ unsigned short stamped(unsigned short half, unsigned part)
 {
     unsigned exponent = half & 0x7c00;
@@ -142,8 +142,8 @@ static __device__ unsigned short stamped(unsigned short half, unsigned part)
     return (unsigned short)((half & 0x83f8) | exponent | (part & 7));
 }
 
-// Puts the frame's number into every texel of a level, behind the kernels above: for `wavefield verify`. The signature and
-// the launch are those of `paint`.
+// Writes the frame's number into every texel of a level, after the kernels above: for `wavefield verify`. The signature
+// and the launch are those of `paint`.
 extern "C" __global__ void texture_stamp(unsigned long long surface, unsigned width, unsigned height,
                                          unsigned long long frame, double time)
 {

@@ -1,48 +1,48 @@
 // The field that wavefield shows when no other kernel is given.
 //
-// The signature is the one every kernel has, and behind it what the two lines
-// below declare. The launch is one-dimensional, one thread a vertex, in blocks
-// of 256.
+// Every kernel has this signature. The last argument is a structure for the two
+// //!PARAM lines below. The launch is one-dimensional, one thread per vertex, in
+// blocks of 256.
 //
-//   vertices  cols * rows of them, row after row: x y z is the position, and
-//             w in about [0, 1] is what the colour map shows
-//   frame     counts up by one a launch, for kernels that step a simulation
+//   vertices  cols * rows vertices, row after row: x y z is the position, and
+//             w in about [0, 1] is the position in the colour map
+//   frame     grows by one with each launch, for kernels that step a simulation
 //   time      seconds since the start
-//   parameters  what a user can change while it runs
+//   parameters  values that the user can change while the kernel runs
 //
 //!PARAM amplitude float 0 2 1 "x"
 //!PARAM frequency float 0.25 4 1 "x"
 
-// One float for each line, in their order.
+// One float for each line, in the same order.
 struct Parameters {
     float amplitude; // scales the height
-    float frequency; // scales the position: how many waves fit into the field
+    float frequency; // scales the position, and so the number of waves in the field
 };
 
 constexpr float TAU = 6.2831853f;
 
-// At its highest and lowest, y is +-HEIGHT (x and z span [-1, 1]), by default.
+// With the default amplitude, y is between -HEIGHT and HEIGHT. x and z span [-1, 1].
 constexpr float HEIGHT = 0.30f;
 
 // Seconds after which the field repeats.
 constexpr double LOOP = 20.0;
 
-// To the nearest whole number, for |a| < 2^22: adding 1.5 * 2^23 leaves no bits
-// for a fraction. rintf would do, but shares the unit that computes sines and
-// roots, and that unit is what this kernel waits for.
+// Rounds to the nearest whole number, for |a| < 2^22: adding 1.5 * 2^23 leaves no
+// bits for a fraction. rintf would work too, but it runs in the unit that computes
+// sines and roots, and that unit is this kernel's bottleneck.
 static __device__ float nearest(float a)
 {
     return (a + 12582912.0f) - 12582912.0f;
 }
 
-// The sine of an angle given in turns. __sinf is quick, and accurate only near
-// zero, so whole turns are taken off first.
+// The sine of an angle in turns. __sinf is fast, but accurate only near zero, so
+// whole turns are removed first.
 static __device__ float sine(float turns)
 {
     return __sinf(TAU * (turns - nearest(turns)));
 }
 
-// sqrtf would round correctly, at several times the cost. The tiny sum keeps
+// sqrtf rounds correctly, but costs several times as much. The tiny summand keeps
 // the root of 0 from being infinity * 0.
 static __device__ float root(float a)
 {
@@ -57,15 +57,15 @@ extern "C" __global__ void wave(float4 *vertices, unsigned cols, unsigned rows,
         return;
     unsigned row = i / cols, col = i - row * cols;
 
-    // The domain is [-1, 1] x [-1, 1] whatever the grid. __fdividef is quicker
-    // than / and may be off in the last bits, which nobody would see.
+    // The domain is [-1, 1] x [-1, 1] for every grid. __fdividef is faster than / and
+    // may be wrong in the last bits, which is not visible.
     float x = __fdividef(2.0f * col, cols - 1) - 1.0f;
     float z = __fdividef(2.0f * row, rows - 1) - 1.0f;
 
-    // How far into the loop we are, from 0 to 1. Each term below moves a whole
-    // number of turns a loop, so the end meets the start. The fraction is taken
-    // in double because a float of the time itself would lose a bit each time
-    // it doubles. After that float is enough, and doubles are slow on most GPUs.
+    // The position in the loop, from 0 to 1. Each term below makes a whole number of
+    // turns per loop, so the end meets the start. The fraction is computed in double
+    // precision, because a float would lose one bit each time that the time doubles.
+    // After that a float is enough, and doubles are slow on most GPUs.
     double loops = time * (1.0 / LOOP);
     float turn = (float)(loops - floor(loops));
 

@@ -64,7 +64,7 @@ def wrong_links(page: Path) -> list[str]:
         elif anchor and not re.search(
             rf"ANCHOR: {re.escape(anchor)}$", target.read_text(encoding="utf-8"), re.MULTILINE
         ):
-            # mdBook would show nothing, and say nothing.
+            # mdBook would show nothing, without a warning.
             wrong.append(f"include of {name}: there is no anchor {anchor}")
     return wrong
 
@@ -89,7 +89,7 @@ def finish(book: Path, source: str | None) -> None:
         name, _, anchor = html.unescape(match[1]).partition("#")
         if re.match(r"[a-z]+:", name) or not name.startswith("../"):
             return match[0]
-        # mdBook takes every .md for a chapter.
+        # mdBook treats every .md as a chapter.
         if name.endswith(".html") and not (chapters / name).exists():
             name = name.removesuffix(".html") + ".md"
         path = os.path.relpath((chapters / name).resolve(), ROOT)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# book.sh [SOURCE]: builds the guide into target/book, and checks every link of every Markdown file, and the README's chart.
+# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file and the README's chart.
 #
-# SOURCE is the address of the repository's files, for a book that is published; by default the book links to the files of
-# this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).
+# SOURCE is the address of the repository's files, for a book that will be published. By default the book links to the
+# files of this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).
 #
-# exit status: 0 fine, 1 failed, 77 mdBook or Python cannot be had
+# exit status: 0 fine, 1 failed, 77 skipped because mdBook or Python is missing
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -12,7 +12,7 @@ cd "$root"
 
 version=0.5.4
 mdbook=$root/target/tools/bin/mdbook
-# With CI=true it must be there.
+# With CI=true, nothing may be skipped.
 skip() {
     [[ ${CI:-} != true ]] || die "FAILED: $1"
     say "skipped: $1"
@@ -23,14 +23,14 @@ has_program python3 || skip 'there is no python3'
 if [[ $("$mdbook" --version 2>/dev/null) != "mdbook v$version" ]]; then
     has_cargo || skip 'there is no cargo to build mdBook with'
     say "building mdBook $version"
-    # Debian has no package of it. Without optimisation it is built in a third of the time.
+    # Debian has no package for it. A build without optimisation takes a third of the time.
     cargo install --quiet --debug --locked "mdbook@$version" --no-default-features --features search \
         --root target/tools --force || skip 'mdBook could not be fetched or built'
 fi
 
 python3 scripts/book.py check
 python3 scripts/handoff_chart.py check
-# The guide's broken hand-offs are still ones of this source.
+# The patches that break the hand-off in the guide still apply to this source.
 for patch in docs/guide/breaks/*.patch; do
     git apply --check "$patch" || die "FAILED: $patch does not apply any more"
 done
@@ -38,7 +38,7 @@ done
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 rm -rf target/book
-# It goes on after an include that it cannot find, and says so.
+# mdBook continues after an include that it cannot find, and only warns.
 "$mdbook" build docs/guide 2>&1 | tee "$log"
 ! grep -qE 'WARN|ERROR' "$log" || die 'FAILED: mdBook warns'
 python3 scripts/book.py finish target/book "$@"

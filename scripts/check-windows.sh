@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Type-checks and lints the Windows build, tests included, on Debian or Ubuntu: nothing is linked and nothing runs.
 #
-# What it needs: cargo, and apt-get with its lists (apt-get update, which it only does itself as root). rustup cannot always be used to add a target,
-# so this takes a compiler, its sources and its linter from the distribution's own packages, of one version, and builds
-# the standard library for Windows from those sources. The packages are not installed: they are unpacked under
-# target/windows-check/ (150 MB to fetch, 1 GB unpacked), where the next run finds them.
+# It needs cargo, and apt-get with its lists. (As root it runs apt-get update if there are none.) rustup cannot always add
+# a target. So this takes a compiler, its sources and its linter, all of one version, from the distribution's packages,
+# and builds the standard library for Windows from those sources. The packages are not installed: they are unpacked under
+# target/windows-check/ (150 MB to fetch, 1 GB unpacked) and reused by the next run.
 #
-# Exit codes: 0 clean, 1 errors or warnings, 77 skipped for the reason that was said.
+# Exit codes: 0 clean, 1 errors or warnings, 77 skipped, with the reason.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -17,8 +17,8 @@ home=$root/target/windows-check
 
 skip() { say "skipped: $*"; exit 77; }
 
-# Sets of packages with a compiler, the best first: compiler, sources, linter. Debian has a recent one for its browsers,
-# Ubuntu has several with their version in the name.
+# Sets of packages with a compiler: compiler, sources and linter, the best set first. Debian has a recent one for its
+# browsers. Ubuntu has several, with the version in the name.
 sets() {
     local version
     echo 'rustc-web rust-web-src rust-web-clippy'
@@ -30,7 +30,7 @@ sets() {
 
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(]*\)$/\1/p'; }
 
-# newer VERSION THAN: of versions like 1.96.0 (and what a distribution appends).
+# newer VERSION THAN: compares versions like 1.96.0, with or without a distribution's suffix.
 newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 
 # Sets `packages` (the set) and `version`.
@@ -46,10 +46,10 @@ choose() {
         "rust-web-clippy on Debian). apt-get update first, if the lists are old or empty"
 }
 
-# Everything that the set needs and that a system may lack: the libraries of the compiler itself.
+# The set, and the compiler's own libraries, which the system may lack.
 wanted() {
     printf '%s\n' "${packages[@]}"
-    # One level below is the standard library for this machine; below that, the compiler's own libraries.
+    # The packages depend on the standard library for this machine, and that on the compiler's libraries.
     LC_ALL=C apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
         --no-enhances "${packages[@]}" | sed -n 's/^\([a-z].*\)$/\1/p' | grep -E '^(libstd-rust|libllvm)' || true
 }
@@ -74,23 +74,23 @@ has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
 for tool in cargo apt-cache apt-get dpkg-deb; do
     has_program "$tool" || skip "there is no $tool"
 done
-# A fresh image has no lists, and apt knows nothing without them.
+# A fresh image has no lists, so apt knows no packages.
 [[ -n $(compgen -G "$apt_lists/*Packages*") ]] || ((EUID != 0)) || apt_get update || true
 choose
 [[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
 
-# Ubuntu keeps each version in a folder of its own.
+# Ubuntu installs each version into a separate folder.
 bin=$(dirname "$(find "$home/sysroot/usr" -path '*/bin/cargo-clippy' -print -quit)")
 libraries=$(find "$home/sysroot/usr/lib" -name 'librustc_driver-*.so' -printf '%h:')$home/sysroot/usr/lib/x86_64-linux-gnu
-# The compiler's own libraries lie beside it; everything else is the system's.
+# The compiler's own libraries are next to it; all others are the system's.
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-# Only a nightly compiler may build the standard library, unless it is told that this is a bootstrap.
+# Only a nightly compiler may build the standard library, unless RUSTC_BOOTSTRAP is set.
 export RUSTC=$bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$home/build
 "$RUSTC" --version >/dev/null 2>&1 || skip "$version does not start here: $("$RUSTC" --version 2>&1 | head -n 1)"
 [[ -d $("$RUSTC" --print sysroot)/lib/rustlib/src/rust/library/std ]] || skip "${packages[1]} is not where it is looked for"
 
 say "$("$RUSTC" --version), $target"
-# The linter's own driver finds the driver beside it, which is of the same version as the compiler.
+# The linter finds its driver next to it, of the same version as the compiler.
 CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked --all-targets -Zbuild-std=std,panic_unwind \
     --target "$target" -- -D warnings || { say 'FAILED'; exit 1; }
 say 'the Windows build is clean (type-checked and linted, not run)'

@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# checks.sh: for the scripts that run checks one after the other and end with a table. Sourced behind setup.sh.
-# They set out (the folder of the logs), and where a line shows what a check has printed, figures (a pattern of grep -E).
+# checks.sh: for scripts that run several checks and end with a table. Source it after setup.sh. The script must set
+# `out`, the folder for the logs. It may set `figures`, a pattern for grep -E: each line of the table then shows the
+# check's matching output.
 
 table=()
 failed=0
 width=18
 figures=
 
-# need_nothing_of LACK…: ends where something is lacking; without it every check would fail, each with an error of its own.
+# need_nothing_of LACK…: exits if anything is listed. Without this, every check would fail with a different error.
 need_nothing_of() {
   (($# > 0)) || return 0
   say 'this check needs what is not here:'
@@ -15,12 +16,12 @@ need_nothing_of() {
   exit 1
 }
 
-# built NAME: the program that cargo has built for release.
+# built NAME: the path of the program that cargo built in release mode.
 built() {
   echo "$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/$1"
 }
 
-# check NAME COMMAND…: runs it, keeps its output, and adds a line to the table.
+# check NAME COMMAND…: runs the command, keeps its output, and adds a line to the table.
 check() {
   local name=$1 start=$SECONDS verdict=ok shown=
   shift
@@ -33,7 +34,7 @@ check() {
   table+=("$(printf "%-${width}s %-7s %4d s%s" "$name" "$verdict" $((SECONDS - start)) "$shown")")
 }
 
-# finds COMMAND…: exits with 1 because of wrong words, and counts some.
+# finds COMMAND…: succeeds if the command exits with 1 and counts wrong words.
 finds() {
   local text status
   text=$("$@" 2>&1)
@@ -42,7 +43,7 @@ finds() {
   [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
 }
 
-# end_with_table: what each check has come to.
+# end_with_table: prints the result of each check and exits.
 end_with_table() {
   printf '%s\n' '' "${table[@]}"
   exit "$failed"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sets up what is missing and runs the program with the arguments given here:
-# without any it opens a window, and where there is no display it writes
-# wavefield.png into the current directory.
+# Sets up what is missing, and runs the program with the given arguments. Without
+# arguments it opens a window. If there is no display, it writes wavefield.png into
+# the current directory.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -14,7 +14,7 @@ setup "${tables[@]}"
 first_build release/wavefield 8 '0.7 GB'
 cargo build --release --locked --manifest-path "$root/Cargo.toml"
 run=(cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" --)
-# A software device takes about a second for a frame of the usual field.
+# A software device needs about a second for a frame of the default field.
 if (($# == 0)) && "${run[@]}" devices | grep -q '^>.*(software)'; then
     say 'the device draws in software, so the field is small: --grid 256x256'
     set -- --grid 256x256

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# gpu-check.sh [OUT]: what only a real GPU can show, in one go, with a table at the end.
+# gpu-check.sh [OUT]: everything that only a real GPU can show, in one run, with a table at the end.
 #
-# Runs the program and the tests that need CUDA and Vulkan on one GPU, and leaves logs and pictures in OUT (default
-# target/gpu-check). What may stop drawing on the GPU, for every process, comes last (docs/reliability.md). Builds with
-# cargo; where there is no cargo, WAVEFIELD_BIN names the program and TEST_DIR a folder with the test binaries
-# (test-producers, test-rounds, …) that `cargo test --no-run` made elsewhere.
+# Runs the program and the tests that need CUDA and Vulkan on one GPU, and writes logs and pictures to OUT (default
+# target/gpu-check). Checks that may stop all drawing on the GPU, for every process, come last (docs/reliability.md).
+# Builds with cargo. Without cargo, set WAVEFIELD_BIN to the program and TEST_DIR to a folder with the test binaries
+# (test-producers, test-rounds, …) that `cargo test --no-run` made on another machine.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 cd "$root" || exit 1
 
-# Without one of these every check would fail, each with an error of its own.
+# Without any of these, every check would fail with a different error.
 lacking=()
 [[ -e /dev/nvidiactl ]] || lacking+=('an NVIDIA GPU, /dev/nvidiactl')
 has_program timeout || lacking+=('timeout (Debian: coreutils)')
@@ -40,7 +40,7 @@ export WAVEFIELD_BIN
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
-# suite NAME [ARGUMENT…]: one test file, here or as a binary from elsewhere.
+# suite NAME [ARGUMENT…]: runs one test file, built here or taken from TEST_DIR.
 suite() {
   local name=$1 label=test-$1
   shift
@@ -52,7 +52,7 @@ suite() {
   fi
 }
 
-# quiet COMMAND…: succeeds, and the validation layer says nothing at all.
+# quiet COMMAND…: succeeds if the command does and the validation layer prints nothing.
 quiet() {
   local text
   text=$("$@" 2>&1) || { echo "$text"; return 1; }
@@ -60,7 +60,7 @@ quiet() {
   ! grep -qE 'validation (error|warning):' <<<"$text"
 }
 
-# fails CODE TEXT COMMAND…: exits with CODE and says TEXT, without a panic.
+# fails CODE TEXT COMMAND…: succeeds if the command exits with CODE, prints TEXT, and does not panic.
 fails() {
   local code=$1 part=$2 text status
   shift 2
@@ -70,7 +70,7 @@ fails() {
   [ "$status" = "$code" ] && grep -q "$part" <<<"$text" && ! grep -q panicked <<<"$text"
 }
 
-# Nothing here takes long; what hangs has failed.
+# None of these takes long; a command that hangs has failed.
 run=(timeout -k 5 60 "$WAVEFIELD_BIN" --headless --producer cuda)
 check devices "$WAVEFIELD_BIN" devices
 check wave-validated quiet "${run[@]}" --frames 1000 --validation --output "$out/wave.png"
@@ -93,7 +93,7 @@ check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
 check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/level.ptx --param height=0.5
-# What is refused before it is launched, and what takes smaller blocks than others.
+# Kernels that are refused before the launch, and kernels that take smaller blocks.
 check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel kernels/stamp.ptx
 check without-consent fails 2 'risk-the-gpu' \
   "${run[@]}" --frames 1 --handoff inline --kernel kernels/test/flat.ptx
@@ -107,7 +107,7 @@ blocks() {
   done
 }
 for handoff in "${on_a_stream[@]}"; do blocks "$handoff"; done
-# Every vertex of every frame; then with a part of the hand-off left out, which must be found.
+# Checks every vertex of every frame. Later, a part of the hand-off is left out, which must be found.
 verify=(timeout -k 5 120 "$WAVEFIELD_BIN" verify)
 for handoff in "${handoffs[@]}"; do
   check "verify-$handoff" quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
@@ -133,7 +133,7 @@ for part in ready free barrier; do
   check "verify-break-$part" "${verify[@]}" --producer cuda --frames 500 --ring 1 --break "$part" \
     --json "$out/verify-break-$part.json"
 done
-# While another process has nearly all of the memory. A GPU that has less than that says the same to the first.
+# Another process has nearly all of the memory. (On a smaller GPU the first process gets the same error.)
 no_room() {
   "${run[@]}" --frames 1000 --ring 32 --grid 16379x16379 &
   local hog=$! status
@@ -151,21 +151,21 @@ for name in examples cuda_memory imports shared_ring producers parameters galler
   suite "$name"
 done
 
-# Kernels that go wrong, on a stream: each costs its own process CUDA.
+# Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
 done
-# Some of their kernels trap, too. (reload needs an X server that shows what the GPU draws.)
+# Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
 suite serve
 suite reload
-# Kernels that are not built in, inside Vulkan's command buffer.
+# The user's kernels inside Vulkan's command buffer.
 blocks inline
 
-# Last, because on an H200 (driver 580) nothing draws on the GPU any more after either: first a fault in Vulkan's command
-# buffer, which needs a GPU that draws; then illegal addresses, whose error comes from CUDA.
+# These are last, because after either of them nothing draws on an H200 (driver 580) any more: first a fault in Vulkan's
+# command buffer, which needs a GPU that still draws; then illegal addresses, for which CUDA returns the error.
 suite serve --ignored
 for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \

@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs/measurements"
 SOURCE, PICTURE = FOLDER / "h200-bench.json", FOLDER / "h200-handoff.svg"
 
 GRIDS = [256, 1024]
-# The label, its explanation, and the cell: strategy, ring (None: the run chose it) and batch.
+# The label, its explanation, and the cell: strategy, ring (None: chosen by the run) and batch.
 ROWS = [
     ("host-copy", "through the CPU's memory", "host-copy", 1, 1),
     ("cpu-sync", "the CPU waits for each side", "cpu-sync", 1, 1),
@@ -31,7 +31,7 @@ STYLE = (
     ".cost{fill:#5b8ec4}.delay{fill:#ff7a50}}"
 )
 WIDTH, LABELS, ROW, TOP = 960, 196, 38, 66
-# A panel: from its left edge, the two bars' places and lengths, and what fills them.
+# A panel: the left edges of the two bars, their lengths, and the value that fills each.
 COST_X, COST, COST_FULL = 8, 150, 400.0
 DELAY_X, DELAY, DELAY_FULL = 226, 90, 24.0
 PANEL = (WIDTH - LABELS) / len(GRIDS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes and checks the PTX in kernels/. Run it with no argument for its usage.
+# Makes and checks the PTX in kernels/. Run it without arguments to see its usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,11 +21,11 @@ END
     exit 2
 }
 
-# What ptxas 12.9 knows.
+# The GPU architectures that ptxas 12.9 supports.
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
-# The kernels that are made from CUDA C++.
+# The kernels that are compiled from CUDA C++.
 sources=(wave ripples ocean pond swarm frame_stamp image texture)
-# Our test kernels are a few lines each, so one old and one new are enough.
+# The test kernels are a few lines each, so one old and one new architecture are enough.
 test_archs=(50 90)
 
 ptxas_package='nvidia-cuda-nvcc-cu12==12.9.86'
@@ -39,22 +39,22 @@ scratch() {
     trap 'rm -rf "$tmp"' EXIT
 }
 
-# compile NAME OUT: NAME.cu as PTX.
+# compile NAME OUT: compiles NAME.cu to PTX.
 compile() {
     local clang=${CLANG:-clang-14} version
     command -v "$clang" >/dev/null ||
         missing "no $clang. Install clang 14 (Debian and Ubuntu: the package clang-14), or set CLANG."
-    # Another release can name a label differently, and the check compares text.
+    # Another release may name a label differently, and the check compares text.
     version=$("$clang" -dumpversion)
     [[ $version == 14.* ]] || missing "$clang is clang $version, and the PTX is made with clang 14."
 
     {
         echo "// Made by scripts/kernels.sh from $1.cu. Do not edit."
-        # Clang drops comments, and these say what the kernel can be told.
+        # Clang drops comments, but these lines declare the kernel's parameters.
         sed -n 's|^[[:space:]]*//!PARAM[[:space:]]|//!PARAM |p' "kernels/$1.cu"
-        # The oldest target that this project supports: a driver compiles it for
+        # The oldest target that this project supports; a driver compiles it for
         # any newer GPU. Without NVIDIA's headers (-nocudainc) and device library
-        # (-nocudalib) the result does not depend on what is installed.
+        # (-nocudalib), the result does not depend on what is installed.
         "$clang" -x cuda --cuda-device-only -nocudainc -nocudalib \
             --cuda-gpu-arch=sm_50 -Xclang -target-feature -Xclang +ptx60 \
             -include kernels/clang_cuda.h -Wall -Werror -O3 -S "kernels/$1.cu" -o -
@@ -65,7 +65,7 @@ build() {
     scratch
     local name
     for name in "${sources[@]}"; do
-        # Through a file, so that a compiler's error leaves the old PTX as it was.
+        # Through a file, so that the old PTX survives a compiler error.
         compile "$name" "$tmp/$name.ptx"
         cat "$tmp/$name.ptx" >"kernels/$name.ptx"
         echo "made kernels/$name.ptx"
@@ -97,7 +97,7 @@ find_ptxas() {
 
 knows() { grep -q "'sm_$1'" <<<"$help"; }
 
-# assemble FILE ARCH...: each that this ptxas knows must be accepted.
+# assemble FILE ARCH...: ptxas must accept the file for each architecture that it supports.
 assemble() {
     local file=$1 arch done=()
     shift
@@ -124,7 +124,7 @@ check_assemble() {
         assemble "$file" "${test_archs[@]}"
     done
 
-    # A broken kernel that loads would test nothing.
+    # If the broken kernel loaded, it would test nothing.
     if "$ptxas" -arch=sm_90 kernels/test/broken.ptx -o "$tmp/out.cubin" 2>"$tmp/log"; then
         failed 'ptxas accepts kernels/test/broken.ptx'
     fi
@@ -132,7 +132,7 @@ check_assemble() {
         failed "kernels/test/broken.ptx is refused for another reason: $(cat "$tmp/log")"
     echo 'kernels/test/broken.ptx: refused, as it should be'
 
-    # An older or newer ptxas than 12.9 leaves some out. That is no pass.
+    # An older or newer ptxas than 12.9 lacks some architectures. The check then does not pass.
     local arch unknown=()
     for arch in "${archs[@]}"; do
         knows "$arch" || unknown+=("$arch")
@@ -141,7 +141,7 @@ check_assemble() {
         missing "this ptxas does not know sm ${unknown[*]}. Run scripts/kernels.sh tools for one that does."
 }
 
-# Both checks, even if the first one fails: a failure counts before a missing tool.
+# Runs both checks, even if the first one fails. A failure counts more than a missing tool.
 check_all() {
     local check status worst=0
     for check in source assemble; do
@@ -163,7 +163,7 @@ tools() {
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$tmp" "$ptxas_package"
     python3 -m zipfile -e "$tmp"/*.whl "$tmp/wheel"
     mkdir -p "$(dirname "$fetched")"
-    # The wheel's zip does not keep the permission to execute. Then one rename, so
+    # The wheel's zip does not keep the permission to execute. The rename comes last, so
     # that a half-copied ptxas is never run.
     install -m 755 "$tmp/wheel/nvidia/cuda_nvcc/bin/ptxas" "$fetched.new"
     mv "$fetched.new" "$fetched"

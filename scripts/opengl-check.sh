@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # opengl-check.sh [OUT]: examples/opengl on a real GPU, with a table at the end.
 #
-# Checks every word of a buffer and of a texture's levels on the GPU: by timelines, by binary semaphores, by the CPU, by CUDA's classic
-# way, and OpenGL alone for comparison. Leaves a wait out and expects that to be found. Draws both pictures, and compares them with
-# Vulkan's of the same frame. Logs and pictures are left in OUT (default target/opengl-check).
-# Builds with cargo; where there is no cargo, OPENGL_BIN names the program and WAVEFIELD_BIN Vulkan's (wavefield).
-# OPENGL_FRAMES: how many frames (default 10000).
+# Checks every word of a buffer and of a texture's levels on the GPU, ordered by timelines, by binary semaphores, by the
+# CPU, and by CUDA's classic OpenGL functions. Also runs OpenGL alone, for comparison. Leaves a wait out and expects that
+# to be found. Draws both pictures and compares them with Vulkan's pictures of the same frame. Writes logs and pictures to OUT
+# (default target/opengl-check). Builds with cargo. Without cargo, set OPENGL_BIN to the program and WAVEFIELD_BIN to
+# Vulkan's (wavefield). OPENGL_FRAMES is the number of frames (default 10000).
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -29,9 +29,9 @@ need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/opengl-check}
 mkdir -p "$out"
-# A GPU that is not shared is a failure here.
+# Fail if the GPU cannot be shared.
 export WAVEFIELD_REQUIRE_GPU=1
-# 10,000 frames, unless a slower device is tried.
+# Choose fewer frames for a slower device.
 frames=${OPENGL_FRAMES:-10000}
 figures=' frames, |^compared: '
 
@@ -44,7 +44,8 @@ if [ -z "${WAVEFIELD_BIN:-}" ]; then
   WAVEFIELD_BIN=$(built wavefield)
 fi
 
-# same NAME ARGUMENTS…: OpenGL's picture of frame 120 is Vulkan's. Both programs draw 1024x1024 vertices, or texels, by default.
+# same NAME ARGUMENTS…: OpenGL's picture of frame 120 is the same as Vulkan's. Both programs draw 1024x1024 vertices or
+# texels by default.
 same() {
   local name=$1 scene=field
   shift
@@ -55,7 +56,7 @@ same() {
 
 run=(timeout -k 5 300 "$OPENGL_BIN")
 vulkan=(timeout -k 5 300 "$WAVEFIELD_BIN")
-# Twice in turns, because times differ from run to run.
+# Each twice, in turn, because times differ from run to run.
 for round in 1 2; do
   check "timeline-$round" "${run[@]}" --by timeline --frames "$frames"
   check "timeline-one-$round" "${run[@]}" --by timeline --ring 1 --frames "$frames"

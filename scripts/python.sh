@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# The checks of the Python package: ruff, mypy and the tests, in a virtual environment under target/, with what they need
-# from PyPI (about 80 MB). Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
+# Checks the Python package with ruff, mypy and its tests, in a virtual environment under target/. Fetches about 80 MB
+# from PyPI. Needs no GPU. With WAVEFIELD_BIN the tests also run against that renderer. The arguments go to pytest.
 #
-# What needs Numba's compiler says `skipped: …`, unless WAVEFIELD_PYTHON_NUMBA=1 asks for it: that fetches about 800 MB at
-# first, into an environment of its own.
+# Tests that need Numba's compiler print `skipped: …`. WAVEFIELD_PYTHON_NUMBA=1 runs them; the first time that fetches
+# about 800 MB into a separate environment.
 #
-# Without python3 3.10 or newer, venv or pip it says `skipped: …`; with WAVEFIELD_REQUIRE_TOOLS=1 that is a failure.
+# Without python3 3.10 or newer, venv or pip it prints `skipped: …`. With WAVEFIELD_REQUIRE_TOOLS=1 that is a failure.
 #
-# Exit codes: 0 clean, 1 errors, 77 skipped for the reason that was said.
+# Exit codes: 0 clean, 1 errors, 77 skipped, with the reason.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$PWD/target/python
 packages=(ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel)
 if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
-    # It makes PTX without a GPU. This one needs a NumPy before 2.5.
+    # Makes PTX without a GPU. This version needs a NumPy before 2.5.
     venv+=-numba packages+=('numpy<2.5' 'numba-cuda[cu13]==0.30.4')
 fi
 
@@ -30,17 +30,17 @@ fi
 python=${PYTHON:-python3}
 command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
-# venv alone is there without the package that gives it a pip.
+# A system can have venv without the package that provides its pip.
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
-# Made again when what it is to hold has changed.
+# The environment is made again when its contents must change.
 wanted=$(echo "$PWD"; cat scripts/python.sh; "$python" --version)
 if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" ||
         skip 'pip could not fetch what the checks need'
-    # The package itself, from its sources: installing it would build the renderer, which scripts/wheel.sh does.
+    # The package itself, from its sources: an installation would build the renderer, which scripts/wheel.sh does.
     echo "$PWD/python/src" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wavefield.pth"
     echo "$wanted" >"$venv/wanted"
 fi

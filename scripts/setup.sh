@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sets up what is missing: with apt on Debian and Ubuntu, elsewhere it names the
+# Sets up what is missing: with apt on Debian and Ubuntu; elsewhere it lists the
 # packages. demo.sh and test.sh source this and call `setup` with the tables that
-# they need. What is there is never asked of apt, so that a second run is quick
+# they need. It never asks apt for what is already there, so a second run is fast
 # and works offline.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,11 +11,11 @@ say() { echo "${0##*/}: $*" >&2; }
 die() { say "$@"; exit 1; }
 has_program() { command -v "$1" >/dev/null; }
 
-# The tables. Each line: how to see that it is there | the packages that have it
-# on Debian and Ubuntu | on Fedora | on Arch. Those for Fedora and Arch are from
-# their package lists and not tested.
+# The tables. Each line: a check whether it is there | its packages on Debian and
+# Ubuntu | on Fedora | on Arch. Those for Fedora and Arch come from their package
+# lists and are not tested.
 
-# Without these nothing runs. rustc links with cc.
+# Nothing runs without these. rustc links with cc.
 essentials() {
     cat <<'END'
 can_link                   | gcc libc6-dev       | gcc glibc-devel     | gcc
@@ -24,7 +24,7 @@ has_vulkan_driver          | mesa-vulkan-drivers | mesa-vulkan-drivers | vulkan-
 END
 }
 
-# What winit opens at run time for a window.
+# The libraries that winit opens at run time for a window.
 x11_window() {
     cat <<'END'
 has_library libX11.so.6            | libx11-6           | libX11           | libx11
@@ -41,7 +41,7 @@ has_library libxkbcommon.so.0      | libxkbcommon0      | libxkbcommon      | li
 END
 }
 
-# Without one of these, the tests that need it say that they are skipped.
+# If one of these is missing, the tests that need it print that they are skipped.
 test_tools() {
     cat <<'END'
 has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb
@@ -56,19 +56,19 @@ has_venv             | python3-venv            | python3                  | pyth
 END
 }
 
-# The C compiler and what it links every program with.
+# The C compiler and the files that it links every program with.
 can_link() {
     has_program cc && [[ $(cc -print-file-name=crt1.o) == /* ]]
 }
 
 has_library() {
-    # Not every user has it on the PATH.
+    # ldconfig is not on every user's PATH.
     local ldconfig
-    ldconfig=$(PATH=$PATH:/usr/sbin:/sbin command -v ldconfig) || return 0 # no telling; the program will
+    ldconfig=$(PATH=$PATH:/usr/sbin:/sbin command -v ldconfig) || return 0 # unknown; the program will find out
     [[ $("$ldconfig" -p) == *$'\t'"$1 "* ]]
 }
 
-# vulkan_files PATTERN: where the loader looks for manifests.
+# vulkan_files PATTERN: lists the matching manifests that the loader finds.
 vulkan_files() {
     local dir dirs IFS=:
     dirs=${XDG_CONFIG_HOME:-${HOME:-}/.config}:${XDG_CONFIG_DIRS:-/etc/xdg}:/usr/local/etc:/etc
@@ -77,11 +77,11 @@ vulkan_files() {
 }
 
 has_vulkan_driver() {
-    # Whoever sets one of these has chosen a driver.
+    # If one of these is set, the user has chosen a driver.
     [[ -z ${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}${VK_ADD_DRIVER_FILES:-} ]] || return 0
     local file
     while read -r file; do
-        # NVIDIA's counts where there is a GPU for it (nvidiactl; dxg under WSL).
+        # NVIDIA's driver counts only if there is a GPU for it (nvidiactl; dxg under WSL).
         [[ $file != */nvidia* || -e /dev/nvidiactl || -e /dev/dxg ]] && return 0
     done < <(vulkan_files 'icd.d/*.json')
     return 1
@@ -92,12 +92,12 @@ has_validation_layer() {
     [[ -n $(vulkan_files 'explicit_layer.d/VkLayer_khronos_validation.json') ]]
 }
 
-# Debian's venv lacks the pip that goes into it without a package of its own.
+# Debian's venv lacks pip unless a separate package is installed.
 has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
 
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
-# find_missing TABLE...: fills debian, fedora and arch with the packages.
+# find_missing TABLE...: fills debian, fedora and arch with the missing packages.
 find_missing() {
     local table check on_debian on_fedora on_arch words
     debian=() fedora=() arch=()
@@ -118,7 +118,7 @@ has_all() {
 }
 
 has_cargo() {
-    # A shell that is older than the installation lacks it on its PATH.
+    # A shell that was started before the installation lacks cargo on its PATH.
     has_program cargo || PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin
     has_program cargo
 }
@@ -128,21 +128,21 @@ need_rust() {
     has_cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
     oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
     read -r _ have _ <<<"$(rustc --version)"
-    # An old cargo's own words for this are about editions and lock files.
+    # An old cargo would report errors about editions and lock files instead.
     [[ $(printf '%s\n' "$oldest" "$have" | sort -V) == "$oldest"$'\n'* ]] ||
         die "Rust $have is too old; this needs $oldest or newer. See https://rustup.rs."
 }
 
 has_apt() { has_program apt-get && has_program dpkg; }
 
-# Whether apt could install it, by the lists that it has.
+# Whether apt can install it, according to its lists.
 apt_knows() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[!\(]* ]]; }
 
-# Splits `debian` by that: known and unknown.
+# Splits `debian` into known and unknown packages.
 ask_apt() {
     local package
     known=() unknown=()
-    # It cannot know anything before its first update.
+    # Before the first update apt has no lists.
     if [[ -z $(compgen -G "$apt_lists/*Packages*") ]]; then
         known=("${debian[@]}")
         return
@@ -155,7 +155,7 @@ ask_apt() {
 apt_get() {
     local command=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@")
     ((EUID == 0)) || command=(sudo "${command[@]}")
-    # Errors go to the other stream.
+    # Errors go to stderr, which stays visible.
     "${command[@]}" >/dev/null
 }
 
@@ -163,19 +163,18 @@ install_with_apt() {
     local status=0 by=apt-get
     ((EUID == 0)) || by=sudo
     ask_apt
-    # A release that has no clang-14 will have none the next time either: then apt
-    # has nothing to do.
+    # If a release has no clang-14, another run will not find it either: then apt has
+    # nothing to do.
     if ((${#known[@]} > 0)); then
         say 'missing here; as root, this installs it:'
-        # A line of its own, to be copied.
+        # On a separate line, to be copied.
         echo "apt-get update && apt-get install --no-install-recommends ${known[*]}" >&2
         if ! has_program "$by"; then
             say 'nothing is installed: you are not root, and there is no sudo'
         else
             say "installing it with $by"
             apt_get update || status=$?
-            # One broken source need not matter to us: the installation decides. apt-get fails with 100, and sudo
-            # with something else.
+            # A broken source may not matter here: the installation decides. apt-get fails with 100, sudo with another code.
             if ((status == 0 || status == 100)); then
                 ((status == 0)) || say 'note: apt-get update failed'
                 status=0
@@ -199,9 +198,9 @@ name_packages() {
     say "    Arch (not tested):   ${arch[*]}"
 }
 
-# SwiftShader, another software driver, for the tests of drivers that differ. It lies
-# in Debian's chromium-common and goes into target/, because in the system every
-# program would find it. Without it those tests say that they are skipped.
+# SwiftShader is another software driver, for the tests of drivers that differ. It is
+# in Debian's chromium-common. It goes into target/, because every program would find
+# it in the system. Without it those tests print that they are skipped.
 fetch_swiftshader() {
     local to=$root/target/swiftshader from=usr/lib/chromium
     [[ ! -e $to/vk_swiftshader_icd.json ]] && has_apt && apt_knows chromium-common || return 0
@@ -212,13 +211,13 @@ fetch_swiftshader() {
         apt-get -qq download chromium-common 2>/dev/null
         dpkg-deb --fsys-tarfile ./*.deb |
             tar -x "./$from/libvk_swiftshader.so" "./$from/vk_swiftshader_icd.json"
-        # The manifest comes last: it says that all is there.
+        # The manifest comes last: its presence means that everything is there.
         mv "$from/libvk_swiftshader.so" .. && mv "$from/vk_swiftshader_icd.json" ..
     ) || say 'note: SwiftShader could not be fetched'
     rm -rf "$to/package"
 }
 
-# setup TABLE...: returns if at least the essentials are there.
+# setup TABLE...: installs what is missing; exits if the essentials are still missing.
 setup() {
     need_rust
     if [[ $(uname) != Linux ]]; then
@@ -232,7 +231,7 @@ setup() {
     fi
 }
 
-# first_build FILE MINUTES SPACE: before the build that makes FILE, how long it takes a core and how much disk.
+# first_build FILE MINUTES SPACE: if FILE was not built yet, prints how long that takes and how much disk it needs.
 first_build() {
     local target=${CARGO_TARGET_DIR:-$root/target} cores
     [[ ! -e $target/$1 ]] || return 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what is missing and runs every check. The arguments go to cargo test.
-# With CI=true nothing may be left out for want of a tool. WAVEFIELD_CHECK_WINDOWS=1 checks the Windows build too.
+# Sets up what is missing, and runs every check. The arguments go to cargo test. With CI=true, a missing tool is a
+# failure. WAVEFIELD_CHECK_WINDOWS=1 checks the Windows build too.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -26,7 +26,7 @@ step() {
     passed+="${passed:+, }$name"
 }
 
-# component_step NAME SUBCOMMAND ARGUMENTS...: of a cargo that may lack it.
+# component_step NAME SUBCOMMAND ARGUMENTS...: runs a subcommand of cargo, which may be missing.
 component_step() {
     local name=$1
     shift
@@ -37,13 +37,13 @@ component_step() {
     fi
 }
 
-# With everything there, a test that skips itself for want of a tool has failed.
+# If all tools are there, a test that skips itself because of a missing tool has failed.
 tools() {
     if ! has_all essentials x11_window test_tools; then
         skip 'what needs a missing tool' "${debian[*]}"
     elif [[ -z ${PTXAS:-} ]] && ! scripts/kernels.sh tools; then
         skip 'what needs a missing tool' 'ptxas, which could not be fetched'
-    # Those of optional features too, for a look at their licences.
+    # This includes the crates of optional features, because the licences of all are checked.
     elif ! cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"; then
         skip 'what needs a missing tool' 'the crates, which could not be fetched'
     else
@@ -51,7 +51,7 @@ tools() {
     fi
 }
 
-# skippable_step NAME COMMAND...: of a script that says why it is skipped, and then exits with 77.
+# skippable_step NAME COMMAND...: runs a script that exits with 77 if it is skipped, after printing the reason.
 skippable_step() {
     local name=$1 status=0
     shift
@@ -64,20 +64,20 @@ skippable_step() {
     esac
 }
 
-# kept COMMAND...: keeps what the tests say, to be counted.
+# kept COMMAND...: keeps the output of the tests, to count results in it.
 kept() { "$@" 2>&1 | tee -a "$log"; }
 
-# sum WORD: of the numbers before WORD in the results of cargo and pytest.
+# sum WORD: adds up the numbers before WORD in the results of cargo and pytest.
 sum() {
     awk -v word="^$1[;,]?\$" '/^test result: |^=+ .* in [0-9.]+s/ {
         for (at = 2; at <= NF; at++) if ($at ~ word) sum += $(at - 1)
     } END { print sum + 0 }' "$log"
 }
 
-# The last line. To cargo a test that says `skipped: …` has passed, and one may say it of several parts.
+# Prints the last line. For cargo, a test that prints `skipped: …` has passed, and one test may print it several times.
 count() {
     local said tests
-    # pytest counts its own, and lists them as SKIPPED; the whole Python package is one of the checks.
+    # pytest counts its own and lists them as SKIPPED. A skip of the whole Python package counts as a check.
     said=$(awk '!/^SKIPPED|^python.sh/ { said += gsub(/skipped: /, "") } END { print said + 0 }' "$log")
     tests=$((said + $(sum ignored) + $(sum skipped)))
     if ((${#skipped[@]} + tests == 0)); then
@@ -100,17 +100,17 @@ step documentation documentation
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step tests kept cargo test --locked "$@"
-# wgpu takes minutes to build, and OpenGL is for those who have it, so a plain `cargo test` leaves these out.
+# wgpu takes minutes to build, and not everybody has OpenGL, so a plain `cargo test` leaves these out.
 if [[ ${CI:-} == true ]]; then
     for example in wgpu opengl; do
         component_step "clippy of the $example example" clippy --locked -p "wavefield-$example-example" --all-targets -- -D warnings
         step "$example example" kept cargo test --locked -p "wavefield-$example-example"
     done
-    # It cannot be linked without ArrayFire's libraries, so its types are checked and no more.
+    # It cannot be linked without ArrayFire's libraries, so only its types are checked.
     component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
-# Also against the program that these tests have built.
+# Also runs against the program that these tests have built.
 skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
 [[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # wgpu-check.sh [OUT]: examples/wgpu on a real GPU, with a table at the end.
 #
-# Checks every word of a buffer and of a texture on the GPU, takes the times of plain Vulkan instead of wgpu and of wgpu without
-# CUDA for comparison, leaves a wait out and expects that to be found, and draws both pictures. Logs and pictures are left in OUT
-# (default target/wgpu-check).
-# Builds with cargo; where there is no cargo, WGPU_BIN names the program.
+# Checks every word of a buffer and of a texture on the GPU. Measures plain Vulkan instead of wgpu, and wgpu without
+# CUDA, for comparison. Leaves a wait out and expects that to be found. Draws both pictures. Writes logs and pictures to
+# OUT (default target/wgpu-check). Builds with cargo. Without cargo, set WGPU_BIN to the program.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -24,9 +23,9 @@ need_nothing_of ${lacking[@]+"${lacking[@]}"}
 
 out=${1:-target/wgpu-check}
 mkdir -p "$out"
-# A GPU that is not shared is a failure here.
+# Fail if the GPU cannot be shared.
 export WAVEFIELD_REQUIRE_GPU=1
-# 10,000 frames, unless a slower device is tried.
+# Choose fewer frames for a slower device.
 frames=${WGPU_FRAMES:-10000}
 figures=' frames, '
 
@@ -36,7 +35,7 @@ if [ -z "${WGPU_BIN:-}" ]; then
 fi
 
 run=(timeout -k 5 300 "$WGPU_BIN")
-# Twice in turns, because times differ from run to run.
+# Each twice, in turn, because times differ from run to run.
 for round in 1 2; do
   check "buffer-$round" "${run[@]}" --check --frames "$frames"
   check "buffer-plain-$round" "${run[@]}" --plain --frames "$frames"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the wheel, which has the renderer inside, installs it into an empty virtual environment, and lets a script of three
-# lines draw a picture there, in host memory: without the repository in sight, and with no other program `wavefield`.
+# Builds the wheel, which contains the renderer, and installs it into an empty virtual environment. There a script of
+# three lines draws a picture in host memory. It can find neither the repository nor another program `wavefield`.
 #
 #     scripts/wheel.sh [PROFILE]      # cargo's profile: dev by default, release as users get it
 #
-# Leaves the wheel and the picture in target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
+# Writes the wheel and the picture to target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
 #
-# Exit codes: 0 clean, 1 errors, 77 skipped for the reason that was said.
+# Exit codes: 0 clean, 1 errors, 77 skipped, with the reason.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -33,7 +33,7 @@ if [[ ! -x $target/wheel-tools/bin/maturin ]]; then
     "$target/wheel-tools/bin/python" "${pip[@]}" install 'maturin>=1.9.4,<2' || skip 'pip could not fetch maturin'
 fi
 rm -rf "$out"
-# The tag says the oldest glibc that this program runs with.
+# The wheel's tag names the oldest glibc that this program runs with.
 (cd python && "$target/wheel-tools/bin/maturin" build --quiet --profile "$profile" --target-dir "$target" --out "$out")
 wheel=$(echo "$out"/*.whl)
 [[ -f $wheel ]] || die "there is not one wheel in $out"
@@ -45,7 +45,7 @@ import numpy as np, wavefield
 y, x = np.mgrid[-3:3:240j, -4:4:320j].astype(np.float32)
 wavefield.show(np.sin(x * x + y * y), colormap="magma", memory="host", window=False).save("picture.png")
 END
-# Neither the repository nor its Python is to be found from there.
+# From there, neither the repository nor its Python package can be found.
 (cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
 
 "$out/venv/bin/python" - "$out" <<'END'

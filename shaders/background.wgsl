@@ -3,7 +3,7 @@
 
 struct Point {
     @builtin(position) clip: vec4f,
-    // -1 to 1 both ways.
+    // -1 to 1 in both directions.
     @location(0) at: vec2f,
 }
 

@@ -1,13 +1,12 @@
-// Looks at every stamp of a slot, or at every texel of every level, and counts those that are not of the frame being drawn.
-// src/stamp says what a stamp is, src/verify/tally.rs what the counts mean. One invocation for
-// each.
+// Checks every stamp of a slot, or every texel of every level, and counts those that are not of the frame being drawn.
+// src/stamp explains stamps, src/verify/tally.rs the counts. One invocation per stamp or texel.
 
 struct Parameters {
-    // Stamps, or texels of the whole chain.
+    // The number of stamps, or of texels in the whole chain.
     count: u32,
-    // Which of the frame's two looks: 0 before the draw, 1 after it.
+    // Which of the frame's two checks this is: 0 before the draw, 1 after it.
     look: u32,
-    // The last of each so many words has a stamp; nothing to texels.
+    // The last word of each group of this size is a stamp. Not used for texels.
     stride: u32,
 }
 
@@ -17,35 +16,35 @@ struct Counts {
     stale: atomic<u32>,
     overwritten: atomic<u32>,
     missing: atomic<u32>,
-    // Of the wrong vertices: the largest key, and KEYS minus the smallest one. Both begin at 0, so a fill resets them.
+    // The largest key of the wrong vertices, and KEYS minus the smallest. Both start at 0, so a fill with zeros resets them.
     highest: atomic<u32>,
     lowest: atomic<u32>,
 }
 
 var<immediate> parameters: Parameters;
-// `check` has the one, `check_texels` the other.
+// `check` uses `slot`, `check_texels` uses `chain`.
 @group(0) @binding(0) var<storage, read> slot: array<u32>;
 @group(0) @binding(0) var chain: texture_2d<f32>;
 @group(1) @binding(0) var<storage, read_write> counts: array<Counts, 2>;
-// The stamp that all of them should have. In memory, so that the same commands do for every frame.
+// The stamp that all should have. It is in memory, so that the same commands work for every frame.
 @group(2) @binding(0) var<storage, read> expected: u32;
 
 const WORKGROUP: u32 = 256;
 const MASK: u32 = 0xfff;
 const BLANK: u32 = 0xffffffff;
-// A wrong vertex's key is how many frames it is ahead, from 1 to MASK, or MISSING.
+// A wrong vertex's key is the number of frames it is ahead, from 1 to MASK, or MISSING.
 const MISSING: u32 = MASK + 1;
 const KEYS: u32 = MISSING + 1;
 
-// Counted here first, so that a frame that is right costs one atomic on memory for each workgroup and look.
+// Counted here first, so that a correct frame needs only one atomic on memory per workgroup and check.
 var<workgroup> checked: atomic<u32>;
 
-// Two dimensions of groups, because one may hold no more than 65,535.
+// The grid of workgroups is two-dimensional, because one dimension holds at most 65,535.
 fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {
     return (group.y * groups.x + group.x) * WORKGROUP + local;
 }
 
-// One more with this stamp, or with none.
+// Counts one vertex or texel with this stamp, or without a stamp.
 fn count(stamp: u32, stamped: bool) {
     let look = parameters.look;
     atomicAdd(&checked, 1u);
@@ -64,7 +63,7 @@ fn count(stamp: u32, stamped: bool) {
     atomicMax(&counts[look].lowest, KEYS - key);
 }
 
-// The whole workgroup ends here.
+// Must be called by the whole workgroup, at the end.
 fn add_checked(local: u32) {
     workgroupBarrier();
     if local == 0u {
@@ -88,8 +87,8 @@ fn check_texels(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
                 @builtin(local_invocation_index) local: u32) {
     var i = index_of(group, groups, local);
     if i < parameters.count {
-        // Level after level, row after row. Sizes are computed and not asked for: neighbours in a workgroup may be on
-        // different levels, and llvmpipe answers all of them for the level of the first.
+        // Level after level, row after row. The size is computed instead of queried: neighbours in a workgroup may be
+        // on different levels, and llvmpipe answers a query for all of them with the size of the first one's level.
         let largest = textureDimensions(chain, 0);
         var level = 0u;
         var size = largest;
@@ -99,7 +98,7 @@ fn check_texels(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) gr
             size = max(largest >> vec2u(level), vec2u(1));
         }
         let texel = textureLoad(chain, vec2u(i % size.x, i / size.x), level);
-        // The half floats as they lie in memory: stamped ones are normal numbers, which nothing on the way changes.
+        // The half floats as they lie in memory. Stamped ones are normal numbers, so no conversion changes them.
         let xy = pack2x16float(texel.xy);
         let zw = pack2x16float(texel.zw);
         let halves = vec4u(xy, xy >> 16, zw, zw >> 16);

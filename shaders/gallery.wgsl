@@ -1,16 +1,15 @@
-// Kernels of kernels/*.cu as Vulkan compute shaders, for machines without CUDA: an entry point for each, with the name of the
-// kernel. One invocation a vertex. What a formula means, the kernel's file says.
+// The kernels of kernels/*.cu as Vulkan compute shaders, for machines without CUDA. Each has an entry point with its
+// name, and one invocation per vertex. The kernel's file explains the formulas.
 
 struct Parameters {
     cols: u32,
     rows: u32,
-    // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
+    // The position in the loop, 0 to 1. The CPU computes it in double precision.
     phase: f32,
-    // The bits of a colour that are kept, and those that are set: all and none, unless frames are stamped
-    // (src/stamp/mod.rs).
+    // The bits of a colour to keep and the bits to set: all and none, unless frames are stamped (src/stamp/mod.rs).
     keep: u32,
     stamp: u32,
-    // Of the kernel's parameters, in the order of its lines.
+    // The values of the kernel's parameters, in order.
     values: vec4f,
 }
 
@@ -21,9 +20,9 @@ const TAU: f32 = 6.2831853;
 const HEIGHT: f32 = 0.30;
 const WORKGROUP: u32 = 256;
 
-// The sine of an angle in whole turns. Vulkan promises only 2^-11 of its own sin, between -pi and pi, and SwiftShader uses
-// that up. Products and sums are exact but for their rounding everywhere: so this takes whole turns off, folds the rest to a
-// quarter turn each way, and sums the series, of which the next term is below 6e-8.
+// The sine of an angle in whole turns. Vulkan guarantees its own sin only to 2^-11 between -pi and pi, and SwiftShader
+// uses that up. Products and sums are exact except for rounding. So this removes whole turns, folds the rest into a
+// quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
 fn sine(turns: f32) -> f32 {
     let rest = turns - round(turns);
     let x = TAU * select(rest, 0.5 * sign(rest) - rest, abs(rest) > 0.25);
@@ -32,18 +31,18 @@ fn sine(turns: f32) -> f32 {
     return x + x * s * (-1.0 / 6.0 + s * series);
 }
 
-// The vertex of this invocation. Two dimensions of groups, because one may hold no more than 65,535.
+// The vertex of this invocation. The grid of workgroups is two-dimensional, because one dimension holds at most 65,535.
 fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {
     return (group.y * groups.x + group.x) * WORKGROUP + local;
 }
 
-// The domain is [-1, 1] x [-1, 1] whatever the grid.
+// The domain is [-1, 1] x [-1, 1] for every grid.
 fn place_of(i: u32) -> vec2f {
     let last = vec2f(vec2u(parameters.cols, parameters.rows) - vec2u(1));
     return 2.0 * vec2f(vec2u(i % parameters.cols, i / parameters.cols)) / last - vec2f(1.0);
 }
 
-// Writes a vertex, stamped if frames are.
+// Writes a vertex, with a stamp if frames are stamped.
 fn put(i: u32, position: vec3f, value: f32) {
     let colour = (bitcast<u32>(value) & parameters.keep) | parameters.stamp;
     vertices[i] = vec4f(position, bitcast<f32>(colour));

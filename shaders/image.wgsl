@@ -1,10 +1,10 @@
-// Draws an image upon the picture, nearest texel where it is enlarged, a mean where it is made smaller; what is transparent or NaN
-// shows the background.
+// Draws an image onto the picture: the nearest texel if it is enlarged, a mean if it is reduced. Transparent texels and
+// NaN show the background.
 //!use globals
 //!use numbers
 //!use backdrop
 
-// One triangle's depth in front of the background.
+// A depth in front of the background.
 const DEPTH: f32 = 0.5;
 
 @vertex
@@ -17,7 +17,7 @@ fn vertex_main(@builtin(vertex_index) index: u32) -> @builtin(position) vec4f {
     return vec4f(2.0 * at / globals.picture - 1.0, DEPTH, 1.0);
 }
 
-// Texels that a pixel is the mean of, at most, along each axis; where it covers more, some are left out.
+// The most texels along each axis that a pixel is the mean of. If it covers more, some are left out.
 const MOST: f32 = 16.0;
 
 @fragment
@@ -25,7 +25,7 @@ fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
     let size = vec2f(globals.grid);
     let per_pixel = size / globals.place.zw;
     let middle = (position.xy - globals.place.xy) * per_pixel;
-    // A little less, so that an image of the picture's own size is not blurred.
+    // Slightly less, so that an image of the picture's own size is not blurred.
     let count = vec2u(clamp(ceil(per_pixel - 0.001), vec2f(1.0), vec2f(MOST)));
     var sum = vec4f(0.0);
     for (var row = 0u; row < count.y; row++) {
@@ -40,7 +40,7 @@ fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
     return vec4f(sum.rgb + (1.0 - sum.a) * behind, 1.0);
 }
 
-// Linear, and multiplied by its alpha.
+// Returns a linear colour, multiplied by its alpha.
 fn colour_at(texel: vec2u) -> vec4f {
     let first = (texel.y * globals.grid.x + texel.x) * globals.components;
     let number = number_at(first);
@@ -50,7 +50,7 @@ fn colour_at(texel: vec2u) -> vec4f {
     }
     let green = number_at(first + 1);
     let blue = number_at(first + 2);
-    // Limits are for colours: an alpha of 1, or 255, is opaque whatever they are.
+    // The limits apply to colours only: an alpha of 1, or of 255 for bytes, is always opaque.
     var alpha = 1.0;
     if globals.components == 4 {
         let given = number_at(first + 3);

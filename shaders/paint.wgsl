@@ -1,8 +1,8 @@
-// kernels/texture.cu as Vulkan compute shaders, for machines without CUDA. One invocation a texel; src/texture.rs says what
-// a texel is.
+// kernels/texture.cu as Vulkan compute shaders, for machines without CUDA. One invocation per texel; src/texture.rs
+// describes a texel.
 
 struct Parameters {
-    // How far into the loop we are, 0 to 1; the CPU takes it in double precision.
+    // The position in the loop, 0 to 1. The CPU computes it in double precision.
     phase: f32,
     // The frame's stamp for every texel, or NO_STAMP: see src/stamp/texel.rs.
     stamp: u32,
@@ -10,7 +10,7 @@ struct Parameters {
 
 var<immediate> parameters: Parameters;
 @group(0) @binding(0) var target_level: texture_storage_2d<rgba16float, write>;
-// The level above; `paint` has none.
+// The level above; `paint` does not use it.
 @group(1) @binding(0) var above: texture_2d<f32>;
 
 const NO_STAMP: u32 = 0xffffffff;
@@ -20,9 +20,9 @@ const SLOPE: f32 = 0.06;
 const LINES: f32 = 7.0;
 const FLAT: f32 = 0.004;
 
-// The sine of an angle in whole turns. Vulkan promises only 2^-11 of its own sin, between -pi and pi, and SwiftShader uses
-// that up. Products and sums are exact but for their rounding everywhere: so this takes whole turns off, folds the rest to a
-// quarter turn each way, and sums the series, of which the next term is below 6e-8.
+// The sine of an angle in whole turns. Vulkan guarantees its own sin only to 2^-11 between -pi and pi, and SwiftShader
+// uses that up. Products and sums are exact except for rounding. So this removes whole turns, folds the rest into a
+// quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
 fn sine(turns: f32) -> f32 {
     let rest = turns - round(turns);
     let x = TAU * select(rest, 0.5 * sign(rest) - rest, abs(rest) > 0.25);
@@ -31,12 +31,12 @@ fn sine(turns: f32) -> f32 {
     return x + x * s * (-1.0 / 6.0 + s * series);
 }
 
-// Height and slopes of one wave.
+// The height and the slopes of one wave.
 fn wave(weight: f32, waves: vec2f, angle: f32) -> vec3f {
     return vec3f(weight * sine(angle), TAU * weight * sine(angle + 0.25) * waves);
 }
 
-// The texel with its stamp: three bits in each half float, which is made a normal number.
+// Writes the stamp into a texel: three bits in each half float, which becomes a normal number.
 fn stamped(texel: vec4f) -> vec4f {
     if parameters.stamp == NO_STAMP {
         return texel;
@@ -64,7 +64,7 @@ fn paint(@builtin(global_invocation_id) at: vec3u) {
             + wave(0.28, vec2f(-1.0, 3.0), 3.0 * uv.y - uv.x - 4.0 * phase)
             + wave(0.18, vec2f(5.0, 2.0), 5.0 * uv.x + 2.0 * uv.y - 7.0 * phase)
             + wave(0.14, vec2f(3.0, -4.0), 3.0 * uv.x - 4.0 * uv.y + 5.0 * phase);
-    // How many lines lie in a texel's width, and how far the next is, in texels.
+    // The lines in the width of a texel, and the distance to the nearest line in texels.
     let steep = max(length(LINES * sum.yz / vec2f(size)), FLAT);
     let lines = LINES * sum.x;
     let line = clamp(1.5 - abs(lines - round(lines)) / steep, 0.0, 1.0);
@@ -78,7 +78,7 @@ fn reduce(@builtin(global_invocation_id) at: vec3u) {
     }
     let last = textureDimensions(above) - vec2u(1);
     let near = 2 * at.xy;
-    // A level of one row or column has no second.
+    // If there is only one row or column, it counts twice.
     let far = min(near + vec2u(1), last);
     let sum = textureLoad(above, near, 0) + textureLoad(above, vec2u(far.x, near.y), 0)
             + textureLoad(above, vec2u(near.x, far.y), 0) + textureLoad(above, far, 0);

@@ -1,6 +1,6 @@
 // Draws a plane that reaches to the horizon, textured and lit by the slot that the producer wrote: an image with a mip
-// chain. Near the eye a texel covers several pixels, at the horizon a pixel covers hundreds of texels, so every level of
-// the chain is seen in one picture.
+// chain. Near the eye a texel covers several pixels; at the horizon a pixel covers hundreds of texels. So one picture
+// shows every level of the chain.
 
 //!use globals
 //!use backdrop
@@ -8,11 +8,11 @@
 @group(1) @binding(0) var surface: texture_2d<f32>;
 @group(1) @binding(1) var surface_sampler: sampler;
 
-// Half of the plane's width; what lies beyond is lost in the haze.
+// Half of the plane's width; anything beyond is lost in the haze.
 const REACH: f32 = 80.0;
-// One tile of the texture is so wide.
+// The width of one tile of the texture.
 const TILE: f32 = 2.0;
-// The height that the light sees: the plane itself is flat.
+// The height of the waves for the lighting. The plane itself is flat.
 const HEIGHT: f32 = 0.40;
 // As in src/texture.rs.
 const SLOPE: f32 = 0.06;
@@ -20,7 +20,7 @@ const SLOPE: f32 = 0.06;
 struct Point {
     @builtin(position) clip: vec4f,
     @location(0) position: vec3f,
-    // Before the division by w, to find the place in the picture.
+    // x, y and w of the clip position, to look up the background.
     @location(1) screen: vec3f,
 }
 
@@ -46,14 +46,14 @@ const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 @fragment
 fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
     let facing = select(-1.0, 1.0, front);
-    // Trilinear: the level follows from how fast the coordinates change from pixel to pixel.
+    // Trilinear: the level depends on how fast the coordinates change from pixel to pixel.
     let data = textureSample(surface, surface_sampler, point.position.xz / TILE);
     let slopes = data.yz * (HEIGHT * 0.5 / (SLOPE * TILE));
     let normal = normalize(vec3f(-slopes.x, 1.0, -slopes.y)) * facing;
     let to_eye = normalize(globals.eye.xyz - point.position);
     let base = palette_colour(data.x);
 
-    // Hemisphere light from sky and ground, and one key light, as on the field.
+    // Hemisphere light from sky and ground, and one key light, as for the field.
     let ambient = mix(GROUND, SKY, 0.5 + 0.5 * normal.y) * 0.40;
     let open = mix(0.55, 1.0, smoothstep(0.15, 0.75, data.x));
     let diffuse = max(dot(normal, KEY_LIGHT), 0.0) * KEY_COLOUR;
@@ -66,7 +66,7 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let surface_colour = mix(base, drawn, data.w * 0.8);
     let lit = surface_colour * (ambient * open + 0.95 * diffuse) + (gloss * KEY_COLOUR + rim * SKY) * open;
 
-    // It fades into the background.
+    // The plane fades into the background.
     let distance = length(point.position - globals.eye.xyz);
     let haze = exp(-pow(distance / 16.0, 2.0));
     return vec4f(mix(backdrop(point.screen.xy / point.screen.z), lit, haze), 1.0);

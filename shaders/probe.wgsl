@@ -1,7 +1,7 @@
-// Reads a few vertices of a slot for the CPU: those that lie under the pointer (src/app/engine/probe.rs). One invocation for each.
+// Reads a few vertices of a slot for the CPU: those under the pointer (src/app/engine/probe.rs). One invocation per vertex.
 
 @group(0) @binding(0) var<storage, read> vertices: array<vec4f>;
-// Which.
+// The numbers of these vertices.
 @group(1) @binding(0) var<storage, read> indices: array<u32>;
 @group(2) @binding(0) var<storage, read_write> values: array<vec4f>;
 

@@ -1,6 +1,7 @@
-//! What a slot holds when a client brings its own array: a mesh, a surface of heights, points, or an image. Pure.
+//! What a slot holds when a client brings its own array: a mesh, a surface of heights, points or an image. Pure.
 //!
-//! An array is packed in C order: element (row, column, component) is number `(row * cols + column) * components + component`.
+//! An array is packed in C order: the component `c` of the element (`row`, `col`) has the index
+//! `(row * cols + col) * components + c`.
 
 use std::fmt;
 
@@ -12,17 +13,17 @@ use crate::wave::Grid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// (rows, cols, 4): each vertex has a place, x, y and z, and a value. Neighbours in the grid are connected.
+    /// (rows, cols, 4): each vertex has a position, x, y and z, and a value. Neighbours in the grid are connected.
     Mesh,
     /// (rows, cols): a height for each vertex of a grid. The height is also the value.
     Surface,
-    /// (n, 3) or (n, 4): x, y, z and, if there is a fourth number, a value; without one the value is y.
+    /// (n, 3) or (n, 4): x, y, z and optionally a value. Without a fourth number the value is y.
     Points,
-    /// (rows, cols) or (rows, cols, 1): a value for each pixel, shown by the colour map. (rows, cols, 3 or 4): RGB or RGBA.
+    /// (rows, cols) or (rows, cols, 1): a value for each pixel, coloured by the colour map. (rows, cols, 3 or 4): RGB or RGBA.
     Image,
 }
 
-/// The type of an array's numbers, all little-endian. As in a message: NumPy's `typestr`.
+/// The type of an array's numbers, all little-endian. A message names it by NumPy's `typestr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Number {
     /// 32-bit float.
@@ -31,13 +32,13 @@ pub enum Number {
     /// 16-bit float.
     #[serde(rename = "<f2")]
     F16,
-    /// A byte, which stands for 0 to 1 in steps of 1/255.
+    /// An unsigned byte: 0 to 255 stand for 0 to 1.
     #[serde(rename = "|u1")]
     U8,
 }
 
 impl Number {
-    /// Bytes of one.
+    /// The size of one number in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -51,25 +52,25 @@ impl Number {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array {
     kind: Kind,
-    /// Points have one row.
+    /// One row for points.
     grid: Grid,
     components: u32,
     number: Number,
 }
 
-/// Elements each way at most, so that their numbers fit into shaders' integers: `rows * cols * components` is below 2^31, too.
+/// Rows, columns and `rows * cols * components` are all below this, so that shaders can count in signed 32-bit integers.
 const MOST: u64 = 1 << 31;
 
 impl Array {
-    /// The field that every producer of this program fills.
+    /// The field that this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
         Self { kind: Kind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
-    /// An array of this shape.
+    /// An array of this kind, shape and type.
     ///
     /// # Errors
-    /// This kind has no such shape or type; the text names those that it has.
+    /// This kind cannot have this shape or type. The text names the shapes or the type that it can have.
     pub fn new(kind: Kind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (grid, components) = match (kind, shape) {
             (Kind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
@@ -108,7 +109,7 @@ impl Array {
         self.kind
     }
 
-    /// Columns and rows; of points, one row.
+    /// Columns and rows; points have one row.
     pub fn grid(&self) -> Grid {
         self.grid
     }
@@ -118,12 +119,12 @@ impl Array {
         self.components
     }
 
-    /// Their type.
+    /// The type of the numbers.
     pub fn number(&self) -> Number {
         self.number
     }
 
-    /// As [`Array::new`] takes it; an image with one component has no third number.
+    /// The shape in the form that [`Array::new`] takes. For an image with one component it is (rows, cols).
     pub fn shape(&self) -> Vec<u64> {
         let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
         match (self.kind, u64::from(self.components)) {
@@ -138,13 +139,13 @@ impl Array {
         self.grid.count() * u64::from(self.components) * self.number.bytes()
     }
 
-    /// The 32-bit words that it lies in: shaders read nothing smaller.
+    /// The size in 32-bit words, rounded up: shaders read nothing smaller.
     pub fn words(&self) -> u64 {
         self.bytes().div_ceil(4)
     }
 
-    /// Where a checked frame is stamped: in the last of each so many words. See [`crate::stamp`]. A word that the array
-    /// fills only in part has no stamp.
+    /// The distance between two stamps of a checked frame, in words: the last word of each group of this size is a
+    /// stamp. See [`crate::stamp`]. A word that the array fills only in part has no stamp.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),
@@ -178,7 +179,7 @@ impl Kind {
     }
 }
 
-/// As "an image of [480, 640, 3]".
+/// For example "an image of [480, 640, 3]".
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {:?}", self.kind.article(), self.shape())

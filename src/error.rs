@@ -1,4 +1,4 @@
-//! One error type for the crate: what was tried, on which device, what the driver answered, what to do.
+//! One error type for the crate: what was tried, on which device, what the driver answered and what to do.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use vulkan_cuda::vulkan_words;
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, in words that a user can act on.
+/// Why something failed, in words that the user can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A Vulkan call answered with an error code.
@@ -16,20 +16,20 @@ pub enum Error {
     Vulkan {
         /// The Vulkan command.
         call: &'static str,
-        /// The device's name, or `the Vulkan loader` before there is one.
+        /// The device's name, or `the Vulkan loader` while there is no device yet.
         device: String,
         /// The driver's answer.
         result: vk::Result,
     },
 
-    /// The driver gave up on the GPU: nothing more can be done with this device.
+    /// The driver gave up on the GPU. This device cannot be used any more.
     #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
     DeviceLost {
-        /// The Vulkan command that said so.
+        /// The Vulkan command that reported it.
         call: &'static str,
         /// The device's name.
         device: String,
-        /// What `VK_EXT_device_fault` has to say of it, where the driver has that.
+        /// What `VK_EXT_device_fault` reports, if the driver has that extension.
         fault: Option<String>,
     },
 
@@ -38,9 +38,9 @@ pub enum Error {
     NoRoom {
         /// The device's name.
         device: String,
-        /// Slots, vertices and bytes.
+        /// The ring: slots, vertices and bytes.
         asked: String,
-        /// Bytes that are free without this ring, where the driver says so.
+        /// Bytes that are free without this ring, if the driver says.
         free: Option<u64>,
         /// What would fit.
         advice: String,
@@ -53,13 +53,13 @@ pub enum Error {
     Cuda {
         /// The driver API function.
         call: &'static str,
-        /// The device's name, or `the CUDA driver` before there is one.
+        /// The device's name, or `the CUDA driver` while there is no device yet.
         device: String,
         /// `CUresult` as a number.
         code: u32,
-        /// `CUresult` by name, as `cuGetErrorName` gives it.
+        /// The name of the `CUresult`, from `cuGetErrorName`.
         name: String,
-        /// What `cuGetErrorString` says of it.
+        /// Its description, from `cuGetErrorString`.
         text: String,
     },
 
@@ -83,7 +83,7 @@ pub enum Error {
         problem: String,
     },
 
-    /// The allocator that serves depth, uniforms, staging and read-back could not serve.
+    /// The allocator for depth, uniforms, staging and read-back could not allocate.
     #[error("{}{}", self.answer(), allocation_hint(.what))]
     Allocation {
         /// What the memory was for.
@@ -96,15 +96,15 @@ pub enum Error {
         source: gpu_allocator::AllocationError,
     },
 
-    /// What was asked breaks a rule of one of the two APIs, so neither was asked.
+    /// The request breaks a rule of Vulkan or CUDA, so neither was called.
     #[error("{0}")]
     Rule(String),
 
-    /// This machine cannot do what was asked.
+    /// This machine cannot do what was requested.
     #[error("{0}")]
     Unsupported(String),
 
-    /// What was asked makes no sense anywhere: exit code 2.
+    /// The request makes no sense on any machine: exit code 2.
     #[error("{0}")]
     Usage(String),
 
@@ -128,7 +128,7 @@ pub enum Error {
         source: std::io::Error,
     },
 
-    /// `wavefield verify` found wrong data, or did not find what was broken on purpose.
+    /// `wavefield verify` found wrong data, or missed a fault that `--break` had put in.
     #[error("{0}")]
     Check(String),
 
@@ -136,14 +136,14 @@ pub enum Error {
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),
 
-    /// No frame was finished for too long. What the GPU still runs cannot be waited for, so nothing was released.
+    /// No frame was finished for too long. Nothing was released, because the GPU may still use it.
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
     Stuck {
         /// The device's name.
         device: String,
-        /// How long nothing happened.
+        /// How long no frame was finished.
         seconds: f64,
-        /// How far each side has come.
+        /// How far each side got.
         progress: String,
     },
 
@@ -152,7 +152,7 @@ pub enum Error {
     Stopped(String),
 }
 
-/// The library's errors are this program's, which adds what its user can do about them.
+/// Turns the library's errors into this program's, which also tell the user what to do.
 impl From<vulkan_cuda::Error> for Error {
     fn from(error: vulkan_cuda::Error) -> Self {
         use vulkan_cuda::Error as E;
@@ -170,7 +170,7 @@ impl From<vulkan_cuda::Error> for Error {
 }
 
 impl Error {
-    /// Whether it says that some memory has run out.
+    /// Whether some memory has run out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -194,7 +194,7 @@ impl Error {
             }
             Error::Allocation { what, bytes, device, source } => {
                 let answer = match source {
-                    // The allocator's word for this answer alone.
+                    // The allocator answers this only if `vkAllocateMemory` ran out of memory.
                     gpu_allocator::AllocationError::OutOfMemory => {
                         format!("vkAllocateMemory: {}", vulkan_words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
                     }
@@ -206,7 +206,7 @@ impl Error {
         }
     }
 
-    /// The program's exit code for this error: 2 for a request that is wrong anywhere, else 1.
+    /// The program's exit code for this error: 2 for a request that is wrong on any machine, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
@@ -223,7 +223,7 @@ fn free_words(free: Option<u64>) -> String {
     free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
 }
 
-/// What to ask for less of, by what the memory was for.
+/// What to make smaller, depending on what the memory was for.
 fn allocation_hint(what: &str) -> &'static str {
     match what {
         "the picture" | "multisampled colour" | "depth" => {
@@ -234,7 +234,7 @@ fn allocation_hint(what: &str) -> &'static str {
     }
 }
 
-/// Where nothing says which of them the memory was for.
+/// The advice where it is unknown what the memory was for.
 const LESS: &str = "; ask for less (--size and --samples make the picture, --grid and --ring the field), or close what else \
                     uses this GPU";
 
@@ -246,7 +246,7 @@ fn vulkan_hint(result: vk::Result) -> String {
     vulkan_advice(result).to_owned() + &drivers
 }
 
-/// What the environment tells the Vulkan loader about which drivers to use: more often forgotten than meant.
+/// The variables that tell the Vulkan loader which drivers to use. They are more often forgotten than intended.
 pub(crate) fn driver_variables() -> String {
     let names = [
         "VK_DRIVER_FILES",

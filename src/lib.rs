@@ -1,33 +1,33 @@
 //! **wavefield**: CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 //!
-//! How the two share a GPU is a library of its own, [`vulkan_cuda`]: read that first. This crate is what `cargo run` starts:
+//! How the two share a GPU is in a separate library, [`vulkan_cuda`]: read that first. This crate is the program:
 //!
-//! | module | what it has |
+//! | module | what it contains |
 //! |---|---|
-//! | [`cuda`] | streams, kernels and memory of CUDA's own |
+//! | [`cuda`] | CUDA streams, kernels and memory that CUDA allocates |
 //! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
-//! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that all producers are held to |
+//! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that every producer is checked against |
 //! | [`mod@array`] | what a client's slot holds: a mesh, heights, points or an image |
-//! | [`gallery`] | the kernels that come with this program, and their twins: compute shaders and float64 references |
+//! | [`gallery`] | the kernels that come with this program, and their counterparts: compute shaders and float64 references |
 //! | [`stamp`] | a frame's number in each of its vertices or texels |
-//! | [`producer`] | who fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
-//! | [`handoff`] | ways to hand CUDA's vertices over: the good one, and those to compare it with |
+//! | [`producer`] | what fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
+//! | [`handoff`] | the ways to hand CUDA's vertices over: the good one, and those to compare it with |
 //! | [`render`] | the picture: a lit surface, points or an image, drawn straight from a slot |
-//! | [`observer`] | who looks on while frames are drawn |
+//! | [`observer`] | what watches while frames are drawn |
 //! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
-//! | [`verify`] | does every frame arrive whole: stamps, a pass that reads every vertex, footprints |
+//! | [`verify`] | whether every frame arrives whole: stamps, a pass that reads every vertex, footprints |
 //! | [`film`] | drawn pictures as a GIF or as raw frames |
-//! | `trial` | a new kernel's first launch, or a stranger's memory, in a process of its own (Linux only) |
+//! | `trial` | the first launch of a new kernel, or memory from an untrusted client, in a separate process (Linux only) |
 //! | [`app`] | choosing a device, the frame loop, the window, the headless run |
 //! | [`mod@bench`] | what each hand-off costs, measured |
-//! | [`formats`] | which images, buffers and semaphores a device shares, listed and tried |
+//! | [`formats`] | which images, buffers and semaphores a device can share, listed and tried |
 //! | `serve` | a client in another process writes the vertices (Linux only) |
 //!
 //! The binary is a thin command line over [`app`].
 //!
 //! # Layers
 //!
-//! A module imports only from those before it in this list; `tests/layers.rs` reads every import.
+//! A module imports only from modules before it in this list. `tests/layers.rs` checks every import.
 //!
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `descriptors`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
 //! `wave`, `array`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`

@@ -1,4 +1,4 @@
-//! Where a figure was measured: without that it says nothing.
+//! The machine on which a figure was measured. Without it a figure means nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,15 +9,15 @@ use crate::vulkan::AdapterInfo;
 pub struct Machine {
     /// The Vulkan device's name.
     pub gpu: String,
-    /// The Vulkan driver, as it words itself.
+    /// The Vulkan driver's name and version, in its own words.
     pub driver: String,
     /// The device's Vulkan version.
     pub vulkan: String,
-    /// The CUDA version of the driver; absent without CUDA.
+    /// The CUDA version of the driver; absent if CUDA is not used.
     pub cuda: Option<String>,
     /// The processor's name.
     pub cpu: String,
-    /// Hardware threads.
+    /// The number of hardware threads that this process may use; 0 if unknown.
     pub threads: u32,
     /// The operating system.
     pub os: String,
@@ -28,7 +28,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine with this device, and the CUDA version where CUDA is used.
+    /// Describes this machine with this device. `cuda` is the driver's CUDA version if CUDA is used.
     pub fn describe(info: &AdapterInfo, cuda: Option<String>) -> Self {
         Self {
             gpu: info.name.clone(),
@@ -36,7 +36,7 @@ impl Machine {
             vulkan: crate::vulkan::version(info.api_version),
             cuda,
             cpu: line_of("/proc/cpuinfo", "model name")
-                // What Windows says.
+                // On Windows.
                 .or_else(|| std::env::var("PROCESSOR_IDENTIFIER").ok())
                 .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             threads: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
@@ -53,7 +53,7 @@ fn system() -> String {
     format!("{name}, {} {}", std::env::consts::OS, kernel.trim()).trim().to_owned()
 }
 
-/// The value of the first line that begins with `key`, whether `:` or `=` stands between, without quotes.
+/// The value in the first line that begins with `key`, without quotes. Key and value are separated by `:` or `=`.
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(key))?;

@@ -14,10 +14,10 @@ use wavefield::note;
 
 fn main() -> ExitCode {
     one_cuda_connection();
-    // On nonsense clap says so and exits with 2.
+    // For wrong arguments clap prints an error and exits with 2.
     let cli = cli::Cli::parse();
     let code = match run(cli) {
-        // What failed beside it was said already.
+        // Failures that did not end the run are reported already.
         Ok(()) => u8::from(wavefield::report::failed()),
         Err(error) => {
             note!("error: {error}");
@@ -30,26 +30,26 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Asks CUDA for one hardware queue of each kind instead of eight: this program has one stream, and each queue that CUDA makes takes
-/// part of the start (`docs/performance.md`, "Start-up"). Whoever has set the variables knows better.
+/// Asks CUDA for one hardware queue of each kind instead of eight. This program has one stream, and each queue makes
+/// the start slower (`docs/performance.md`, "Start-up"). Variables that the user has set are kept.
 fn one_cuda_connection() {
     for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
         if std::env::var_os(name).is_none() {
-            // SAFETY: this is the only thread yet.
+            // SAFETY: no other thread is running yet.
             unsafe { std::env::set_var(name, "1") };
         }
     }
 }
 
-/// Ends the process without the drivers' exit handlers: they would wait for a kernel that never ends.
+/// Ends the process without the drivers' exit handlers, which would wait for a kernel that never ends.
 fn leave_at_once(code: u8) -> ! {
     #[cfg(unix)]
-    // SAFETY: ends the process; nothing of it runs afterwards, and every file was written whole before.
+    // SAFETY: ends the process. None of its code runs afterwards, and every output file is already complete.
     unsafe {
         libc::_exit(code.into())
     }
     #[cfg(windows)]
-    // SAFETY: as above; the handle stands for this very process and needs no closing.
+    // SAFETY: as above; the handle is a constant that means this process and needs no closing.
     unsafe {
         use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
         TerminateProcess(GetCurrentProcess(), code.into());
@@ -58,11 +58,11 @@ fn leave_at_once(code: u8) -> ! {
     std::process::abort()
 }
 
-/// A limit on the size of files (`ulimit -f`) becomes an error of the write that meets it, as a full disk does; by itself it
-/// would end the process without a word.
+/// Ignores SIGXFSZ. A write beyond the limit on file sizes (`ulimit -f`) then fails with an error, like a write to a
+/// full disk. By default the signal would end the process without a message.
 #[cfg(unix)]
 fn survive_file_limits() {
-    // SAFETY: no handler is installed, so nothing runs when the signal comes.
+    // SAFETY: ignores the signal, so no code runs in a handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 

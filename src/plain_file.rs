@@ -1,4 +1,4 @@
-//! Files that a user names and this program reads.
+//! Reads files that the user names.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -8,14 +8,14 @@ use crate::{Error, Result};
 
 /// Reads a regular file of at most `most` bytes.
 ///
-/// A FIFO or `/dev/zero` may never end, and a read that waits is not ended by a signal: such a file is not even opened.
+/// Other files are not even opened: reading a FIFO or `/dev/zero` may never end, and no signal would stop it.
 ///
 /// # Errors
-/// Another kind of file, a larger one, or what the operating system answered; with the path.
+/// The file is not regular, it is larger, or the operating system refused. The error has the path.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
-        // A file may grow while it is read.
+        // The file may grow while it is read.
         open(path)?.take(most + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > most {
             true => Err(io::Error::other(format!("it has more than {most} bytes, too many for such a file"))),
@@ -26,13 +26,13 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened, because opening some devices does something already.
+    // Checked before opening, because opening a device can have side effects.
     check_regular(&std::fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Neither a FIFO that has taken the file's place since nor a kernel file without news makes this wait.
+        // Do not wait if a FIFO has replaced the file in the meantime, or for a kernel file that has no data yet.
         options.custom_flags(libc::O_NONBLOCK);
     }
     let file = options.read(true).open(path)?;
@@ -44,7 +44,7 @@ fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
     match (found.is_file(), found.is_dir()) {
         (true, _) => Ok(()),
         (_, true) => Err(io::ErrorKind::IsADirectory.into()),
-        _ => Err(io::Error::other("it is not a regular file: copy what it holds to one, and name that")),
+        _ => Err(io::Error::other("it is not a regular file: copy its contents to one and name that")),
     }
 }
 

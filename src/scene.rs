@@ -1,4 +1,4 @@
-//! What a run shows, and how large a frame of it is.
+//! What a run shows, and how large a frame is.
 
 use crate::texture;
 use crate::wave::Grid;
@@ -22,7 +22,7 @@ impl Scene {
         }
     }
 
-    /// What a frame has many of.
+    /// What a frame consists of, for messages.
     pub fn elements(self) -> &'static str {
         match self {
             Self::Field => "vertices",
@@ -30,7 +30,7 @@ impl Scene {
         }
     }
 
-    /// How many vertices, or texels of all levels, a frame of this size has.
+    /// The number of vertices, or of texels of all levels, in a frame of this size.
     pub fn element_count(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.count(),
@@ -38,7 +38,7 @@ impl Scene {
         }
     }
 
-    /// Bytes that are written for a frame of this size.
+    /// The bytes written for a frame of this size.
     pub fn frame_bytes(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.bytes(),

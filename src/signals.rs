@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop after the frame at hand, a later one ends the process at once, as
-//! it would without this.
+//! Ctrl-C, SIGTERM and SIGHUP. The first asks the run to stop after the current frame. A later one ends the process at
+//! once, as it would without a handler.
 
 #[cfg(unix)]
 pub use unix::listen;
@@ -16,26 +16,26 @@ mod unix {
     use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
     use wavefield::app::Stop;
 
-    /// Signals that come so soon after the first are the same wish: `timeout` sends SIGTERM to the program and to its group,
-    /// and a terminal that closes sends SIGHUP from the kernel and from the shell.
+    /// Signals within this time after the first one count as the same request: `timeout` sends SIGTERM to the program
+    /// and to its group, and a closing terminal causes SIGHUP from the kernel and from the shell.
     const SAME_WISH_MS: u64 = 100;
 
-    /// What the handler needs, and since when it listens.
+    /// What the handler stops, and when [`listen`] was called.
     static LISTENER: OnceLock<(Stop, Instant)> = OnceLock::new();
-    /// When the first signal came, in milliseconds since it listens, plus one; 0 before.
+    /// When the first signal came, in milliseconds since [`listen`] was called, plus one; 0 until then.
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
-    /// Requests `stop` at the first signal. A signal that was ignored when the program started stays ignored: `nohup` ignores
-    /// SIGHUP for it, and a shell without job control SIGINT for what it runs in the background.
+    /// Requests `stop` at the first signal. A signal that was ignored when the program started stays ignored: `nohup`
+    /// has SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
     ///
     /// # Errors
-    /// What the system answers.
+    /// The operating system refused to install a handler.
     pub fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // SAFETY: plain C structures of integers, an address and a set, for which all zeros is the default action.
+            // SAFETY: C structures of integers, an address and a set. All zeros are valid and mean the default action.
             let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
-            // SAFETY: a valid signal; only asks, into a local.
+            // SAFETY: a valid signal. Only queries the action, into a local.
             if unsafe { sigaction(signal, null(), &mut before) } != 0 {
                 return Err(Error::last_os_error());
             }
@@ -44,7 +44,7 @@ mod unix {
             }
             action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
             action.sa_flags = SA_RESTART;
-            // SAFETY: a valid signal and a handler of this type, which does only what a handler may do.
+            // SAFETY: a valid signal, and a handler of the right type that calls only async-signal-safe functions.
             if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
                 return Err(Error::last_os_error());
             }
@@ -52,14 +52,15 @@ mod unix {
         Ok(())
     }
 
-    /// Runs inside whatever the signal met: reads the clock and atomics, allocates nothing, takes no lock.
+    /// The signal handler. It may interrupt any code, so it only reads the clock and atomics, allocates nothing and
+    /// takes no lock.
     extern "C" fn heed(signal: c_int) {
         let Some((stop, since)) = LISTENER.get() else { return };
         let now = since.elapsed().as_millis() as u64 + 1;
         match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => stop.request(),
             Err(first) if now < first + SAME_WISH_MS => {}
-            // SAFETY: both may be called in a handler. The signal comes again, and takes effect when this handler returns.
+            // SAFETY: both are async-signal-safe. The raised signal takes effect when this handler returns.
             Err(_) => unsafe {
                 libc::signal(signal, SIG_DFL);
                 libc::raise(signal);
@@ -71,7 +72,7 @@ mod unix {
 /// Requests `stop` at the first Ctrl-C; the next one ends the process.
 ///
 /// # Errors
-/// What the system answers.
+/// The operating system refused to install a handler.
 #[cfg(windows)]
 pub fn listen(stop: &wavefield::app::Stop) -> Result<(), ctrlc::Error> {
     let stop = stop.clone();

@@ -1,9 +1,9 @@
-//! The animated texture of `--scene texture`, on the CPU: what the CUDA kernels (`kernels/texture.cu`) and the compute
-//! shader (`shaders/paint.wgsl`) also compute, and the float64 reference that all three are held to.
+//! The animated texture of `--scene texture`, on the CPU. The CUDA kernels (`kernels/texture.cu`) and the compute
+//! shader (`shaders/paint.wgsl`) compute the same. This file also has the float64 reference that all three are checked against.
 //!
-//! A texel is four half floats that describe a surface rather than colour it, so that colours and light stay the renderer's
-//! affair and averaging texels means something: `r` is the height, 0 to 1; `g` and `b` are its slopes across and along;
-//! `a` is 1 on a contour line, which is about two texels wide whatever the slope.
+//! A texel is four half floats that describe a surface. They are not colours: the renderer chooses colours and light,
+//! and the mean of several texels makes sense. `r` is the height, 0 to 1. `g` and `b` are its slopes across and along.
+//! `a` is 1 on a contour line, which is about two texels wide at any slope.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -17,44 +17,44 @@ use crate::wave::{Grid, phase};
 pub struct Texel {
     /// Height, 0 to 1.
     pub height: f16,
-    /// How the height changes across, times [`SLOPE`].
+    /// The slope of the height across, times [`SLOPE`].
     pub across: f16,
-    /// How it changes along, times [`SLOPE`].
+    /// The slope of the height along, times [`SLOPE`].
     pub along: f16,
-    /// 1 on a contour line, 0 between two.
+    /// 1 on a contour line, 0 between the lines.
     pub line: f16,
 }
 
-/// What slopes are scaled by, so that they stay near -1 to 1.
+/// The factor by which slopes are scaled, so that they stay near -1 to 1.
 pub const SLOPE: f32 = 0.06;
-/// Contour lines from the middle height to the top.
+/// The number of contour lines from the middle height to the top.
 pub const LINES: f32 = 7.0;
-/// The flattest slope, in lines a texel, for which a line keeps its width; flatter ones do not fill whole plains.
+/// The smallest slope, in lines per texel, at which a line keeps its width. Where it is flatter, the line gets wider.
 pub const FLAT: f32 = 0.004;
 
-/// The levels of a texture of this size.
+/// The number of levels of a texture of this size.
 pub fn levels(size: Grid) -> u32 {
     size.cols.max(size.rows).ilog2() + 1
 }
 
-/// The size of one level.
+/// The size of one level; level 0 is `size` itself.
 pub fn level(size: Grid, level: u32) -> Grid {
     let half = |texels: u32| texels.checked_shr(level).unwrap_or(0).max(1);
     Grid { cols: half(size.cols), rows: half(size.rows) }
 }
 
-/// Texels of the whole chain.
+/// The number of texels in the whole mip chain.
 pub fn chain_texels(size: Grid) -> u64 {
     (0..levels(size)).map(|index| level(size, index).count()).sum()
 }
 
-/// Bytes of the whole chain.
+/// The size of the whole mip chain in bytes.
 pub fn chain_bytes(size: Grid) -> u64 {
     chain_texels(size) * size_of::<Texel>() as u64
 }
 
-/// `[height, across, along, line]` of level 0 in single precision, as the GPU versions compute it. `phase` as
-/// [`crate::wave::phase`] gives it.
+/// `[height, across, along, line]` of a texel of level 0 in single precision, as the GPU versions compute it. `phase`
+/// is the value of [`crate::wave::phase`].
 pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
@@ -68,7 +68,7 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
         across += slope * fu;
         along += slope * fv;
     }
-    // How many lines lie in a texel's width, and how far the next is, in texels.
+    // The lines in the width of a texel, and the distance to the nearest line in texels.
     let (steep_u, steep_v) = (LINES * across / size.cols as f32, LINES * along / size.rows as f32);
     let steep = (steep_u * steep_u + steep_v * steep_v).sqrt().max(FLAT);
     let lines = LINES * sum;
@@ -76,11 +76,11 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Weight, whole waves across, whole waves along, turns a loop: whole, so that the texture tiles and loops.
+/// Weight, waves across, waves along, turns per loop. All but the weights are whole, so that the texture tiles and loops.
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 
-/// The same in double precision, written from the formula and not from the code above.
+/// The same in double precision, written from the formula, independently of the code above.
 pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     use std::f64::consts::TAU;
     let (u, v) =
@@ -104,14 +104,14 @@ pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     [0.5 + 0.5 * sum, scale * across, scale * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// One texel of a level below: the mean of four above. Where the level above has an odd last row or column, that is
-/// dropped, as `vkCmdBlitImage` and texture units would have it; of a single row or column both halves are the same.
+/// One texel of a level: the mean of four texels of the level above. An odd last row or column of the level above is
+/// dropped, because Vulkan rounds the size of a level down. If there is only one row or column, its texels count twice.
 pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
     let [a, b, c, d] = four_above(above, size, col, row).map(Texel::channels);
     Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
 }
 
-/// The texels of the level above that one of a level below is the mean of.
+/// The four texels of the level above whose mean is this texel.
 fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     let at = |dx: u32, dy: u32| {
         let (x, y) = ((2 * col + dx).min(size.cols - 1), (2 * row + dy).min(size.rows - 1));
@@ -120,8 +120,8 @@ fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     [at(0, 0), at(1, 0), at(0, 1), at(1, 1)]
 }
 
-/// Paints level 0 into the begin of `chain`, and makes the levels below from it: level after level, row after row. `chain`
-/// has [`chain_texels`] of `size`; one row is a task.
+/// Paints level 0 into the start of `chain` and computes the other levels from it. The levels lie one after another,
+/// each row by row. `chain` must have [`chain_texels`] of `size`. One row is one task.
 pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
         texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
@@ -149,7 +149,7 @@ pub(crate) fn chain(size: Grid, phase: f32) -> Vec<Texel> {
 }
 
 impl Texel {
-    /// As single floats.
+    /// Converts the channels to single floats.
     pub fn channels(self) -> [f32; 4] {
         [self.height, self.across, self.along, self.line].map(f16::to_f32)
     }
@@ -162,14 +162,14 @@ impl From<[f32; 4]> for Texel {
     }
 }
 
-/// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The levels
-/// below are held to the mean of what the chain itself has above, so that an error is not counted twice.
+/// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The
+/// other levels are compared with the mean of the chain's own level above, so that an error does not count twice.
 pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
     worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
 }
 
-/// The same where a texel does not say everything: `ranges` gives the lowest and the highest number that each channel may
-/// have been. Then the difference is the least that there can be.
+/// Like [`worst_error`], for texels of which only a part is known. `ranges` gives the lowest and the highest value that
+/// each channel may have. The result is the smallest difference that is possible.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],
@@ -179,7 +179,7 @@ pub fn worst_distance(
     if chain.len() as u64 != chain_texels(size) {
         return f64::INFINITY;
     }
-    // What is no number is infinitely far; `max` alone would pass it over.
+    // NaN counts as infinitely far; `max` alone would ignore it.
     let distance = |got: [[f64; 2]; 4], want: [[f64; 2]; 4]| {
         let apart = |([low, high], [from, to]): ([f64; 2], [f64; 2])| match low <= to && from <= high {
             true => 0.0,
@@ -210,8 +210,8 @@ pub fn worst_distance(
     worst
 }
 
-/// How far a producer's texel may be from the reference. A half float near 1 has steps of 0.0005, and beside a contour line
-/// the sine's error is divided by the slope.
+/// The largest allowed difference between a producer's texel and the reference. Half floats near 1 have steps of
+/// 0.0005, and next to a contour line the error of the sine is divided by the slope.
 pub const TOLERANCE: f64 = 0.005;
 
 #[cfg(test)]

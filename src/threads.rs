@@ -1,5 +1,5 @@
-//! Threads: those of rayon's pool, which fill and compare whole fields; one for a single job; how exactly one sleeps; what all have
-//! used of the CPU.
+//! Threads: rayon's pool, which fills and compares whole fields; a thread for a single job; exact sleeping; the CPU
+//! time that all threads have used.
 
 use std::io::Error as IoError;
 use std::sync::mpsc::channel;
@@ -11,21 +11,21 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts them, the first time: one for each processor, or as many as the system allows. Left to itself, rayon would panic
-/// where it allows fewer.
+/// Starts rayon's threads on the first call: one for each processor, or as many as the system allows. rayon itself
+/// would panic if the system allows fewer.
 ///
 /// # Errors
-/// The system allows not even one.
+/// The system does not allow even one thread.
 pub(crate) fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     STARTED.get_or_init(|| try_start().map_err(|error| error.to_string())).clone().map_err(|reason| {
         Error::Unsupported(format!(
-            "no thread could be started to work on the CPU: {reason}; allow this user more (ulimit -u) or end other programs"
+            "could not start a thread to work on the CPU: {reason}; raise the limit (ulimit -u) or end other programs"
         ))
     })
 }
 
-/// rayon cannot be asked twice. So the threads come first, and then it is told how many there are.
+/// rayon's pool can be built only once. So start the threads first, then tell rayon how many there are.
 fn try_start() -> Result<(), IoError> {
     let (give, take) = channel::<ThreadBuilder>();
     let take = Arc::new(Mutex::new(take));
@@ -45,20 +45,20 @@ fn try_start() -> Result<(), IoError> {
         }
     }
     let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
-    // Fails if the program that uses this library started rayon's threads before. Then those do the work, and these end.
+    // Fails if the program that uses this library has started rayon's threads already. Then those do the work, and these end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
 }
 
-/// Work on a thread of its own. Dropped before it is done, it is not [`Wanted`] any more, and nobody waits for it.
+/// Work on a separate thread. If the job is dropped early, its result is no longer [`Wanted`], and nothing waits for it.
 pub(crate) struct Job<T> {
     thread: JoinHandle<Result<T>>,
-    /// Only for being there: the thread looks whether it still is.
+    /// Has no content: the thread only checks whether it still exists.
     wanted: Arc<()>,
 }
 
-/// Whether anybody waits for what a [`Job`] does.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only a kernel's trial looks.
+/// Tells a [`Job`]'s work whether its result is still wanted.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only a kernel's trial asks.
 pub(crate) struct Wanted(Weak<()>);
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
@@ -69,7 +69,7 @@ impl Wanted {
 }
 
 impl<T: Send + 'static> Job<T> {
-    /// Begins it; `name` is the thread's.
+    /// Starts `work` on a thread called `name`.
     ///
     /// # Errors
     /// The system allows no more threads.
@@ -91,15 +91,15 @@ impl<T: Send + 'static> Job<T> {
         self.thread.is_finished()
     }
 
-    /// What came of it; waits for that.
+    /// Waits for the work and returns its result.
     pub(crate) fn finish(self) -> Result<T> {
         let name = self.thread.thread().name().unwrap_or_default().to_owned();
         let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));
         self.thread.join().unwrap_or_else(panicked)
     }
 
-    /// Nobody wants it any more; waits a moment for its end.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` has a reason to.
+    /// Tells the work that its result is not wanted, and waits up to `moment` for the thread to end.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` uses it.
     pub(crate) fn give_up(self, moment: Duration) {
         drop(self.wanted);
         let began = std::time::Instant::now();
@@ -109,13 +109,14 @@ impl<T: Send + 'static> Job<T> {
     }
 }
 
-/// Has sleeps of this thread end on time. Linux lets one of 50 µs take twice that, unless told otherwise; nothing is lost without.
+/// Makes this thread's sleeps end on time. By default Linux may stretch a sleep of 50 µs to twice that. A failure is
+/// ignored: it costs only precision.
 pub(crate) fn sleep_exactly() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
 }
 
-/// The CPU time of this process so far, by all of its threads; known on Linux only.
+/// The CPU time that all threads of this process have used so far. `None` on systems other than Linux.
 pub(crate) fn cpu_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     {

@@ -1,5 +1,5 @@
-//! The wave, on the CPU: what the CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `shaders/gallery.wgsl`) also
-//! compute, and the float64 reference that all three are held to.
+//! The wave, on the CPU. The CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `shaders/gallery.wgsl`)
+//! compute the same. This file also has the float64 reference that all three are checked against.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -17,7 +17,7 @@ pub struct Vertex {
     pub w: f32,
 }
 
-/// How many vertices the field has each way.
+/// The number of vertices in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Vertices across; at least 2.
@@ -27,23 +27,23 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// How many vertices, or texels of one level, it has in all.
+    /// The total number of vertices, or of texels of one level.
     pub fn count(self) -> u64 {
         u64::from(self.cols) * u64::from(self.rows)
     }
 
-    /// Bytes of one slot.
+    /// The size of one slot in bytes.
     pub fn bytes(self) -> u64 {
         self.count().saturating_mul(size_of::<Vertex>() as u64)
     }
 }
 
-/// What can be changed of the wave.
+/// The adjustable parameters of the wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Scales the height.
     pub amplitude: f32,
-    /// Scales the position: how many waves fit into the field.
+    /// Scales the position, and so the number of waves in the field.
     pub frequency: f32,
 }
 
@@ -54,7 +54,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Of the values of the kernel's two parameters, in the order of their lines.
+    /// Takes the values of the kernel's two parameters, in the order in which the kernel declares them.
     pub fn of(values: &[f32]) -> Self {
         match *values {
             [amplitude, frequency] => Self { amplitude, frequency },
@@ -62,25 +62,25 @@ impl Shape {
         }
     }
 
-    /// What errors are counted in: [`HEIGHT`] by default. A higher wave has larger ones; so has one of more waves, whose angles
-    /// have fewer bits left for the fraction of a turn.
+    /// The unit in which errors are measured: [`HEIGHT`] by default. It grows with the amplitude, because a higher wave
+    /// has larger errors, and with the frequency, because more turns leave fewer bits for the fraction of a turn.
     pub(crate) fn unit(self) -> f64 {
         HEIGHT * f64::from(self.amplitude.max(1.0)) * f64::from(self.frequency.max(1.0))
     }
 }
 
-/// By default y is between -HEIGHT and +HEIGHT.
+/// With the default amplitude, y is between -HEIGHT and +HEIGHT.
 pub const HEIGHT: f64 = 0.30;
 
 /// Seconds after which the wave repeats.
 pub const LOOP: f64 = 20.0;
 
-/// How far `time` is into the loop, 0 to 1. Taken in double precision, so that the wave stays exact for days.
+/// The position of `time` in the loop, 0 to 1. Computed in double precision, so that the wave stays exact for days.
 pub fn phase(time: f64) -> f64 {
     (time / LOOP).rem_euclid(1.0)
 }
 
-/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` as [`phase`] gives it.
+/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` is the value of [`phase`].
 pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Vertex {
     // The sine of an angle in whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
@@ -94,7 +94,7 @@ pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Verte
     Vertex { x, y: HEIGHT as f32 * shape.amplitude * sum, z, w: 0.5 + 0.5 * sum }
 }
 
-/// The same in double precision, written from the formula and not from the code above: `[x, y, z, w]`.
+/// The same in double precision, written from the formula, independently of the code above: `[x, y, z, w]`.
 pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f64; 4] {
     // (weight, turns per unit of x, of z, of distance from the middle, turns per loop)
     const TERMS: [(f64, f64, f64, f64, f64); 4] = [
@@ -116,8 +116,8 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`HEIGHT`] by default, and
-/// of more for a wave that is higher or has more waves. Not a number in any vertex makes it infinite.
+/// The largest difference between `vertices` (row after row) and the reference at `time`. The unit is [`HEIGHT`] by
+/// default, and more for a wave that is higher or has more waves. NaN in any vertex makes the result infinite.
 pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
     if vertices.len() as u64 != grid.count() {
         return f64::INFINITY;
@@ -164,7 +164,7 @@ mod tests {
         let at = |col, amplitude, frequency| reference(grid, col, 32, 1.7, Shape { amplitude, frequency });
         let [once, twice] = [1.0, 2.0].map(|amplitude| at(7, amplitude, 1.0));
         assert_eq!((2.0 * once[1], once[3]), (twice[1], twice[3]));
-        // Half as far from the middle, and twice as many waves: the same place in the wave.
+        // Half the distance from the middle with twice as many waves is the same place in the wave.
         let (near, far) = (at(40, 1.0, 2.0), at(48, 1.0, 1.0));
         assert!((near[1] - far[1]).abs() < 1e-12 && near[0] != far[0]);
     }
@@ -179,7 +179,7 @@ mod tests {
         vertices[77].y = f32::NAN;
         assert_eq!(worst(&vertices), f64::INFINITY);
         assert_eq!(worst(&vertices[1..]), f64::INFINITY);
-        // Of another shape all of it is wrong.
+        // With another shape, all vertices are wrong.
         let higher = Shape { amplitude: 1.01, ..AS_IT_IS };
         assert!(worst_error(grid, &field(grid, 2.0, AS_IT_IS), 2.0, higher) > 1e-3);
     }

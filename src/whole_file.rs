@@ -1,5 +1,5 @@
-//! Where results go: a file appears under its name whole or not at all; a FIFO, a device, a terminal or standard output is
-//! written straight.
+//! Writes results. A file appears under its name complete or not at all. A FIFO, a device, a terminal or standard
+//! output is written directly.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
@@ -12,11 +12,11 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{Error, Result, report};
 
-/// Tries whether `path` can be written, before minutes are spent on what goes there. Leaves nothing behind. Where `path` is
-/// standard output, lines for people go to standard error from now on.
+/// Checks whether `path` can be written, before minutes are spent on its content. Leaves nothing behind. If `path` is
+/// standard output, messages for people go to standard error from now on.
 ///
 /// # Errors
-/// What the write itself would answer: a folder that is missing or not ours, a path that is a folder, a name too long.
+/// The error that the write itself would give: a missing folder, no permission, a path that is a folder, a name too long.
 pub fn check_writable(path: &Path) -> Result<()> {
     let tried = Place::of(path).and_then(|place| match &place {
         Place::Output => {
@@ -40,7 +40,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
 /// [`check_writable`] for every output of a run.
 ///
 /// # Errors
-/// As there. Wrong usage where two of them are one file, whatever it is called.
+/// As there, and [`Error::Usage`] if two of them are the same file, even under different names.
 pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     let mut seen: Vec<(Identity, &Path)> = Vec::new();
     for path in paths {
@@ -58,16 +58,16 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
     Ok(())
 }
 
-/// Writes what `fill` gives to `path`.
+/// Writes the output of `fill` to `path`.
 ///
-/// A file is written beside its place first and renamed once it is complete and on the disk; a failure leaves what was there
-/// before. The new file has the old one's mode, and its owner and group where this user may give it to them. Links are followed. What
-/// is no file is written straight; `-` is standard output.
+/// A file is first written next to its place and renamed once it is complete and on the disk. After a failure the old
+/// file is unchanged. The new file has the old one's mode, and its owner and group if this user may set them. Links are
+/// followed. Anything else than a file is written directly; `-` is standard output.
 ///
 /// # Errors
-/// What `fill` or the operating system answered, with the path.
+/// The error of `fill` or of the operating system, with the path.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    // In memory first, so that half of it goes nowhere.
+    // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
     let written = fill(&mut whole).and_then(|()| match Place::of(path)? {
         Place::Output => send(io::stdout().lock(), &whole),
@@ -79,21 +79,21 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     written.map_err(|error| cannot_write(path, error))
 }
 
-/// A result that grows piece by piece, where the whole of it would be too much for memory. A file appears under its name with
-/// [`Growing::finish`], as with [`write()`].
+/// A result that is written piece by piece because all of it would need too much memory. A file appears under its name
+/// with [`Growing::finish`], as with [`write()`].
 pub(crate) struct Growing {
     path: PathBuf,
     to: Target,
 }
 
-#[allow(clippy::large_enum_variant)] // There is one at a time.
+#[allow(clippy::large_enum_variant)] // Only one exists at a time.
 enum Target {
     Stream(Box<dyn Write + Send>),
     File { file: NamedTempFile, path: PathBuf, old: Option<Metadata>, length: u64 },
 }
 
 impl Growing {
-    /// Begins it.
+    /// Opens the output.
     ///
     /// # Errors
     /// As [`write()`].
@@ -113,10 +113,10 @@ impl Growing {
         Ok(Self { path: path.to_owned(), to })
     }
 
-    /// Adds a piece: to a file whole or not at all.
+    /// Appends a piece. A file gets it complete or not at all.
     ///
     /// # Errors
-    /// What the operating system answered. What a file has so far is kept, and can be finished.
+    /// The error of the operating system. The earlier pieces are kept, and the file can still be finished.
     pub(crate) fn append(&mut self, piece: &[u8]) -> Result<()> {
         let appended = match &mut self.to {
             Target::Stream(stream) => send(stream, piece),
@@ -134,10 +134,10 @@ impl Growing {
         appended.map_err(|error| cannot_write(&self.path, error))
     }
 
-    /// Puts a file in its place.
+    /// Puts a file in its place. Does nothing for any other output.
     ///
     /// # Errors
-    /// What the operating system answered; then what was there before stays.
+    /// The error of the operating system; the old file is then unchanged.
     pub(crate) fn finish(self) -> Result<()> {
         match self.to {
             Target::Stream(_) => Ok(()),
@@ -148,16 +148,16 @@ impl Growing {
     }
 }
 
-/// Takes away what a file has beyond `length`.
+/// Cuts the file to `length`.
 fn cut(file: &mut File, length: u64) -> io::Result<()> {
     file.set_len(length)?;
     file.seek(SeekFrom::Start(length)).map(drop)
 }
 
-/// [`write()`], of `value` as JSON.
+/// [`write()`] of `value` as JSON.
 ///
 /// # Errors
-/// As there, and a figure that is not finite: JSON has no such number, and a file that cannot be read back is worse than none.
+/// As there, and if a figure is not finite: JSON has no such number, and the file could not be read back.
 pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).and_then(|text| {
         serde_json::from_str::<T>(&text)?;
@@ -170,7 +170,7 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T
     })
 }
 
-/// What an output's name stands for.
+/// The kind of output that a path names.
 enum Place {
     /// Standard output.
     Output,
@@ -179,11 +179,11 @@ enum Place {
     Error,
     /// A FIFO, a device or a terminal.
     Straight(PathBuf),
-    /// A file, or none yet; the path has no link at its end.
+    /// A file that may not exist yet. The last component of the path is not a link.
     File { path: PathBuf, old: Option<Metadata> },
 }
 
-/// What tells one output from another.
+/// Identifies an output, to find two that are the same.
 #[derive(PartialEq)]
 enum Identity {
     Output,
@@ -208,7 +208,8 @@ impl Place {
         #[cfg(unix)]
         {
             use std::os::unix::fs::FileTypeExt;
-            // `/dev/stdout` leads to whatever standard output is: opened anew, a file would be overwritten from its start.
+            // `/dev/stdout` leads to the current standard output. If that is a file, opening it anew would overwrite it
+            // from the start.
             if !found.file_type().is_char_device() {
                 if is_open_as(&io::stdout(), &found) {
                     return Ok(Self::Output);
@@ -227,14 +228,14 @@ impl Place {
         })
     }
 
-    /// Nothing is there yet, except links that lead nowhere perhaps: the file appears where they point.
+    /// The place of a file that does not exist yet. Dangling links are followed: the file is created where they point.
     fn new_file(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
-        // It ends: the system found no circle in them.
+        // This loop ends, because the system found no cycle of links.
         while let Ok(target) = std::fs::read_link(&path) {
             path = path.parent().unwrap_or(Path::new("")).join(target);
         }
-        // `a/` and `a/.` name a folder, which is not there.
+        // `a/` and `a/.` name a folder, and it does not exist.
         let spelled = path.as_os_str().as_encoded_bytes();
         match path.file_name() {
             Some(name) if spelled.ends_with(name.as_encoded_bytes()) => Ok(Self::File { path, old: None }),
@@ -242,7 +243,7 @@ impl Place {
         }
     }
 
-    /// `None` for what any number of outputs can go to: a device, a terminal.
+    /// `None` for outputs that may be used more than once, such as a device or a terminal.
     fn identity(&self) -> io::Result<Option<Identity>> {
         Ok(match self {
             Self::Output => Some(Identity::Output),
@@ -262,7 +263,7 @@ impl Place {
     }
 }
 
-/// Whether `stream` is what was found under a name.
+/// Whether `stream` is the open file that was `found` under a name.
 #[cfg(unix)]
 fn is_open_as(stream: &impl std::os::fd::AsFd, found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -270,14 +271,14 @@ fn is_open_as(stream: &impl std::os::fd::AsFd, found: &Metadata) -> bool {
     open.is_ok_and(|open| (open.dev(), open.ino()) == (found.dev(), found.ino()))
 }
 
-/// A rename cannot put another file where one is mounted, as containers do with single files.
+/// Refuses a mount point, because a rename cannot replace it. Containers mount single files this way.
 fn check_replaceable(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
         let mounted = |found: rustix::fs::Statx| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
         if statx(CWD, path, AtFlags::empty(), StatxFlags::empty()).is_ok_and(mounted) {
-            let words = "it is mounted there, so no new file can take its place: mount its folder instead";
+            let words = "it is a mount point, so no new file can take its place: mount its folder instead";
             return Err(io::Error::other(words));
         }
     }
@@ -286,7 +287,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether something that is no file may be written. It is not opened: whoever reads from a FIFO would see its end.
+/// Checks whether an output other than a file may be written. It is not opened: a FIFO's reader would see the end of its input.
 fn may_write(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
@@ -295,7 +296,7 @@ fn may_write(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens something that is no file.
+/// Opens an output other than a file.
 fn open_straight(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -303,7 +304,7 @@ fn open_straight(path: &Path) -> io::Result<File> {
     {
         use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
         use std::time::{Duration, Instant};
-        // How long a FIFO may have no reader. Opening it would wait for one for ever, and no signal would end that.
+        // How long to wait for a FIFO's reader. A blocking open would wait for ever, and no signal would end it.
         const PATIENCE: Duration = Duration::from_secs(5);
         options.custom_flags(libc::O_NOCTTY);
         if std::fs::metadata(path)?.file_type().is_fifo() {
@@ -312,7 +313,7 @@ fn open_straight(path: &Path) -> io::Result<File> {
             at_once.custom_flags(libc::O_NONBLOCK);
             loop {
                 match at_once.open(path) {
-                    // Opened a second time while this holds the reader: then writing waits as it should.
+                    // Open it again without `O_NONBLOCK` while this one keeps the reader, so that writes wait as they should.
                     Ok(_held) => return options.open(path),
                     Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
                     Err(_) if began.elapsed() > PATIENCE => {
@@ -331,14 +332,14 @@ fn send(mut to: impl Write, whole: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// Writes a file beside `path` and puts it in its place.
+/// Writes a file next to `path` and puts it in its place.
 fn replace(path: &Path, old: Option<&Metadata>, whole: &[u8]) -> io::Result<()> {
     let mut file = beside(path, old)?;
     file.write_all(whole)?;
     persist(file, path, old)
 }
 
-/// Puts a file that was written beside `path` in its place.
+/// Puts a file that was written next to `path` in its place.
 fn persist(file: NamedTempFile, path: &Path, old: Option<&Metadata>) -> io::Result<()> {
     #[cfg(not(unix))]
     let _ = old;
@@ -358,23 +359,23 @@ fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let owned = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
     if !owned {
-        // Where that fails too, the file stays with this user's own group.
+        // If that fails too, the file keeps this user's own group.
         let _ = fchown(file, None, Some(old.gid()));
     }
-    // Last, because a change of owner takes bits away. Those for running as the owner are not for another one.
+    // Set last, because a change of owner clears bits. The set-user-ID bit and its like do not apply to another owner.
     let bits = if owned { 0o7777 } else { 0o777 };
     file.set_permissions(std::fs::Permissions::from_mode(old.mode() & bits))
 }
 
-/// A new file in the same folder, so that the rename stays within one file system. Removed unless it is persisted.
+/// Creates a file in the same folder, so that the rename stays within one file system. It is removed unless it is persisted.
 fn beside(path: &Path, old: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // A new file gets what new files get, by the process's umask. One that replaces another is nobody's to read
-        // until it has that one's mode.
+        // A new file gets the usual mode, by the process's umask. One that replaces another stays private until it gets
+        // the other one's mode.
         options.mode(if old.is_some() { 0o600 } else { 0o666 });
     }
     #[cfg(not(unix))]

@@ -1,6 +1,6 @@
 // Draws round dots that face the eye. Needs `globals`.
 //
-// A dot is a square of two triangles: 6 vertices, without an index buffer.
+// A dot is a square of two triangles, which has 6 vertices and no index buffer.
 
 struct Dot {
     @builtin(position) clip: vec4f,
@@ -10,17 +10,17 @@ struct Dot {
     @location(2) @interpolate(flat) value: f32,
 }
 
-// In pixels. The smallest has the centre of a pixel in it wherever it lies.
+// In pixels. A dot of this radius covers the centre of a pixel wherever it lies.
 const SMALLEST: f32 = 0.71;
 
-// Vertex `index` of all dots, where it belongs to one at this place with this value.
+// Vertex `index`, counted over all dots, of a dot with this centre, radius and value.
 fn dot_at(index: u32, clip: vec4f, radius: f32, value: f32) -> Dot {
     let corner = array<vec2f, 6>(
         vec2f(-1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, -1.0),
         vec2f(1.0, -1.0), vec2f(-1.0, 1.0), vec2f(1.0, 1.0),
     )[index % 6];
     var dot: Dot;
-    // Half a pixel more each way, so that no pixel of it is missed.
+    // Half a pixel more on each side, so that no pixel of the dot is missed.
     let reach = (radius + 0.5) * corner * 2.0 / globals.picture;
     dot.clip = clip + vec4f(reach * clip.w, 0.0, 0.0);
     dot.centre = (clip.xy / clip.w * 0.5 + 0.5) * globals.picture;

@@ -1,27 +1,27 @@
-// What every picture is drawn with, whatever a slot holds.
+// The inputs of every picture, for any content of a slot.
 
 // As in src/render/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
     eye: vec4f,
-    // Columns and rows of the array; of points, one row.
+    // Columns and rows of the array; points have one row.
     grid: vec2u,
-    // Tiles in a row of them.
+    // The number of tiles in a row.
     tiles: u32,
-    // Numbers in an element of the array.
+    // The number of components of an element of the array.
     components: u32,
-    // Width and height in pixels.
+    // Width and height of the picture in pixels.
     picture: vec2f,
-    // Pixels that a length of 1 has at a distance of 1.
+    // The size in pixels of a length of 1 at a distance of 1.
     pixels_per_length: f32,
-    // Across a dot, in pixels.
+    // The diameter of a dot in pixels.
     dot_size: f32,
-    // The number at which the colour map begins, and what maps a range of 1 from there to the whole of it.
+    // The number at the start of the colour map, and the factor that maps the numbers above it to 0 to 1.
     limits: vec2f,
     // The type of the array's numbers: see `numbers`.
     number: u32,
     unused: u32,
-    // Where an image lies: left, top, width and height in pixels of the picture.
+    // The place of an image: left, top, width and height in pixels of the picture.
     place: vec4f,
 }
 
@@ -29,7 +29,7 @@ struct Globals {
 @group(0) @binding(1) var palette: texture_2d<f32>;
 @group(0) @binding(2) var palette_sampler: sampler;
 
-// Where a number lies between the limits: 0 to 1 is what the colour map shows.
+// The position of a number between the limits. The colour map covers 0 to 1.
 fn limited(number: f32) -> f32 {
     return (number - globals.limits.x) * globals.limits.y;
 }

@@ -1,6 +1,6 @@
 // A slot with a height for each vertex of a grid, which is 2 wide along its longer side. Needs `numbers`.
 
-// From the lower limit to the upper one.
+// The height difference between the lower and the upper limit.
 const RANGE: f32 = 0.6;
 
 fn vertex_of(at: vec2u, height: f32) -> vec4f {
@@ -13,7 +13,7 @@ fn height_at(at: vec2u) -> f32 {
     return number_at(at.y * globals.grid.x + at.x);
 }
 
-// Beside a hole, light and colour are as if a neighbour's height went on there.
+// In a hole, normals and colours use the height of a neighbour.
 fn vertex_at(at: vec2u) -> vec4f {
     let last = globals.grid - vec2u(1);
     var height = height_at(at);
@@ -32,7 +32,7 @@ fn vertex_at(at: vec2u) -> vec4f {
     return vertex_of(at, height);
 }
 
-// Where it is drawn: what is not finite has no place, so that its triangles are not drawn.
+// The position at which the vertex is drawn. It is not finite for a hole, so that its triangles are not drawn.
 fn place_at(at: vec2u) -> vec3f {
     return vertex_of(at, height_at(at)).xyz;
 }

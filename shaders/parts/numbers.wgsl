@@ -1,4 +1,4 @@
-// A slot as a row of numbers of any type.
+// Reads a slot as a row of numbers of any type.
 
 @group(1) @binding(0) var<storage, read> words: array<u32>;
 
@@ -21,7 +21,7 @@ fn number_at(index: u32) -> f32 {
     }
 }
 
-// By its bits: compilers may take it that nothing is NaN.
+// Tests the bits, because compilers may assume that no value is NaN.
 fn is_nan(number: f32) -> bool {
     return (bitcast<u32>(number) & 0x7fffffff) > 0x7f800000;
 }

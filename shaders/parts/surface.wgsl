@@ -1,23 +1,23 @@
-// Draws vertices as a lit surface, straight from the slot that the producer wrote. Needs `globals`, and `vertex_at` and `place_at` of
-// `mesh` or `heights`.
+// Draws vertices as a lit surface, directly from the slot that the producer wrote. Needs `globals`, and `vertex_at` and
+// `place_at` of `mesh` or `heights`.
 //
-// There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE cells: one
-// small index buffer serves every tile (an instance each), and therefore every grid.
+// There is no vertex input: both shaders read the slot as a storage buffer. The field is drawn in tiles of TILE x TILE
+// cells. Each tile is an instance of one small index buffer, which therefore suits every grid.
 //
-// The vertex shader hands on four numbers and no more. With a fifth an H200 takes 1.9 ms instead of 1.3 for a million vertices
-// (docs/performance.md, "The draw"), while what the fragment shader reads from the slot costs it next to nothing.
+// The vertex shader passes on only four numbers. With a fifth, an H200 needs 1.9 ms instead of 1.3 ms for a million
+// vertices (docs/performance.md, "The draw"). The fragment shader's reads from the slot cost next to nothing.
 
 // Cells along a tile's edge; src/render/mesh.rs makes the indices.
 const TILE: u32 = 32;
 
 struct Point {
     @builtin(position) clip: vec4f,
-    // Where in the grid, in cells; and the normal's `tilt`.
+    // The place in the grid, in cells, and the normal's `tilt`.
     @location(0) at_and_tilt: vec4f,
 }
 
-// A direction as two numbers: seen from straight below, where its line meets the ground (a stereographic projection). Directions
-// near to each other have tilts near to each other, but for those that point straight down.
+// A direction as two numbers: its stereographic projection from straight below. Nearby directions have nearby tilts,
+// except those that point straight down.
 fn tilt(direction: vec3f) -> vec2f {
     let below = length(direction) + direction.y;
     return select(vec2f(0.0), direction.xz / below, below > 0.0);
@@ -33,7 +33,7 @@ fn direction(tilt: vec2f) -> vec3f {
 fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile: u32) -> Point {
     let last = globals.grid - vec2u(1);
     let origin = TILE * vec2u(tile % globals.tiles, tile / globals.tiles);
-    // Beyond the last row or column the tile's corners fall together, and its triangles vanish.
+    // Beyond the last row or column, the tile's corners coincide and its triangles vanish.
     let at = min(origin + vec2u(corner % (TILE + 1), corner / (TILE + 1)), last);
 
     let before = max(at, vec2u(1)) - vec2u(1);
@@ -47,18 +47,18 @@ fn vertex_main(@builtin(vertex_index) corner: u32, @builtin(instance_index) tile
     return point;
 }
 
-// Fine lines along the grid let the eye follow the surface. 1 on a line, 0 between two; one pixel wide at any distance.
+// Fine lines along the grid help the eye follow the surface. 1 on a line, 0 between the lines; one pixel wide at any distance.
 fn lines(uv: vec2f) -> f32 {
     let at = uv * 32.0;
     let width = fwidth(at);
     let distance = abs(fract(at - 0.5) - 0.5) / max(width, vec2f(1e-6));
     let line = 1.0 - smoothstep(0.4, 1.4, min(distance.x, distance.y));
-    // Far away, where lines would touch, they fade out.
+    // Lines fade out far away, where they would touch.
     return line * (1.0 - smoothstep(0.15, 0.45, max(width.x, width.y)));
 }
 
-// 1 on a line of the grid, 0 between two. Along each axis the lines are at least SPARSE pixels apart: from one distance to the next
-// every second one fades out.
+// 1 on a line of the grid, 0 between the lines. Along each axis the lines are at least SPARSE pixels apart: with
+// growing distance, every second line fades out.
 const SPARSE: f32 = 8.0;
 
 fn grid_lines(at: f32, last: f32) -> f32 {
@@ -77,7 +77,7 @@ fn distance_to_multiple(at: f32, step: f32) -> f32 {
     return abs(at - step * round(at / step));
 }
 
-// The surface as the lines of its grid. It is dark between them rather than open: what is behind it would be a tangle.
+// Draws the surface as the lines of its grid. The cells are dark, not open, because the lines behind them would make a tangle.
 @fragment
 fn wireframe_main(point: Point) -> @location(0) vec4f {
     let at = point.at_and_tilt.xy;
@@ -101,10 +101,10 @@ const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 
 @fragment
 fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
-    // The cell, and where in it.
+    // The cell, and the place in it.
     let at = point.at_and_tilt.xy;
     let last = globals.grid - vec2u(1);
-    // Beside a triangle's edge a pixel's centre can lie outside of the grid.
+    // At a triangle's edge, the centre of a pixel can lie outside the grid.
     let cell = min(vec2u(max(at, vec2f(0.0))), last - vec2u(1));
     let part = at - vec2f(cell);
     let a = vertex_at(cell);
@@ -115,7 +115,7 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let position = here.xyz;
     let value = limited(here.w);
 
-    // Between normals that point nearly straight down a tilt can be anything: there the cell's own normal will do.
+    // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own normal.
     let smooth_normal = direction(point.at_and_tilt.zw);
     let cell_normal = cross((c - a).xyz, (b - a).xyz);
     let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);

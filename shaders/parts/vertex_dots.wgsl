@@ -1,8 +1,8 @@
 // A dot for each vertex of a grid. Needs `dots`, and `numbered` of `mesh` or `heights`.
 
-// Of the distance between two vertices: neighbours do not touch.
+// As a fraction of the distance between two vertices, so that neighbours do not touch.
 const RADIUS: f32 = 0.3;
-// In pixels. A larger one hides others.
+// In pixels. A larger dot would hide others.
 const LARGEST: f32 = 6.0;
 
 @vertex

@@ -1,6 +1,6 @@
-//! PTX to machine code for one GPU, by the driver's own linker: no toolkit is needed.
+//! Links PTX into machine code for one GPU, with the driver's own linker: no toolkit is needed.
 //!
-//! Drivers read machine code as far as it says of itself, and know no length. So only what the linker made is a [`Cubin`]:
+//! A driver gets no length with machine code and trusts the sizes inside it. So a [`Cubin`] can come only from the linker:
 //!
 //! ```compile_fail,E0423
 //! use wavefield::cuda::cubin::Cubin;
@@ -18,21 +18,21 @@ use super::api;
 use super::{Cuda, KernelSource};
 use crate::{Error, Result};
 
-/// Machine code of one kernel for one GPU, as the linker made it.
+/// Machine code of one kernel for one GPU, made by the linker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cubin(Arc<[u8]>);
 
 impl Cubin {
-    /// The ELF file that it is.
+    /// The machine code, an ELF file.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Links the PTX into a cubin for the context's device.
+/// Links the PTX into machine code for the context's device.
 ///
 /// # Errors
-/// The linker's log where it refuses.
+/// The linker refuses the PTX; the error has its log.
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
@@ -40,10 +40,10 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     let mut log = vec![0u8; 16 * 1024];
     let mut options =
         [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The API passes integers in the pointers' place.
+    // The API takes integers in place of pointers.
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let mut state = std::ptr::null_mut();
-    // SAFETY: options and values have the length that is given; `log` outlives the linker.
+    // SAFETY: `options` and `values` have the given length; `log` outlives the linker.
     let code = unsafe { api::cuLinkCreate(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
     context.check("cuLinkCreate", code)?;
     let linker = Linker { state, context };
@@ -64,7 +64,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     };
     let (mut cubin, mut size) = (std::ptr::null_mut(), 0);
     let linked = context.check("cuLinkAddData", code).and_then(|()| {
-        // SAFETY: a live linker; the result belongs to it.
+        // SAFETY: a live linker, which owns the result.
         let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
@@ -72,7 +72,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
         let log = String::from_utf8_lossy(&log);
         return Err(problem(format!("{error}\n{}", log.trim_end_matches('\0').trim()).trim().to_owned()));
     }
-    // SAFETY: the linker gives `size` bytes, which live until it is destroyed.
+    // SAFETY: the linker returned `size` bytes, which live until it is destroyed.
     Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
 }
 

@@ -12,21 +12,21 @@ use super::ptx::{self, Code, Signature};
 use super::{Cuda, Stream, is_sticky, nvrtc};
 use crate::{Error, Result, plain_file};
 
-/// No kernel's PTX is longer, in bytes.
+/// The largest PTX of a kernel, in bytes.
 pub const MAX_PTX: u64 = 16 << 20;
 
 /// PTX text and the name of its entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
-    /// For errors: the file, or what else it is.
+    /// The name in errors: the file, or a description.
     pub name: String,
     /// The PTX.
     pub ptx: String,
     /// The `.entry` to run.
     pub entry: String,
-    /// Machine code that [`super::cubin::link`] made of it for this very GPU, to spare the compiler.
+    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, so that loading needs no compiler.
     pub cubin: Option<Cubin>,
-    /// Its name in [`crate::gallery`], if it is from there.
+    /// Its name in [`crate::gallery`], if it comes from there.
     pub gallery: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl KernelSource {
         }
     }
 
-    /// Puts a frame's number into every vertex: `kernels/frame_stamp.cu`. For [`crate::verify`].
+    /// Writes the frame's number into every vertex: `kernels/frame_stamp.cu`. For [`crate::verify`].
     pub(crate) fn frame_stamp() -> Self {
         Self {
             name: "the built-in frame stamp".into(),
@@ -80,7 +80,7 @@ impl KernelSource {
         Self { name: "the built-in texture".into(), entry: "paint".into(), ..Self::texture_reduce() }
     }
 
-    /// Puts a frame's number into every texel of a level: see [`crate::stamp::texel`].
+    /// Writes the frame's number into every texel of a level: see [`crate::stamp::texel`].
     pub(crate) fn texture_stamp() -> Self {
         Self {
             name: "the built-in texture stamp".into(),
@@ -89,7 +89,7 @@ impl KernelSource {
         }
     }
 
-    /// Makes a level of a mip chain from the one above.
+    /// Computes a level of a mip chain from the level above.
     pub(crate) fn texture_reduce() -> Self {
         Self {
             name: "the built-in mip chain".into(),
@@ -103,7 +103,7 @@ impl KernelSource {
     /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
     ///
     /// # Errors
-    /// An empty name, and those of [`KernelSource::from_file`].
+    /// An empty name, and the errors of [`KernelSource::from_file`].
     pub fn from_argument(argument: &str) -> Result<Self> {
         if argument.is_empty() || argument.starts_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
@@ -115,21 +115,23 @@ impl KernelSource {
         Self::from_file(&path, entry.as_deref())
     }
 
-    /// Reads a file of PTX, or one of CUDA C++, which NVRTC compiles: its name ends with `.cu`. Without an entry it must have
-    /// exactly one.
+    /// Reads a file of PTX, or of CUDA C++ if its name ends with `.cu`; NVRTC compiles that. If `entry` is `None`, the
+    /// file must have exactly one entry.
     ///
     /// # Errors
-    /// A file that cannot be read or compiled, or is not PTX; no NVRTC; an entry that it lacks, several entries and none named; a
-    /// line of `//!PARAM` that cannot be right.
+    /// - The file cannot be read or compiled, or it is not PTX.
+    /// - NVRTC is not installed.
+    /// - The named entry is missing, or there are several and `entry` is `None`.
+    /// - A `//!PARAM` line is invalid.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
         let is_cuda = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("cu"));
         let kind = if is_cuda { "CUDA C++" } else { "PTX" };
         let mut ptx = String::from_utf8(plain_file::read(path, MAX_PTX)?)
-            .map_err(|_| problem(format!("it is not text, so it is no {kind}")))?;
+            .map_err(|_| problem(format!("it is not text, so it cannot be {kind}")))?;
         if is_cuda {
-            // Here a line has the number that the user sees.
+            // Check the lines here, where they have the numbers that the user sees.
             KernelParameters::of(&ptx).map_err(problem)?;
             let compiled = nvrtc::compile(path, &ptx)?;
             if !compiled.log.is_empty() {
@@ -146,11 +148,11 @@ impl KernelSource {
         split_argument(argument).0
     }
 
-    /// The PTX as compilers take it. They refuse what is not ASCII, in comments and in the unit of a parameter, too; there it means
-    /// nothing to them.
+    /// The PTX in a form that compilers accept. They refuse characters that are not ASCII, even in comments and in the
+    /// unit of a parameter. There the characters mean nothing to a compiler, so each becomes `?`.
     ///
     /// # Errors
-    /// A zero byte in it.
+    /// The text has a zero byte.
     pub(crate) fn text(&self) -> Result<CString> {
         let ascii: Vec<u8> =
             self.ptx.chars().map(|c| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?')).collect();
@@ -158,19 +160,19 @@ impl KernelSource {
         CString::new(ascii).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
-    /// What the text declares by lines of `//!PARAM`; the same for all its entries.
+    /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
     ///
     /// # Errors
-    /// A line that cannot be right.
+    /// An invalid line.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx)
             .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
-    /// Refuses an entry with other parameters than it will be launched with.
+    /// Checks that the entry has the parameters that it will be launched with.
     ///
     /// # Errors
-    /// What was expected and what was found; a line of `//!PARAM` that cannot be right.
+    /// The parameters differ: the error has both. Or a `//!PARAM` line is invalid.
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
             .check(&self.ptx, &self.entry, self.parameters()?.len())
@@ -178,7 +180,7 @@ impl KernelSource {
     }
 }
 
-/// A colon after the last dot or path separator parts the entry from the file, so that `C:\…` stays whole.
+/// Splits the entry from the file at a colon after the last dot and path separator, so that `C:\…` stays whole.
 fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     match argument.rsplit_once(':') {
         Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
@@ -190,10 +192,10 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
 
 /// A loaded kernel.
 pub struct Kernel {
-    /// For errors.
+    /// The name in errors.
     name: String,
     parameters: KernelParameters,
-    /// Threads in a block.
+    /// The number of threads in a block.
     block: u32,
     function: sys::CUfunction,
     module: sys::CUmodule,
@@ -203,10 +205,10 @@ pub struct Kernel {
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
 unsafe impl Send for Kernel {}
 
-/// Threads in a block of a kernel that takes as many.
+/// The number of threads in a block, unless the kernel requires or allows fewer.
 const BLOCK: u32 = 256;
 
-/// How many blocks of `block` threads have a thread for each of `count`.
+/// The number of blocks of `block` threads that give one thread to each of `count` elements.
 pub(crate) fn blocks(count: u64, block: u32) -> u32 {
     count.div_ceil(u64::from(block)) as u32
 }
@@ -215,8 +217,10 @@ impl Kernel {
     /// Compiles the PTX for this device.
     ///
     /// # Errors
-    /// The compiler's log where it refuses; the driver's answer where the entry is missing; a kernel that demands blocks of
-    /// more than one dimension; a line of `//!PARAM` that cannot be right.
+    /// - The compiler refuses the PTX; the error has its log.
+    /// - The entry is missing; the error has the driver's answer.
+    /// - The kernel requires blocks of more than one dimension.
+    /// - A `//!PARAM` line is invalid.
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
@@ -225,17 +229,18 @@ impl Kernel {
         let entry =
             CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
 
-        // Either is recognised by how it begins.
+        // The driver recognises both PTX and machine code by their first bytes.
         let image = source.cubin.as_ref();
         let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
 
         let mut log = vec![0u8; 16 * 1024];
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The API passes integers in the pointers' place.
+        // The API takes integers in place of pointers.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated, machine code says its own length; options and values have the length that is given; `log` outlives the call.
+        // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have the given
+        // length. `log` outlives the call.
         let code = unsafe {
             api::cuModuleLoadDataEx(
                 &mut module,
@@ -252,7 +257,7 @@ impl Kernel {
             let answer = answer.map_or(String::new(), |error| Error::from(error).to_string());
             return Err(problem(if log.is_empty() { answer } else { format!("{answer}\n{log}") }));
         }
-        // From here on Drop unloads.
+        // From here on, `Drop` unloads the module.
         let mut kernel = Self {
             name: source.name.clone(),
             parameters: KernelParameters::default(),
@@ -270,33 +275,33 @@ impl Kernel {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
                 return Err(problem(format!(
-                    "entry `{}` demands blocks of {x}x{y}x{z} threads (.reqntid), and is launched with blocks of one dimension",
+                    "entry `{}` requires blocks of {x}x{y}x{z} threads (.reqntid), but it is launched with one-dimensional blocks",
                     source.entry
                 )));
             }
             None => kernel.largest_block()?.min(BLOCK),
         };
-        // After the compiler, which knows better what is wrong with text that is no PTX.
+        // After the compiler, which gives a better error for text that is not PTX.
         kernel.parameters = source.parameters()?;
         Ok(kernel)
     }
 
-    /// How many threads a block of it can have on this device: `__launch_bounds__` and its registers limit them.
+    /// The most threads that a block of this kernel can have on this device: `__launch_bounds__` and registers limit them.
     fn largest_block(&self) -> Result<u32> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
         let mut threads = 0;
-        // SAFETY: a function of a loaded module; the answer has a place.
+        // SAFETY: a function of a loaded module; writes one integer.
         let code = unsafe { api::cuFuncGetAttribute(&mut threads, which, self.function) };
         self.context.check("cuFuncGetAttribute", code)?;
         Ok(u32::try_from(threads).unwrap_or(0).max(1))
     }
 
-    /// What it can be told between two frames.
+    /// The parameters that can change between two frames.
     pub fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
 
-    /// Threads in a block: 256, or as many as the kernel takes or demands.
+    /// The number of threads in a block: 256, or what the kernel requires or allows.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
@@ -306,13 +311,14 @@ impl Kernel {
         self.function
     }
 
-    /// Enqueues the kernel with the documented signature, one thread a vertex:
-    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`, and behind these the
+    /// Enqueues the kernel with the documented signature and one thread per vertex:
+    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the
     /// structure of its parameters, if it has any.
     ///
     /// # Safety
-    /// The kernel has that signature, `stream` is of its context, and `vertices` is memory of it with 16 bytes for each of
-    /// `cols * rows` vertices, which nobody else touches until the stream has passed this point.
+    /// The kernel must have that signature, and `stream` must belong to its context. `vertices` must be memory of that
+    /// context with 16 bytes for each of `cols * rows` vertices, which nothing else touches until the stream has passed
+    /// this point.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -332,12 +338,12 @@ impl Kernel {
             (&raw mut time).cast(),
             values.pointer(),
         ];
-        // SAFETY: the arguments have the documented signature's types (the caller's promise).
+        // SAFETY: the caller promises that the arguments have the types of the documented signature.
         unsafe { self.launch_for(stream, count, &mut arguments) }
     }
 
-    /// Enqueues the kernel, of any signature, with a thread for each of `count`, in blocks that it takes; the last block can
-    /// have more than is needed.
+    /// Enqueues a kernel of any signature with at least `count` threads, in blocks that it accepts. The last block may
+    /// have more threads than needed.
     ///
     /// # Safety
     /// As for [`Kernel::launch_with`].
@@ -354,8 +360,8 @@ impl Kernel {
     /// Enqueues the kernel with a one-dimensional launch of any signature.
     ///
     /// # Safety
-    /// `stream` is of the kernel's context; `arguments` points to one value for each of the kernel's parameters, of its type;
-    /// what the kernel then touches is its own to touch.
+    /// `stream` must belong to the kernel's context. `arguments` must point to one value of the right type for each of
+    /// the kernel's parameters. The kernel must be allowed to touch all memory that it touches.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -371,7 +377,7 @@ impl Kernel {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
         self.context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
-            // A fault may be that of a kernel before this one.
+            // A sticky error may come from an earlier kernel.
             error @ Error::Cuda { code, .. } if !is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }
@@ -382,7 +388,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: loaded above; the streams that ran it are idle: whoever drops a kernel waits first.
+        // SAFETY: loaded above. The streams that ran it are idle, because a kernel is dropped only after waiting for them.
         self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
     }
 }

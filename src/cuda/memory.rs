@@ -1,4 +1,4 @@
-//! Device memory of CUDA's own: what the hand-offs that copy fill first.
+//! Device memory that CUDA allocates. The hand-offs that copy fill it first.
 
 use cudarc::driver::sys;
 
@@ -17,7 +17,7 @@ pub struct DeviceMemory {
 unsafe impl Send for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates `size` bytes; not 0.
+    /// Allocates `size` bytes. `size` must not be 0.
     pub fn new(context: &Cuda, size: u64) -> Result<Self> {
         context.bind()?;
         let mut pointer = 0;
@@ -26,16 +26,16 @@ impl DeviceMemory {
         Ok(Self { pointer, size, context: context.clone() })
     }
 
-    /// Its address.
+    /// The device address.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
 
-    /// Enqueues a copy of all of it to `target`.
+    /// Enqueues a copy of the whole memory to `target`.
     ///
     /// # Safety
-    /// `stream` is of this context; `target` is memory of it of at least the same size, which nobody else touches until the stream has
-    /// passed this point.
+    /// `stream` must belong to this context. `target` must be memory of this context, at least as large, which nothing
+    /// else touches until the stream has passed this point.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the caller's promise.
@@ -43,11 +43,11 @@ impl DeviceMemory {
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
-    /// Enqueues a copy that fills all of it from `source`.
+    /// Enqueues a copy from `source` that fills the whole memory.
     ///
     /// # Safety
-    /// `stream` is of this context; `source` is memory of it of at least the same size, which nobody else writes until the stream has passed
-    /// this point.
+    /// `stream` must belong to this context. `source` must be memory of this context, at least as large, which nothing
+    /// else writes until the stream has passed this point.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: the caller's promise.
@@ -55,29 +55,29 @@ impl DeviceMemory {
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
-    /// Copies `bytes` (or as many as fit) from the host to the beginning of it, and waits for the stream.
+    /// Copies `bytes` (or as many as fit) from the host to the start of the memory, and waits for the stream.
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked.
+    /// The stream belongs to another context. CUDA is not called then.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
-        // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
+        // SAFETY: both sides have at least `size` bytes, and `bytes` is borrowed until the wait below.
         let code = unsafe { api::cuMemcpyHtoDAsync(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
         self.context.check("cuMemcpyHtoDAsync", code)?;
         stream.synchronize()
     }
 
-    /// Copies the first `bytes.len()` bytes (or all of it, if that is less) to the host, and waits for the stream.
+    /// Copies the first `bytes.len()` bytes (or all, if there are fewer) to the host, and waits for the stream.
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked.
+    /// The stream belongs to another context. CUDA is not called then.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;
         let size = bytes.len().min(self.size as usize);
-        // SAFETY: neither side is shorter than `size`, and `bytes` is borrowed until the wait below.
+        // SAFETY: both sides have at least `size` bytes, and `bytes` is borrowed until the wait below.
         let code =
             unsafe { api::cuMemcpyDtoHAsync(bytes.as_mut_ptr().cast(), self.pointer, size, stream.raw()) };
         self.context.check("cuMemcpyDtoHAsync", code)?;
@@ -85,10 +85,11 @@ impl DeviceMemory {
     }
 }
 
-/// Enqueues zeros over `bytes` bytes, a multiple of 4, from `target` on.
+/// Enqueues a write of zeros to `bytes` bytes from `target` on. `bytes` must be a multiple of 4.
 ///
 /// # Safety
-/// `target` is memory of the stream's context, and nobody else touches those bytes until the stream has passed this point.
+/// `target` must be memory of the stream's context, and nothing else may touch those bytes until the stream has passed
+/// this point.
 pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;
@@ -99,7 +100,8 @@ pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u6
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated above; the streams that used it are idle: whoever drops it waits first.
+        // SAFETY: allocated above. The streams that used it are idle, because the memory is dropped only after waiting
+        // for them.
         self.context.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }

@@ -1,4 +1,4 @@
-//! A mip chain of CUDA's own: what the hand-offs that copy images paint first.
+//! A mip chain in memory that CUDA allocates. The hand-offs that copy images paint it first.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Array, Cuda};
 
 /// A mipmapped array in memory that CUDA allocated.
 ///
-/// Before it is dropped, the stream that uses it must be idle.
+/// The stream that uses it must be idle before it is dropped.
 pub struct MipmappedArray {
     raw: sys::CUmipmappedArray,
     context: Cuda,
@@ -22,10 +22,10 @@ unsafe impl Send for MipmappedArray {}
 unsafe impl Sync for MipmappedArray {}
 
 impl MipmappedArray {
-    /// Allocates `levels` levels, the first as `desc` says.
+    /// Allocates `levels` levels. `desc` describes the first one.
     ///
     /// # Errors
-    /// Out of memory; 1 (`INVALID_VALUE`) for an array that CUDA does not have.
+    /// Out of memory, or 1 (`INVALID_VALUE`) for an array that CUDA does not support.
     pub fn new(context: &Cuda, desc: &sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<Self>> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -35,7 +35,7 @@ impl MipmappedArray {
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
-    /// One of its levels, which keeps all of it alive.
+    /// Returns one of its levels. The level keeps the whole mip chain alive.
     ///
     /// # Errors
     /// There is no such level.
@@ -47,8 +47,8 @@ impl MipmappedArray {
 
 impl Drop for MipmappedArray {
     fn drop(&mut self) {
-        // SAFETY: made above; the stream that used it is idle: whoever drops it waits first. No surface or texture object is
-        // left: each holds an `Arc` of this.
+        // SAFETY: made above. The stream that used it is idle, because the array is dropped only after waiting for it.
+        // No surface or texture object is left, because each holds an `Arc` of this.
         self.context.cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.raw) });
     }
 }

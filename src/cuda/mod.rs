@@ -1,5 +1,5 @@
-//! CUDA as this program uses it: streams, kernels and memory of CUDA's own. The driver, its devices and their contexts are the
-//! library's ([`vulkan_cuda::cuda`]).
+//! CUDA as this program uses it: streams, kernels and memory that CUDA allocates. The driver, its devices and their
+//! contexts are in the library ([`vulkan_cuda::cuda`]).
 //!
 //! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 

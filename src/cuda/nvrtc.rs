@@ -1,6 +1,6 @@
-//! CUDA C++ to PTX by NVRTC, NVIDIA's compiler as a library. It is opened when the first `.cu` is asked for, and needs no GPU.
+//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a library. It is opened for the first `.cu` file and needs no GPU.
 //!
-//! Its functions are in the [manual](https://docs.nvidia.com/cuda/nvrtc/index.html).
+//! The [manual](https://docs.nvidia.com/cuda/nvrtc/index.html) describes its functions.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use libloading::Library;
 
 use crate::{Error, Result};
 
-/// The oldest GPU that the PTX is for: NVRTC 13 knows no older one. A driver compiles it for any newer GPU.
+/// The oldest GPU that the PTX is for: NVRTC 13 supports no older one. A driver can compile the PTX for any newer GPU.
 const TARGET: &CStr = c"--gpu-architecture=compute_75";
 
-/// Its file, the preferred first. A driver loads PTX of its own CUDA version and older, so an older compiler fits more drivers.
+/// The file names to try, the best first. A driver loads PTX of its own CUDA version and older, so an older compiler
+/// suits more drivers.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
 } else {
@@ -28,14 +29,14 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (kernels/README.md)"
 };
 
-/// What a call answered.
+/// `nvrtcResult`.
 type Code = c_int;
-/// `NVRTC_ERROR_COMPILATION`: the log says what is wrong with the source.
+/// `NVRTC_ERROR_COMPILATION`: the source has an error, which the log describes.
 const COMPILATION: Code = 6;
 
 /// `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;
-/// A call that writes a text, and the one that says how large that is with its terminator.
+/// A function that writes a text, and the one that returns the text's size with its terminator.
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> Code;
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Code;
 type Create = unsafe extern "C" fn(
@@ -47,7 +48,7 @@ type Create = unsafe extern "C" fn(
     *const *const c_char,
 ) -> Code;
 
-/// The library and what is called in it.
+/// The library and its functions.
 struct Nvrtc {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
     error_string: unsafe extern "C" fn(Code) -> *const c_char,
@@ -56,26 +57,26 @@ struct Nvrtc {
     destroy: unsafe extern "C" fn(*mut Program) -> Code,
     log: (GetSize, Get),
     ptx: (GetSize, Get),
-    /// Keeps the functions there.
+    /// Keeps the functions loaded.
     _library: Library,
 }
 
-/// A kernel compiled.
+/// A compiled kernel.
 pub(super) struct Compiled {
     pub(super) ptx: String,
-    /// The compiler's warnings; mostly empty.
+    /// The compiler's warnings; usually empty.
     pub(super) log: String,
 }
 
-/// Compiles CUDA C++. `path` is its file: for messages, and where its own headers lie.
+/// Compiles CUDA C++. `path` is the file of `source`: it appears in messages, and headers are looked for in its folder.
 ///
 /// # Errors
-/// No NVRTC here; what the compiler says, with the file's name and lines.
+/// NVRTC is not installed, or the source has an error. The error then has the compiler's log, with file name and lines.
 pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
-        // Where another thread was faster, one of the two is closed again.
+        // If another thread was faster, the second library is closed again.
         None => {
             let opened = Nvrtc::open()?;
             NVRTC.get_or_init(|| opened)
@@ -85,7 +86,7 @@ pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// Folders of a toolkit, which the system does not look into by itself.
+/// The folders of CUDA toolkits, which the system does not search by itself.
 fn folders() -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
@@ -99,7 +100,7 @@ impl Nvrtc {
         let folders = folders();
         let places = std::iter::once(Path::new("")).chain(folders.iter().map(PathBuf::as_path));
         let mut files = places.flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
-        // SAFETY: opening runs the library's initialisers; it is NVIDIA's compiler, or what the user has put into its place.
+        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for it.
         let opened = files.find_map(|file| unsafe { Library::new(file) }.ok());
         let library = opened.ok_or_else(|| {
             let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -114,9 +115,9 @@ impl Nvrtc {
     }
 
     /// # Safety
-    /// The library is NVRTC.
+    /// The library must be NVRTC.
     unsafe fn look_up(library: Library) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller's promise; the functions are not called after the library is closed, because they are kept with it.
+        // SAFETY: the caller's promise. The functions are kept with the library, so none is called after it is closed.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,
@@ -131,7 +132,7 @@ impl Nvrtc {
         }
     }
 
-    /// Its name and version, for messages.
+    /// The compiler's name and version, for messages.
     fn name(&self) -> String {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two integers.
@@ -146,7 +147,7 @@ impl Nvrtc {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: takes any code, and answers with a static string, or null.
+        // SAFETY: takes any code, and returns a static string or null.
         let text = unsafe { (self.error_string)(code) };
         let text = match text.is_null() {
             true => "unknown".into(),
@@ -160,7 +161,7 @@ impl Nvrtc {
         let text = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} has a zero byte"));
         let name = text(&path.display().to_string(), "its name")?;
         let source = text(source, "it")?;
-        // A name without a folder has an empty parent.
+        // The parent of a name without a folder is empty.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = text(&format!("--include-path={}", folder.display()), "its folder")?;
         let options = [TARGET.as_ptr(), c"--std=c++17".as_ptr(), folder.as_ptr()];
@@ -172,33 +173,33 @@ impl Nvrtc {
         self.check("nvrtcCreateProgram", code)?;
         let program = Open { raw, nvrtc: self };
 
-        // SAFETY: a live program, and as many options as is said, which outlive the call.
+        // SAFETY: a live program; `options` has the given length and outlives the call.
         let code = unsafe { (self.compile)(program.raw, options.len() as c_int, options.as_ptr()) };
         let log = program.text("nvrtcGetProgramLog", self.log).map(|log| log.trim().to_owned());
         if code == COMPILATION
             && let Ok(log) = &log
         {
-            return Err(format!("{} refuses it:\n{log}", self.name()));
+            return Err(format!("{} cannot compile it:\n{log}", self.name()));
         }
         self.check("nvrtcCompileProgram", code)?;
         Ok(Compiled { ptx: program.text("nvrtcGetPTX", self.ptx)?, log: log? })
     }
 }
 
-/// A program that is destroyed in the end.
+/// A program that is destroyed on drop.
 struct Open<'a> {
     raw: Program,
     nvrtc: &'a Nvrtc,
 }
 
 impl Open<'_> {
-    /// A text of it.
+    /// Reads one of the program's texts.
     fn text(&self, call: &str, (size_of, get): (GetSize, Get)) -> Result<String, String> {
         let mut size = 0;
         // SAFETY: a live program; writes one number.
         self.nvrtc.check(call, unsafe { size_of(self.raw, &mut size) })?;
         let mut bytes = vec![0u8; size];
-        // SAFETY: a live program, and a place for so many bytes.
+        // SAFETY: a live program, and room for `size` bytes.
         self.nvrtc.check(call, unsafe { get(self.raw, bytes.as_mut_ptr().cast()) })?;
         let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(text).into_owned())
@@ -207,7 +208,7 @@ impl Open<'_> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once. An error would say only that there is no such program.
+        // SAFETY: created once, destroyed once. The only possible error is that there is no such program.
         unsafe { (self.nvrtc.destroy)(&mut self.raw) };
     }
 }

@@ -1,12 +1,12 @@
-//! The parameters that a kernel's text declares: numbers that can change between two frames. Pure.
+//! The parameters that a kernel's source declares: numbers that can change between two frames. Pure.
 //!
-//! Each has a line of its own, wherever in the text, as mpv's shaders have them:
+//! Each has its own line anywhere in the source, in the form that mpv's shaders use:
 //!
 //! ```text
 //! //!PARAM amplitude float 0 2 1 "×"
 //! ```
 //!
-//! A kernel with such lines takes one more argument, a structure of so many floats: see `kernels/README.md`.
+//! A kernel with such lines takes one more argument, a structure with one float for each: see `kernels/README.md`.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -15,35 +15,35 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// No kernel has more parameters.
+/// The most parameters that a kernel can have.
 pub const MAX_PARAMETERS: usize = 16;
-/// Bytes of a name.
+/// The longest name, in bytes.
 const MAX_NAME: usize = 40;
-/// Characters of a unit.
+/// The longest unit, in characters.
 const MAX_UNIT: usize = 16;
 
-/// A number that a kernel takes. In messages and files it is as it is here.
+/// A number that a kernel takes. Messages and files contain it with these fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelParameter {
-    /// An identifier as in C.
+    /// A C identifier.
     pub name: String,
-    /// The least that it can be.
+    /// The lowest value.
     pub min: f32,
-    /// The most; not below `min`.
+    /// The highest value; not below `min`.
     pub max: f32,
-    /// What it is unless somebody changes it.
+    /// The value until something changes it.
     pub default: f32,
-    /// What it is counted in, to be shown behind the number; may be empty.
+    /// The unit to show after the number; may be empty.
     pub unit: String,
 }
 
 impl KernelParameter {
-    /// The nearest value that it can have; the default for NaN.
+    /// The nearest allowed value; the default for NaN.
     fn clamp(&self, value: f32) -> f32 {
         if value.is_nan() { self.default } else { value.clamp(self.min, self.max) }
     }
 
-    /// What follows `//!PARAM` on a line.
+    /// Parses the text after `//!PARAM` on a line.
     fn of(text: &str) -> Result<Self, String> {
         let (numbers, unit) = match text.split_once('"') {
             None => (text, String::new()),
@@ -52,7 +52,7 @@ impl KernelParameter {
         let words: Vec<_> = numbers.split_whitespace().collect();
         let [name, kind, min, max, default] = words[..] else {
             return Err(format!(
-                "{} words where there should be five, and perhaps a unit in quotes: {FORM}",
+                "found {} words instead of five and an optional unit in quotes: {FORM}",
                 words.len()
             ));
         };
@@ -60,17 +60,17 @@ impl KernelParameter {
         if !begins || name.len() > MAX_NAME || name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         {
             return Err(format!(
-                "{} is no name: letters, digits and _, no digit first, {MAX_NAME} at most",
+                "{} is not a valid name: use letters, digits and _, no digit first, at most {MAX_NAME} in all",
                 quoted(name)
             ));
         }
         let about = |problem: String| format!("{name}: {problem}");
         if kind != "float" {
-            return Err(about(format!("its type is {}, and only float is known", quoted(kind))));
+            return Err(about(format!("its type is {}, but only float is supported", quoted(kind))));
         }
         let number = |what: &str, text: &str| match text.parse::<f32>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => Err(about(format!("its {what} {} is no finite number", quoted(text)))),
+            _ => Err(about(format!("its {what} {} is not a finite number", quoted(text)))),
         };
         let (min, max) = (number("minimum", min)?, number("maximum", max)?);
         let default = number("default", default)?;
@@ -78,13 +78,13 @@ impl KernelParameter {
             return Err(about(format!("its minimum {min} is above its maximum {max}")));
         }
         if !(min..=max).contains(&default) {
-            return Err(about(format!("its default {default} is not from {min} to {max}")));
+            return Err(about(format!("its default {default} is not between {min} and {max}")));
         }
         Ok(Self { name: name.into(), min, max, default, unit })
     }
 }
 
-/// For people: `amplitude (0 to 2 ×, default 1)`.
+/// For example `amplitude (0 to 2 ×, default 1)`.
 impl fmt::Display for KernelParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, min, max, default, unit } = self;
@@ -93,32 +93,32 @@ impl fmt::Display for KernelParameter {
     }
 }
 
-/// What a line looks like.
+/// The form of a line.
 const FORM: &str = "//!PARAM name float min max default \"unit\"";
 
-/// The unit, of what follows its opening quote.
+/// Parses the unit; `text` begins after the opening quote.
 fn unit(text: &str) -> Result<String, String> {
     let Some((unit, after)) = text.split_once('"') else {
         return Err("the unit's closing quote is missing".into());
     };
     if !after.trim().is_empty() {
-        return Err(format!("{} behind the unit: {FORM}", quoted(after.trim())));
+        return Err(format!("{} after the unit: {FORM}", quoted(after.trim())));
     }
     if unit.chars().count() > MAX_UNIT || unit.contains(char::is_control) {
         return Err(format!(
-            "the unit {} has more than {MAX_UNIT} characters, or invisible ones",
+            "the unit {} has more than {MAX_UNIT} characters or invisible ones",
             quoted(unit)
         ));
     }
     Ok(unit.to_owned())
 }
 
-/// What stands in the text, its beginning at least.
+/// Quotes a piece of the source for an error, shortened and without control characters.
 fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>())
 }
 
-/// What `//!PARAM` introduces on each line that has it, with the line's number from 1.
+/// The text after `//!PARAM` on each line that has it, with the line's number, counted from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter_map(|(number, line)| {
         let rest = line.trim_start().strip_prefix("//!PARAM")?;
@@ -126,7 +126,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The lines of a source that declare parameters, for a compiler drops comments.
+/// The lines of a source that declare parameters. They are kept because a compiler drops comments.
 pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
@@ -136,17 +136,17 @@ pub(super) fn declarations(text: &str) -> String {
 pub struct KernelParameters(Arc<[KernelParameter]>);
 
 impl KernelParameters {
-    /// Reads them from PTX or CUDA C++.
+    /// Reads the parameters from PTX or CUDA C++.
     ///
     /// # Errors
-    /// The line that cannot be right, and why.
+    /// The number of an invalid line, and what is wrong with it.
     pub fn of(text: &str) -> Result<Self, String> {
         let mut found: Vec<KernelParameter> = Vec::new();
         for (number, rest) in lines(text) {
             let wrong = |problem: String| format!("line {number}, //!PARAM: {problem}");
             let parameter = KernelParameter::of(rest).map_err(wrong)?;
             if found.iter().any(|other| other.name == parameter.name) {
-                return Err(wrong(format!("{} is there twice", parameter.name)));
+                return Err(wrong(format!("{} is declared twice", parameter.name)));
             }
             if found.len() == MAX_PARAMETERS {
                 return Err(wrong(format!("more than {MAX_PARAMETERS} parameters")));
@@ -156,7 +156,7 @@ impl KernelParameters {
         Ok(Self(found.into()))
     }
 
-    /// Complete values: those that are given, each brought into its range, and defaults for the others.
+    /// A value for each parameter: the given ones, moved into their ranges, then defaults for the rest.
     pub fn values(&self, given: &[f32]) -> KernelValues {
         let mut values = KernelValues { count: self.len(), ..KernelValues::default() };
         for (index, (value, parameter)) in values.numbers.iter_mut().zip(self.iter()).enumerate() {
@@ -165,8 +165,8 @@ impl KernelParameters {
         values
     }
 
-    /// The values that another kernel's parameters had, where the names are the same, each brought into its range; defaults for the
-    /// others.
+    /// Takes over the values `had` of another kernel's parameters with the same names, moved into their ranges. The
+    /// rest get their defaults.
     pub(crate) fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
@@ -175,10 +175,10 @@ impl KernelParameters {
         self.values(&self.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// Values of which some are given by name, and the others are as they are `now`; the last of a name holds.
+    /// Sets values by name and keeps the others as in `now`. If a name is given twice, the last value counts.
     ///
     /// # Errors
-    /// A name that `kernel` does not have, or a value outside of its range: what there is.
+    /// `kernel` has no such parameter, or the value is out of range. The error lists the parameters.
     pub fn choose<'a>(
         &self,
         kernel: &str,
@@ -213,7 +213,7 @@ impl Deref for KernelParameters {
     }
 }
 
-/// For people, with commas between.
+/// The parameters, separated by commas.
 impl fmt::Display for KernelParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<_> = self.iter().map(KernelParameter::to_string).collect();
@@ -221,16 +221,16 @@ impl fmt::Display for KernelParameters {
     }
 }
 
-/// Values of a kernel's parameters, in their order. Those that are missing are at their defaults.
+/// The values of a kernel's parameters, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelValues {
     count: usize,
-    /// As many as any kernel can take, so that a launch never reads beyond them.
+    /// Always of the largest size, so that a launch never reads past the end.
     numbers: [f32; MAX_PARAMETERS],
 }
 
 impl KernelValues {
-    /// As an argument of a launch: a kernel without parameters does not read it.
+    /// The pointer for the arguments of a launch. A kernel without parameters does not read it.
     pub(crate) fn pointer(&mut self) -> *mut c_void {
         (&raw mut self.numbers).cast()
     }
@@ -272,31 +272,31 @@ mod tests {
         for none in ["", ".version 6.0", "//!PARAMETER x", "// !PARAM x", "x //!PARAM x float 0 1 0"] {
             assert!(parameters(none).is_empty(), "{none}");
         }
-        // One value alone is a range, too.
+        // A range may have a single value.
         assert_eq!(parameters("//!PARAM a float 1 1 1\"\"")[0].unit, "");
     }
 
     #[test]
     fn a_wrong_line_is_named_and_what_is_wrong_with_it() {
         for (line, part) in [
-            ("//!PARAM", "0 words where there should be five"),
+            ("//!PARAM", "found 0 words instead of five"),
             ("//!PARAM a float 0 1", "4 words"),
             ("//!PARAM a float 0 1 1 m", "6 words"),
-            ("//!PARAM 2a float 0 1 1", "`2a` is no name"),
-            ("//!PARAM a-b float 0 1 1", "`a-b` is no name"),
-            ("//!PARAM é float 0 1 1", "`é` is no name"),
-            ("//!PARAM a double 0 1 1", "a: its type is `double`, and only float is known"),
-            ("//!PARAM a float zero 1 1", "a: its minimum `zero` is no finite number"),
+            ("//!PARAM 2a float 0 1 1", "`2a` is not a valid name"),
+            ("//!PARAM a-b float 0 1 1", "`a-b` is not a valid name"),
+            ("//!PARAM é float 0 1 1", "`é` is not a valid name"),
+            ("//!PARAM a double 0 1 1", "a: its type is `double`, but only float is supported"),
+            ("//!PARAM a float zero 1 1", "a: its minimum `zero` is not a finite number"),
             ("//!PARAM a float 0 inf 1", "a: its maximum `inf`"),
             ("//!PARAM a float 0 1e99 1", "a: its maximum `1e99`"),
             ("//!PARAM a float 0 1 NaN", "a: its default `NaN`"),
             ("//!PARAM a float 2 1 1", "a: its minimum 2 is above its maximum 1"),
-            ("//!PARAM a float 0 1 1.5", "a: its default 1.5 is not from 0 to 1"),
+            ("//!PARAM a float 0 1 1.5", "a: its default 1.5 is not between 0 and 1"),
             ("//!PARAM a float 0 1 1 \"m", "closing quote"),
-            ("//!PARAM a float 0 1 1 \"m\" // metres", "`// metres` behind the unit"),
+            ("//!PARAM a float 0 1 1 \"m\" // metres", "`// metres` after the unit"),
             ("//!PARAM a float 0 1 1 \"seventeen letters\"", "more than 16 characters"),
             ("//!PARAM a float 0 1 1 \"\x1b[2J\"", "invisible"),
-            ("//!PARAM amplitude float 0 1 1", "amplitude is there twice"),
+            ("//!PARAM amplitude float 0 1 1", "amplitude is declared twice"),
         ] {
             let words = KernelParameters::of(&format!("{TWO}\n{line}\n")).unwrap_err();
             assert!(words.starts_with("line 5, //!PARAM: ") && words.contains(part), "{words}");

@@ -1,7 +1,7 @@
-//! What PTX text says of the kernels in it: their names, their parameters and the blocks that they demand. Pure.
+//! Reads the names, the parameters and the required block sizes of the kernels in PTX text. Pure.
 //!
-//! The driver launches a kernel with any arguments: with too few of them `cuLaunchKernel` reads past their end, and with other
-//! types the kernel reads garbage. So the parameters are compared before the first launch. The grammar is in the
+//! The driver launches a kernel with any arguments. With too few, `cuLaunchKernel` reads past their end; with other
+//! types, the kernel reads garbage. So the parameters are compared before the first launch. The grammar is in the
 //! [PTX manual](https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry).
 
 /// The parameters that a kernel is launched with: see `kernels/README.md`.
@@ -14,7 +14,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// In CUDA C++.
+    /// The parameters in CUDA C++.
     fn words(self) -> &'static str {
         match self {
             Self::Field => {
@@ -34,10 +34,11 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// Compares the parameters of an entry with these; behind them a structure of `floats` floats, where there are any.
+    /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of that many floats must
+    /// follow.
     ///
     /// # Errors
-    /// What was expected and what was found.
+    /// The parameters differ; the error has both.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -66,7 +67,7 @@ impl Signature {
     }
 }
 
-/// What a parameter can be.
+/// The kind of a parameter.
 #[derive(Clone, Copy)]
 enum Kind {
     Pointer,
@@ -76,8 +77,8 @@ enum Kind {
 }
 
 impl Kind {
-    /// How compilers write it: what most of them write first, then other forms of this size. `.b64` says the size only, and
-    /// `.b8[8]` is a structure.
+    /// The forms in which compilers write this kind, the usual one first. `.b64` tells only the size, and `.b8[8]` is a
+    /// structure.
     fn types(self) -> &'static [&'static str] {
         match self {
             Self::Pointer => &[
@@ -97,13 +98,14 @@ impl Kind {
     }
 }
 
-/// The type in `.param .u64 .ptr .global .align 16 name`, or `.param .align 4 .b8 name[12]`: `.u64 .ptr .global`, `.b8[12]`.
+/// Extracts the type: `.u64 .ptr .global` of `.param .u64 .ptr .global .align 16 name`, `.b8[12]` of
+/// `.param .align 4 .b8 name[12]`.
 fn parameter(declaration: &str) -> String {
     let (declaration, count) = match declaration.split_once('[') {
         Some((declaration, count)) => (declaration, count.split(']').next()),
         None => (declaration, None),
     };
-    // Nothing demands a space between two of them.
+    // PTX needs no space between two of these words.
     let declaration = declaration.replace('.', " .");
     let mut words: Vec<_> = declaration.split_whitespace().filter(|word| word.starts_with('.')).collect();
     words.retain(|word| !matches!(*word, ".param" | ".reg" | ".align"));
@@ -121,7 +123,7 @@ impl Code {
         while let Some(at) = rest.find(['/', '"']) {
             let (before, from) = rest.split_at(at);
             code.push_str(before);
-            // A space takes its place, so that its neighbours do not become one word.
+            // A space replaces each, so that its neighbours do not become one word.
             let end = match from.as_bytes() {
                 [b'/', b'/', ..] => from.find('\n'),
                 [b'/', b'*', ..] => from[2..].find("*/").map(|at| at + 4),
@@ -135,7 +137,7 @@ impl Code {
         Self(code)
     }
 
-    /// The kernels in it; those that are only declared are not.
+    /// The kernels that are defined, without those that are only declared.
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         self.0.split(".entry").skip(1).filter_map(Entry::of).collect()
     }
@@ -154,7 +156,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Of what follows `.entry`.
+    /// Parses the text after `.entry`.
     fn of(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(char::is_whitespace)?.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$' | '%'));
@@ -164,7 +166,7 @@ impl<'a> Entry<'a> {
             Some(list) => list.split_once(')').unwrap_or((list, "")),
             None => ("", head),
         };
-        // `.pragma "…";` is a directive. Another end of a statement is the end of a declaration.
+        // `.pragma "…";` is a directive. Any other semicolon ends a declaration.
         let mut ended = directives.split(';');
         ended.next_back();
         let declared = ended.any(|directive| !directive.contains(".pragma"));
@@ -177,7 +179,7 @@ impl<'a> Entry<'a> {
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
     }
 
-    /// The only block that it may be launched with, by `.reqntid`.
+    /// The only block size that it may be launched with, from `.reqntid`.
     pub(super) fn block(&self) -> Option<[u32; 3]> {
         let (_, numbers) = self.directives.split_once(".reqntid")?;
         let numbers = numbers.split('.').next()?.split(',').map(|number| number.trim().parse().ok());
@@ -187,10 +189,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The entry of that name, or without a name the only one.
+/// Finds the entry of that name, or the only entry if there is no name.
 ///
 /// # Errors
-/// No such entry, or several and no name.
+/// There is no such entry, or there are several and no name.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();
@@ -217,7 +219,7 @@ fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
     }
 }
 
-/// The first few, and how many there are.
+/// The first few items, and the number of all if there are more.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     const FEW: usize = 8;
     let count = items.len();
@@ -246,20 +248,20 @@ mod tests {
         Code::of(ptx).entries().iter().map(|entry| entry.name.to_owned()).collect()
     }
 
-    /// The first is what NVRTC 11.8, 12.9 and 13, clang 14 and 19, and Numba write.
+    /// NVRTC 11.8, 12.9 and 13, clang 14 and 19, and Numba write the first form.
     #[test]
     fn every_compiler_s_form_of_the_signature_is_taken() {
         for parameters in [
             "\n\t.param .u64 k_param_0,\n\t.param .u32 k_param_1,\n\t.param .u32 k_param_2,\n\t.param .u64 k_param_3,\n\t\
              .param .f64 k_param_4\n",
-            // Newer LLVMs, and with them Triton and Rust, say what is a pointer, and some say the size only.
+            // Newer versions of LLVM mark pointers, and some write only the size. Triton and Rust use LLVM.
             ".param .u64 .ptr .align 1 k_param_0, .param .u32 k_param_1, .param .u32 k_param_2, .param .u64 k_param_3, \
              .param .f64 k_param_4",
             ".param .u64 .ptr .global .align 16 a, .param .b32 b, .param .b32 c, .param .b64 d, .param .b64 e",
             ".param .b64 .ptr .global a, .param .s32 b, .param .s32 c, .param .s64 d, .param .f64 e",
-            // A structure with the pointer in it.
+            // The pointer in a structure.
             ".param .align 8 .b8 a[8], .param .u32 b, .param .u32 c, .param .align 8 .b8 d [ 8 ], .param .f64 e",
-            // By hand: aligned, without spaces, with comments; and an old form.
+            // Written by hand: aligned, without spaces, with comments. Then an old form.
             ".param .align 8 .u64 a,.param.u32 b,.param.u32 c/* , .param .u32 no */,.param .u64 d, // .param .u32 no\n.param .f64 e",
             ".reg .u64 a, .reg .u32 b, .reg .u32 c, .reg .u64 d, .reg .f64 e",
         ] {
@@ -314,13 +316,13 @@ mod tests {
             let words = check(Signature::Field, &parameters.join(",")).unwrap_err();
             assert!(words.len() < 400, "{words}");
         }
-        // A texture's kernel has a number where a field's has a pointer; a compiler that says so is heard.
+        // A texture's kernel has a number where a field's has a pointer. If a compiler marks a pointer, the check uses that.
         let pointer =
             ".param .u64 .ptr .align 1 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
         assert!(check(Signature::Texture, pointer).unwrap_err().contains("unsigned long long surface"));
     }
 
-    /// As NVRTC, clang and nvcc write a structure of floats that is passed by value.
+    /// NVRTC, clang and nvcc write a structure of floats that is passed by value like this.
     #[test]
     fn lines_of_param_ask_for_a_structure_behind_the_others() {
         let five = ".param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
@@ -358,7 +360,7 @@ mod tests {
         assert!(choose(ptx, Some("")).unwrap_err().starts_with("it has no entry ``; it has: one"));
         assert!(choose("hello", None).unwrap_err().contains("no .entry"));
         assert!(Signature::Field.check(ptx, "four", 0).unwrap_err().contains("no entry `four`; it has: one"));
-        // The last has no list at all.
+        // The last one has no parameter list at all.
         let code = Code::of(ptx);
         let parameters = |name| code.entry(name).unwrap().parameters().len();
         assert_eq!((parameters("one"), parameters("two"), parameters("$three$_")), (1, 0, 0));
@@ -381,7 +383,7 @@ mod tests {
         };
         assert_eq!(block(""), None);
         assert_eq!(block(".maxntid 64, 1, 1\n.minnctapersm 4"), None);
-        // Triton writes one number, CUDA 13 for `__block_size__` three among others.
+        // Triton writes one number; CUDA 13 writes three, among other directives, for `__block_size__`.
         assert_eq!(block(".reqntid 128"), Some([128, 1, 1]));
         assert_eq!(
             block(".blocksareclusters\n.reqntid 64, 1, 1\n.reqnctapercluster 1, 1, 1"),

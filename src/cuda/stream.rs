@@ -7,7 +7,7 @@ use vulkan_cuda::cuda::require;
 use super::Cuda;
 use crate::Result;
 
-/// How urgent a stream's work is beside that of other streams.
+/// The priority of a stream's work over that of other streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Priority {
     /// CUDA's default priority.
@@ -17,7 +17,7 @@ pub enum Priority {
     Highest,
 }
 
-/// A queue of CUDA work, in order.
+/// A queue of CUDA work that runs in order.
 pub struct Stream {
     raw: sys::CUstream,
     context: Cuda,
@@ -40,7 +40,7 @@ unsafe impl vulkan_cuda::Stream for Stream {
 }
 
 impl Stream {
-    /// A stream that does not wait for the legacy default stream.
+    /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -51,7 +51,7 @@ impl Stream {
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// The same with a priority.
+    /// Creates such a stream with a priority.
     pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
         if priority == Priority::Usual {
             return Self::new(context);
@@ -82,7 +82,7 @@ impl Stream {
         &self.context
     }
 
-    /// Whether everything enqueued is done; does not wait. An error is what a kernel did wrong.
+    /// Whether all enqueued work is done; does not wait. Returns an error if a kernel failed.
     pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
@@ -92,7 +92,7 @@ impl Stream {
         }
     }
 
-    /// Blocks the CPU until everything enqueued is done, and reports what a kernel did wrong.
+    /// Blocks the CPU until all enqueued work is done. Returns an error if a kernel failed.
     pub fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
@@ -102,12 +102,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: created above; destroying a stream with work left is allowed, the work goes on.
+        // SAFETY: created above. A stream may be destroyed while it has work, which then still completes.
         self.context.cleanup("cuStreamDestroy", || unsafe { api::cuStreamDestroy(self.raw) });
     }
 }
 
-/// A mark in a stream, with a time.
+/// A mark in a stream that has a time.
 pub struct Event {
     raw: sys::CUevent,
     context: Cuda,
@@ -117,7 +117,7 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// An event that keeps time.
+    /// Creates an event that records a time.
     pub fn new(context: &Cuda) -> Result<Self> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -128,10 +128,10 @@ impl Event {
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// Marks the end of what is enqueued on `stream` so far.
+    /// Marks the end of the work that is enqueued on `stream` so far.
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked.
+    /// The stream belongs to another context. CUDA is not called then.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.require_same(stream.context.raw(), "cuEventRecord")?;
         self.context.bind()?;
@@ -139,7 +139,7 @@ impl Event {
         Ok(self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })?)
     }
 
-    /// Whether everything before the mark is done (also if it was never recorded); does not wait.
+    /// Whether all work before the mark is done; does not wait. An event that was never recorded counts as done.
     pub fn is_done(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
@@ -149,10 +149,10 @@ impl Event {
         }
     }
 
-    /// Milliseconds from `self` to `end`, both recorded; `None` while one of them is not reached.
+    /// Milliseconds from `self` to `end`, which must both be recorded; `None` until the stream has reached both.
     ///
     /// # Errors
-    /// An event of another context, before CUDA is asked.
+    /// The event belongs to another context. CUDA is not called then.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
         self.context.bind()?;

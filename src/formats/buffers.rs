@@ -1,4 +1,4 @@
-//! Buffers through CUDA and back: one in an allocation of its own, and several of odd sizes in one allocation.
+//! Takes buffers through CUDA and back: one in a dedicated allocation, and several of odd sizes in one allocation.
 
 use ash::vk;
 use cudarc::driver::sys::CUdeviceptr;
@@ -16,10 +16,10 @@ use crate::vulkan::{Queue, read_buffer};
 pub(super) const DEDICATED: &str = "dedicated";
 pub(super) const SEVERAL: &str = "several in one allocation";
 
-/// Around the alignments of both APIs, and nothing that is a multiple of a page.
+/// Sizes near the alignments of both APIs. None is a multiple of a page.
 const SIZES: [u64; 10] = [1, 3, 17, 255, 256, 257, 1000, 4099, 65_537, 1_000_003];
 
-/// One buffer for itself.
+/// Checks one buffer in a dedicated allocation.
 pub(super) fn check_dedicated(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
     let size = SIZES[SIZES.len() - 1];
     let shared = match SharedBuffer::new(&queue.device().pair(context)?, size, SLOT_USAGE) {
@@ -29,7 +29,7 @@ pub(super) fn check_dedicated(queue: &mut Queue, context: &Cuda, kernels: &Image
     round_trips(queue, context, kernels.stream(), &[(shared.vulkan(), shared.cuda(), size)])
 }
 
-/// Many in one allocation. All are written before the first is read, so that one that lies over another is found.
+/// Checks several buffers in one allocation. All are written before the first is read, so that an overlap is found.
 pub(super) fn check_several(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
     let shared = match SharedAllocation::new(&queue.device().pair(context)?, &SIZES, SLOT_USAGE) {
         Ok(shared) => shared,

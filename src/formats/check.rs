@@ -1,4 +1,4 @@
-//! Tries what [`list`](super::list()) has listed.
+//! Tries everything that [`list`](super::list()) has listed.
 
 use super::kernels::ImageKernels;
 use super::record::Report;
@@ -9,14 +9,15 @@ use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, Queue};
 use crate::{Error, Result};
 
-/// Takes everything that the device exports through CUDA and back, and fills in what became of it. `progress` is called
-/// with how many images are done and how many there are.
+/// Takes everything that the device exports through CUDA and back, and records the results. `progress` is called with
+/// the number of images that are done and the number of all.
 ///
-/// A stop, or a failure that says nothing about what was tried (memory that ran out, a kernel that faulted), gives what was
-/// found so far. Bytes that differ are no failure here: see [`Report::failures`].
+/// A stop ends the check early, and so does a failure that tells nothing about what was tried, such as memory that ran
+/// out or a kernel that faulted. The report then has the results so far. Bytes that differ are not such a failure: see
+/// [`Report::failures`].
 ///
 /// # Errors
-/// A device that does not share with CUDA.
+/// The device does not share with CUDA.
 pub fn check(
     choice: &Choice,
     command: String,
@@ -39,7 +40,7 @@ pub fn check(
     Ok(report)
 }
 
-/// Fills in what becomes of each buffer and image.
+/// Records the result for each buffer and image.
 fn try_all(
     report: &mut Report,
     choice: &Choice,
@@ -62,7 +63,7 @@ fn try_all(
         progress(index, total);
         if stop.requested() {
             return Err(Error::Stopped(format!(
-                "stopped after image {index} of {total}; the others are listed and were not tried"
+                "stopped after image {index} of {total}; the others are listed but were not tried"
             )));
         }
         if image.handle.is_some() {
@@ -75,11 +76,11 @@ fn try_all(
     Ok(())
 }
 
-/// Vulkan's half of [`check`] alone, for every image that the device exports: written and read back through the same
-/// barriers, with nobody on the other side. Needs no CUDA; fills in [`super::record::Image::map`].
+/// Vulkan's half of [`check`] alone: writes every image that the device exports and reads it back, through the same
+/// barriers but without CUDA on the other side. Fills in [`super::record::Image::map`].
 ///
 /// # Errors
-/// A device that does not export memory, or a failure of Vulkan's.
+/// The device does not export memory, or Vulkan failed.
 pub fn check_vulkan_alone(choice: &Choice) -> Result<Report> {
     let mut report = list(choice, String::new());
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };

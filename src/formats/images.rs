@@ -1,4 +1,4 @@
-//! One image through CUDA and back, level by level.
+//! Takes one image through CUDA and back, level by level.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cuda::{Array, Cuda, DeviceMemory, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
-/// What became of an image: of its mapping, and of each level.
+/// The results for an image: of its mapping, and of each level.
 pub(super) struct Tried {
     pub(super) map: Outcome,
     pub(super) levels: Vec<Level>,
@@ -23,7 +23,7 @@ pub(super) struct Tried {
 /// Tries everything with one image.
 ///
 /// # Errors
-/// Whatever is no answer to the question: Vulkan's own failures, memory that ran out, a kernel that faulted.
+/// A failure that tells nothing about the image: an error of Vulkan, memory that ran out, a kernel that faulted.
 pub(super) fn check(
     queue: &mut Queue,
     context: &Cuda,
@@ -39,13 +39,13 @@ pub(super) fn check(
     };
     let shape = case.request.shape;
     let (ranges, size) = places(shape, case)?;
-    // Different bytes each way, so that what was there before cannot pass for what was written.
+    // Different bytes in each direction, so that old content cannot pass for what was written.
     let (there, back) = (fill(case, &ranges, size, 2 * seed), fill(case, &ranges, size, 2 * seed + 1));
     let texels = DeviceMemory::new(context, size)?;
     let largest = level_texels(case, shape, 0).texels() as u64;
     let scratch = DeviceMemory::new(context, largest * 16)?;
 
-    // There: CUDA writes, Vulkan reads.
+    // CUDA writes, Vulkan reads.
     texels.write(kernels.stream(), &there)?;
     let mut written = Vec::new();
     for (level, range) in ranges.iter().enumerate() {
@@ -58,7 +58,7 @@ pub(super) fn check(
     }
     let got = transfer::read_image(queue, &exported, &ranges, size)?;
 
-    // And back: Vulkan writes, CUDA reads.
+    // Then Vulkan writes, CUDA reads.
     transfer::write_image(queue, &exported, &ranges, &back)?;
     let mut levels = Vec::new();
     for ((level, range), written) in ranges.iter().enumerate().zip(written) {
@@ -90,8 +90,8 @@ pub(super) fn check(
         };
         let sample = |linear| -> Result<Outcome> {
             let how = TextureDesc { linear, as_integer: !this.format.filters() };
-            // The object shows one level, whichever a kernel asks for: here the first, as a `tex` without a level
-            // does, and there the one that it shows.
+            // The texture object has a single level, so the level that the kernel asks for must not matter. Unfiltered
+            // reads ask for level 0, like a `tex` without a level; filtered reads ask for the level's number in the chain.
             let lod = if linear { level as f32 } else { 0.0 };
             let sampled = || kernels.sample(&array.texture(how)?, &this, linear, lod, &scratch);
             match sampled() {
@@ -118,7 +118,7 @@ fn read_surface(
 ) -> Result<Vec<u8>> {
     let surface = array.surface()?;
     let end = (range.offset + range.size) as usize;
-    // Zeros first: what was left there must not pass for what is read.
+    // Zeros first, so that old content cannot pass for what is read.
     let mut bytes = vec![0; end];
     texels.write(kernels.stream(), &bytes)?;
     kernels.read(&surface, level, texels, range.offset)?;
@@ -130,7 +130,7 @@ fn level_texels(case: &Case, shape: Shape, level: u32) -> LevelTexels {
     LevelTexels { view: shape.view(), format: case.format, size: shape.level_texels(level) }
 }
 
-/// Where each level's texels lie in a buffer; aligned as `VkBufferImageCopy::bufferOffset` wants it, and more.
+/// The range of each level's texels in a buffer, aligned at least as `VkBufferImageCopy::bufferOffset` requires.
 fn places(shape: Shape, case: &Case) -> Result<(Vec<Range>, u64)> {
     let bytes = u64::from(case.format.bytes());
     let needs: Vec<_> = (0..shape.levels())
@@ -156,7 +156,7 @@ fn outcome(compared: Result<(), String>) -> Outcome {
     compared.map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
-/// A driver's "no" is an answer; a fault, after which nothing works any more, is an error.
+/// A driver's refusal is a result. A fault is an error, because nothing works after it.
 pub(super) fn refused(context: &Cuda, error: Error) -> Result<Outcome> {
     match &error {
         Error::Cuda { code, .. } if *code == OUT_OF_MEMORY || context.has_faulted() => Err(error),
@@ -167,7 +167,7 @@ pub(super) fn refused(context: &Cuda, error: Error) -> Result<Outcome> {
 
 const OUT_OF_MEMORY: u32 = 2;
 
-/// Vulkan's half alone: writes and reads back through the barriers of the hand-over, with nobody on the other side.
+/// Vulkan's half alone: writes and reads back through the barriers of the hand-over, without CUDA on the other side.
 pub(super) fn check_vulkan(queue: &mut Queue, case: &Case, seed: u64) -> Result<Outcome> {
     let exported = ExportedImage::new(queue.device().sharing()?, &case.request)?;
     transfer::hand_over(queue, &exported)?;

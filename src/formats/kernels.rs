@@ -1,4 +1,4 @@
-//! `kernels/image.cu` from this side.
+//! Launches the kernels of `kernels/image.cu`.
 
 use std::ffi::c_void;
 
@@ -11,7 +11,7 @@ use super::pattern::Dimensions;
 
 /// The three kernels and a stream for them.
 pub(super) struct ImageKernels {
-    // The stream goes before what it runs.
+    // First, so that the stream is dropped before the kernels that it runs.
     stream: Stream,
     write: Kernel,
     read: Kernel,
@@ -76,14 +76,14 @@ impl ImageKernels {
             (&raw mut depth).cast(),
             (&raw mut bytes).cast(),
         ];
-        // SAFETY: the types of `kernels/image.cu`; surface and memory are as large as the level (the callers' affair in
-        // this module) and live until the wait below.
+        // SAFETY: the arguments have the types in `kernels/image.cu`. The callers in this module pass a surface and
+        // memory as large as the level, and both live until the wait below.
         unsafe { kernel.launch_for(&self.stream, level.texels() as u64, &mut arguments) }?;
         self.stream.synchronize()
     }
 
-    /// Reads every texel of the texture, four channels of 32 bits each, and waits: each in its middle, or `between` it and
-    /// its neighbours. The kernel asks for level `lod`. `scratch` has 16 bytes a texel.
+    /// Reads every texel of the texture, as four channels of 32 bits, and waits. It reads at the texel's middle or,
+    /// with `between`, half-way to its neighbours. The kernel asks for level `lod`. `scratch` must have 16 bytes per texel.
     pub(super) fn sample(
         &self,
         texture: &Texture,
@@ -120,7 +120,7 @@ impl ImageKernels {
     }
 }
 
-/// What a kernel must know of a level.
+/// What a kernel needs to know about a level.
 #[derive(Clone, Copy)]
 pub(super) struct LevelTexels {
     pub(super) view: ViewType,
@@ -149,20 +149,20 @@ fn view_code(view: ViewType) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    /// `normalized` in `kernels/image.cu`, in the same precision and order. PTX's `div.rn.f32` and this division round alike.
+    /// `normalized` in `kernels/image.cu`, with the same precision and order. PTX's `div.rn.f32` rounds like this division.
     fn normalized(i: u32, n: u32, between: bool) -> f32 {
         (i as f32 + if between && i + 1 < n { 1.0 } else { 0.5 }) / n as f32
     }
 
-    /// From 0 to 1 back to texels, exactly: what a texture unit of unlimited precision would find.
+    /// Converts a coordinate from 0 to 1 back to texels exactly, as a texture unit of unlimited precision would.
     fn texels(coordinate: f64, n: u32) -> f64 {
         coordinate * f64::from(n)
     }
 
-    /// Texture units count in 1/256 of a texel, so what is off by less than half of that is not off.
+    /// Texture units count in 1/256 of a texel, so an error of less than half of that does not matter.
     const UNSEEN: f64 = 1.0 / 512.0;
 
-    /// Every size up to 600: more than any width, height or depth that `list` tries, at any level.
+    /// Tests every size up to 600, which is more than any width, height or depth that `list` tries.
     #[test]
     fn coordinates_meet_their_texels() {
         for n in 1..=600 {

@@ -1,4 +1,4 @@
-//! What Vulkan says that it exports. Nothing is made, and CUDA is not asked.
+//! Lists what Vulkan reports as exportable. Creates nothing and does not use CUDA.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,15 +11,14 @@ use crate::app::Choice;
 use crate::producer::SLOT_USAGE;
 use crate::vulkan::Adapter;
 
-/// One format seen in one way, large enough to be wrong in: odd sizes, so that a confused pitch shows, and a whole mip
-/// chain.
+/// One format with one view type. The size is odd, so that a wrong pitch shows, and the mip chain is complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) format: ArrayFormat,
     pub(super) request: ImageRequest,
 }
 
-/// Every format with every view type, and a picture that Vulkan may draw on.
+/// Every format with every view type. A `2d` image is also tried as a colour attachment.
 pub(super) fn cases(adapter: &Adapter) -> Vec<Case> {
     let mut cases = Vec::new();
     for format in FORMATS {
@@ -41,8 +40,8 @@ fn case(adapter: &Adapter, format: ArrayFormat, view: ViewType, more: vk::ImageU
     }
 }
 
-/// What images of `format` may be used for on `adapter`, of what sharing with CUDA wants: copies, sampling, and storage
-/// writes, which are to Vulkan what surface writes are to CUDA.
+/// The usage flags to request for images of `format`: copies, sampling and, where `adapter` supports it, storage
+/// writes. A storage write in Vulkan corresponds to a surface write in CUDA.
 fn shared_usage(adapter: &Adapter, format: vk::Format) -> vk::ImageUsageFlags {
     // SAFETY: a live physical device of this instance.
     let features =
@@ -56,7 +55,7 @@ fn shared_usage(adapter: &Adapter, format: vk::Format) -> vk::ImageUsageFlags {
     usage
 }
 
-/// Small, of odd sizes, with all levels.
+/// A small shape of odd size, with all levels.
 fn sample(view: ViewType) -> Shape {
     let ((width, height, depth), layers) = match view {
         ViewType::D1 => ((37, 1, 1), 1),
@@ -72,7 +71,7 @@ fn sample(view: ViewType) -> Shape {
         .unwrap_or_else(|_| unreachable!("the sizes above keep the rules"))
 }
 
-/// Asks the device what it exports; `command` is for the record.
+/// Asks the device what it exports. `command` is the command line for the record.
 pub fn list(choice: &Choice, command: String) -> Report {
     let adapter = &choice.adapter;
     let exports = adapter.info().sharing.exports;
@@ -121,7 +120,7 @@ fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
             // SAFETY: a live physical device of this instance.
             unsafe { exportable::image(vulkan, adapter.raw(), request.format, shape.view(), request.usage) }
         }
-        // Images are exported by the same extension as buffers.
+        // The same extension exports buffers and images.
         None => Err(format!("the device exports no memory as {}", ExportType::names())),
     };
     let support = support.and_then(|support| support.holds(&shape).map(|()| support));

@@ -1,7 +1,7 @@
-//! Which images, buffers and semaphores a device can share with CUDA: asked of the driver, and tried.
+//! Lists and checks which images, buffers and semaphores a device can share with CUDA.
 //!
-//! [`list`] asks Vulkan what it exports. [`check`] takes each of those through CUDA and back, byte for byte, and writes
-//! down what came out. Both fill a [`record::Report`], from which the table and the JSON file are made.
+//! [`list`] asks Vulkan what it exports. [`check`] takes each of those through CUDA and back, byte for byte, and
+//! records the results. Both fill a [`record::Report`], which becomes the table and the JSON file.
 
 mod buffers;
 mod check;

@@ -1,9 +1,9 @@
-//! Bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a GPU.
+//! The bytes to send through an image, and what a texture object must make of them. Pure, so it is tested without a GPU.
 
 use vulkan_cuda::{ArrayFormat, Numeric, ViewType};
 
-/// `texels` texels of noise that differs with `seed`. Every integer may occur; floats are finite and between -1 and 1, so
-/// that comparing and averaging them means something.
+/// Noise for `texels` texels, which depends on `seed`. Every integer may occur. Floats are finite and between -1 and 1,
+/// so that they can be compared and averaged.
 pub fn noise(format: ArrayFormat, texels: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D;
     let mut next = || {
@@ -15,7 +15,7 @@ pub fn noise(format: ArrayFormat, texels: usize, seed: u64) -> Vec<u8> {
         let random = next();
         match (format.numeric, format.bits) {
             (Numeric::Sfloat, 16) => {
-                // Any sign and mantissa, an exponent from 2^-6 to 2^-1.
+                // Any sign and mantissa; an exponent from 2^-6 to 2^-1.
                 let half = (random & 0x83FF) | ((9 + (random >> 16) % 6) << 10);
                 bytes.extend((half as u16).to_le_bytes());
             }
@@ -28,23 +28,23 @@ pub fn noise(format: ArrayFormat, texels: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// One channel as a texture object gives it: 32 bits of integer, or a float.
+/// One channel as a texture object returns it: a 32-bit integer or a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Channel {
-    /// `tex.….u32` or `tex.….s32`, as bits.
+    /// The bits that `tex.….u32` or `tex.….s32` returns.
     Integer(u32),
-    /// `tex.….f32`.
+    /// The value that `tex.….f32` returns.
     Float(f32),
 }
 
-/// What channel `channel` of texel `texel` in `bytes` is to a texture object.
+/// Channel `channel` of texel `texel` in `bytes`, as a texture object must return it.
 pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) -> Channel {
     let size = format.bits as usize / 8;
     let at = (texel * format.channels as usize + channel) * size;
     let mut raw = [0; 4];
     raw[..size].copy_from_slice(&bytes[at..at + size]);
     let unsigned = u32::from_le_bytes(raw);
-    // Moves the sign bit of a smaller integer to where an i32 has it.
+    // Moves the sign bit of a smaller integer to the sign bit of an i32.
     let shift = 32 - format.bits;
     let signed = (unsigned << shift) as i32 >> shift;
     let largest = |bits: u32| ((1u64 << bits) - 1) as f64;
@@ -52,7 +52,7 @@ pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) 
         Numeric::Uint => Channel::Integer(unsigned),
         Numeric::Sint => Channel::Integer(signed as u32),
         Numeric::Unorm => Channel::Float((f64::from(unsigned) / largest(format.bits)) as f32),
-        // The smallest integer means -1 too.
+        // The smallest integer means -1, like the next one.
         Numeric::Snorm => Channel::Float((f64::from(signed) / largest(format.bits - 1)).max(-1.0) as f32),
         Numeric::Sfloat if format.bits == 16 => {
             Channel::Float(half::f16::from_bits(unsigned as u16).to_f32())
@@ -61,30 +61,30 @@ pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) 
     }
 }
 
-/// A level's texels across, down, and in depth or layers.
+/// A level's width and height, and its depth or layers, in texels.
 pub type Dimensions = [u32; 3];
 
 fn index([width, height, _]: Dimensions, [x, y, z]: Dimensions) -> usize {
     (z as usize * height as usize + y as usize) * width as usize + x as usize
 }
 
-/// How far a float that was only read may be off: the conversion from a normalised integer may round differently.
+/// The largest allowed error of a float that was only read. The conversion from a normalised integer may round differently.
 pub const READ_TOLERANCE: f32 = 1e-6;
 
-/// How far a filtered float may be off: a texture unit weighs its texels in steps of 1/256, and a normalised coordinate
-/// that is a hair below the middle may cost one step in each dimension (together 3/256 at most). Values are in -1 to 1, and neighbours are far apart: taking the nearest texel instead of the mean
-/// exceeds this nearly everywhere.
+/// The largest allowed error of a filtered float. A texture unit weighs texels in steps of 1/256, and a normalised
+/// coordinate just below the middle may cost one step in each dimension: 3/256 at most in all. Values are in -1 to 1,
+/// and neighbours differ a lot, so taking the nearest texel instead of the mean exceeds this nearly everywhere.
 pub const FILTER_TOLERANCE: f32 = 0.02;
 
-/// Compares what a texture object gave for every texel, four channels of 32 bits each, with what it must.
+/// Compares what a texture object returned for every texel, four channels of 32 bits each, with what it must return.
 ///
 /// # Errors
-/// How many texels differ, and the first of them.
+/// Some texels differ: the error has their number and describes the first.
 pub fn compare_read(format: ArrayFormat, bytes: &[u8], size: Dimensions, got: &[u32]) -> Result<(), String> {
     compare(format, size, got, READ_TOLERANCE, |at, of| channel(format, bytes, index(size, at), of))
 }
 
-/// The same for a linear filter half-way to the next texel in each dimension of `view`.
+/// Like [`compare_read`], for a linear filter half-way to the next texel in each dimension of `view`.
 ///
 /// # Errors
 /// As [`compare_read`].
@@ -128,7 +128,7 @@ fn compare(
         for y in 0..height {
             for x in 0..width {
                 let at = [x, y, z];
-                // A format of fewer channels leaves the others to the hardware.
+                // If the format has fewer channels, the hardware chooses the others, so they are not compared.
                 let off = (0..format.channels as usize).find_map(|of| {
                     let got = got[4 * index(size, at) + of];
                     let (fine, got) = match want(at, of) {
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// What a texture object would give, from the definition.
+    /// What a texture object would return, by definition.
     fn as_read(format: ArrayFormat, bytes: &[u8], texels: usize) -> Vec<u32> {
         let mut got = vec![0; texels * 4];
         for texel in 0..texels {
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// A filter that takes the nearest texel must not pass for one that takes the mean.
+    /// Taking the nearest texel must not pass for taking the mean.
     #[test]
     fn the_nearest_texel_is_not_the_mean() {
         for format in FORMATS.into_iter().filter(ArrayFormat::filters) {
@@ -271,7 +271,7 @@ mod tests {
         let format = format(vk::Format::R32_SFLOAT);
         let bytes: Vec<u8> = [0.0f32, 1.0, 0.5, 0.25].iter().flat_map(|value| value.to_le_bytes()).collect();
         let got = |values: [f32; 4]| values.map(|value| [value.to_bits(), 0, 0, 0]).concat();
-        // Two rows of two: a picture, and two layers of a line.
+        // Two rows of two texels: first as a 2D image, then as two layers of a line.
         let picture = got([0.4375, 0.625, 0.375, 0.25]);
         assert_eq!(compare_filtered(format, ViewType::D2, &bytes, [2, 2, 1], &picture), Ok(()));
         let lines = got([0.5, 1.0, 0.375, 0.25]);

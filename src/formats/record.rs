@@ -1,4 +1,4 @@
-//! What was found, as it is written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
+//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
 
 use std::fmt;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::{Result, whole_file};
 /// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-formats/1";
 
-/// Everything that one device can share.
+/// Everything that one device can share with CUDA.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
     /// The command line, program name included.
     pub command: String,
-    /// When it was asked: seconds since 1970, UTC.
+    /// When the device was asked, in seconds since 1970, UTC.
     pub started: u64,
-    /// Where.
+    /// The machine with the device.
     pub machine: Machine,
-    /// Whether what can be exported was also taken through CUDA and back.
+    /// Whether everything exportable was also taken through CUDA and back.
     pub checked: bool,
     /// The kinds of semaphores.
     pub semaphores: Vec<Semaphore>,
@@ -33,12 +33,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Every outcome that is a failure: bytes that are not those that the other side wrote. Nothing that a driver refused.
+    /// Every failure: bytes that differ from those that the other side wrote. Refusals by a driver are not failures.
     pub fn failures(&self) -> Vec<String> {
         self.with(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// Everything that a driver refused although Vulkan said that it can be exported.
+    /// Everything that a driver refused although Vulkan reports it as exportable.
     pub fn refusals(&self) -> Vec<String> {
         self.with(|outcome| matches!(outcome, Outcome::Refused(_)))
     }
@@ -71,7 +71,7 @@ impl Report {
 pub struct Semaphore {
     /// `binary` or `timeline`.
     pub kind: String,
-    /// The handle type as which Vulkan exports it; absent where it does not.
+    /// The handle type of the export; absent if Vulkan does not export it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
 }
@@ -81,62 +81,62 @@ pub struct Semaphore {
 pub struct Buffer {
     /// `dedicated` or `several in one allocation`.
     pub kind: String,
-    /// The handle type as which Vulkan exports it; absent where it does not.
+    /// The handle type of the export; absent if Vulkan does not export it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
-    /// Why not.
+    /// Why it is not exported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Both directions, if tried.
+    /// The result for both directions, if tried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<Outcome>,
 }
 
-/// One format seen in one way.
+/// One format with one view type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     /// Vulkan's name, without `VK_FORMAT_`.
     pub format: String,
-    /// As [`vulkan_cuda::ViewType::name`] has it.
+    /// The name from [`vulkan_cuda::ViewType::name`].
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,
-    /// The handle type as which Vulkan exports it; absent where it does not.
+    /// The handle type of the export; absent if Vulkan does not export it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
-    /// Whether in an allocation of its own only.
+    /// Whether it can only be exported in a dedicated allocation.
     pub dedicated_only: bool,
     /// Why it is not exported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Width, height and depth of the image that was tried, and its layers.
+    /// Width, height and depth of the image that was tried.
     pub extent: [u32; 3],
-    /// Layers, faces included.
+    /// The number of layers, including faces.
     pub layers: u32,
-    /// Levels of its mip chain.
+    /// The number of levels in its mip chain.
     pub levels: u32,
     /// Whether CUDA mapped it, if tried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub map: Option<Outcome>,
-    /// What became of each level, if tried.
+    /// The results for each level, if tried.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub check: Vec<Level>,
 }
 
 impl Image {
-    /// For people.
+    /// The format and the view type, for people.
     pub fn name(&self) -> String {
         let attachment = if self.attachment { ", drawn on" } else { "" };
         format!("{} {}{attachment}", self.format, self.view)
     }
 
-    /// Levels at which everything passed.
+    /// The number of levels at which everything passed.
     pub fn passed(&self) -> usize {
         self.check.iter().filter(|level| level.all().all(|(_, outcome)| *outcome == Outcome::Passed)).count()
     }
 }
 
-/// What became of one level.
+/// The results for one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
     /// CUDA writes through a surface object, Vulkan reads.
@@ -145,7 +145,8 @@ pub struct Level {
     pub surface_read: Outcome,
     /// Vulkan writes, CUDA reads each texel through a texture object.
     pub texture: Outcome,
-    /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter; for formats that filter.
+    /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter. Only for formats
+    /// that filter.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub filtered: Option<Outcome>,
 }
@@ -161,15 +162,15 @@ impl Level {
     }
 }
 
-/// How one try ended. In the file: `passed`, `failed: …` or `refused: …`.
+/// The result of one try. In the file: `passed`, `failed: …` or `refused: …`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub enum Outcome {
-    /// Every byte is the other side's.
+    /// Every byte is as the other side wrote it.
     Passed,
-    /// It is not; and where.
+    /// Bytes differ; the text says where.
     Failed(String),
-    /// A driver said no; its words.
+    /// A driver refused; the text is its answer.
     Refused(String),
 }
 
@@ -200,10 +201,10 @@ impl From<String> for Outcome {
     }
 }
 
-/// Writes a report, one image a line, so that two of them can be compared by eye and by `diff`.
+/// Writes a report with one image per line, so that two reports can be compared by eye and by `diff`.
 ///
 /// # Errors
-/// A file that cannot be written.
+/// The file cannot be written.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
     whole_file::write(path, |file| file.write_all(lines(report).as_bytes()))
 }
@@ -234,7 +235,7 @@ fn lines(report: &Report) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A made-up report with one of everything.
+    /// A made-up report with every kind of result.
     pub fn sample() -> Report {
         let level = |filtered| Level {
             surface_write: Outcome::Passed,

@@ -1,4 +1,4 @@
-//! A report for people: a line a format, a column a view type, the reasons below.
+//! A report as a table for people: a line for each format, a column for each view type, and the reasons below.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Table<'_> {
                 "n/m: of m levels n passed: written by CUDA and read by Vulkan, and the other way round, by surface \
                  and texture"
             }
-            false => "yes: exported, with as many levels as stand behind it",
+            false => "yes N: exported, with N levels",
         };
         write!(f, "\n{meaning}; -: not exported")?;
         self.reasons(f)
@@ -79,7 +79,7 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Each reason once, with everything that it holds for.
+    /// Each reason once, with everything that it applies to.
     fn reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
         for image in &self.0.images {

@@ -1,4 +1,4 @@
-//! Vulkan's half of the check: bytes into shared buffers and images and out of them, with CUDA owning them in between.
+//! Vulkan's half of the check: copies bytes into and out of shared buffers and images, which CUDA owns in between.
 
 use ash::vk;
 use vulkan_cuda::layout::Range;
@@ -11,7 +11,7 @@ use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, re
 const WRITES: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
-/// A new image's way into CUDA's hands.
+/// Hands a new image over to CUDA.
 pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> {
     let (device, family) = (queue.device().clone(), queue.family());
     one_shot(queue, |commands| {
@@ -22,7 +22,7 @@ pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> 
     })
 }
 
-/// All levels of an image, each at its range. CUDA owns the image before and after, and is idle.
+/// Reads all levels of an image, each into its range. CUDA owns the image before and after, and must be idle.
 pub(super) fn read_image(
     queue: &mut Queue,
     image: &ExportedImage,
@@ -33,7 +33,7 @@ pub(super) fn read_image(
     read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External)
 }
 
-/// The other way round.
+/// Writes all levels of an image, each from its range. CUDA owns the image before and after, and must be idle.
 pub(super) fn write_image(
     queue: &mut Queue,
     image: &ExportedImage,
@@ -46,11 +46,11 @@ pub(super) fn write_image(
     let family = queue.family();
     let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
     one_shot(queue, |commands| {
-        // From CUDA, then into the layout that a copy likes best; and back.
+        // Acquire from CUDA, change to the best layout for a copy; afterwards the same in reverse.
         let acquire = Owner::External.acquire_image(image.raw(), family, WRITES);
         let release = Owner::External.release_image(image.raw(), family, WRITES);
-        // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue; every range lies in the
-        // buffer.
+        // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and every range lies
+        // inside the buffer.
         unsafe {
             pipeline_barrier(&device, commands, &[], &[acquire]);
             pipeline_barrier(&device, commands, &[], &[transition(image, SHARED_LAYOUT, layout)]);
@@ -71,7 +71,7 @@ fn transition(
         .subresource_range(whole_image())
 }
 
-/// `bytes` into a buffer that CUDA owns before and after; CUDA is idle.
+/// Writes `bytes` to a buffer that CUDA owns before and after. CUDA must be idle.
 pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) -> Result<()> {
     let device = queue.device().clone();
     let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
@@ -89,7 +89,7 @@ pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) 
     })
 }
 
-/// One copy a level, with all its layers.
+/// One copy per level, with all its layers.
 fn regions(shape: Shape, ranges: &[Range]) -> Vec<vk::BufferImageCopy> {
     let region = |(level, range): (usize, &Range)| {
         let subresource = vk::ImageSubresourceLayers::default()

@@ -1,8 +1,8 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
-//! Each is a file `kernels/NAME.cu` that teaches one thing. Most have a *twin*: the same field as a compute shader
-//! (`shaders/gallery.wgsl`), for machines without CUDA. Where a vertex follows from the time alone there is a reference in
-//! double precision, which kernel and twin are held to.
+//! Each is a file `kernels/NAME.cu` that teaches one thing. Most have a *twin*: a compute shader
+//! (`shaders/gallery.wgsl`) that computes the same field on machines without CUDA. If a vertex depends on the time
+//! alone, there is also a reference in double precision, with which kernel and twin are compared.
 
 mod ocean;
 mod ripples;
@@ -17,38 +17,38 @@ use crate::{Error, Result};
 /// A kernel of the gallery.
 #[derive(Debug)]
 pub struct Entry {
-    /// What `--kernel` takes, and the kernel's entry.
+    /// The name for `--kernel`, and the name of the kernel's entry.
     pub name: &'static str,
     /// What it shows, in one line.
     pub about: &'static str,
-    /// The same as a compute shader. Without one it needs CUDA.
+    /// The same field as a compute shader. A kernel without a twin needs CUDA.
     pub twin: Option<Twin>,
-    /// Whether its vertices are particles: best seen as points, because no surface joins neighbours.
+    /// Whether its vertices are particles. They are best drawn as points, because neighbours are not connected.
     pub points: bool,
-    /// A vertex in double precision; `None` where it follows from the frames before.
+    /// Computes a vertex in double precision; `None` if a vertex depends on earlier frames.
     pub reference: Option<Reference>,
     ptx: &'static str,
 }
 
-/// What `[x, y, z, w]` is to be: of the grid, the vertex's column and row, seconds since the start, and the values of the kernel's
-/// parameters.
+/// Computes `[x, y, z, w]` of a vertex from the grid, its column and row, the seconds since the start, and the values
+/// of the kernel's parameters.
 pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
 /// A kernel as a compute shader.
 #[derive(Debug)]
 pub struct Twin {
-    /// SPIR-V, with one entry point.
+    /// SPIR-V with one entry point.
     pub(crate) spirv: &'static [u8],
     /// The entry point.
     pub(crate) entry: &'static CStr,
-    /// Seconds after which the field repeats. How far it is into that is all that the shader learns of the time.
+    /// Seconds after which the field repeats. The shader gets the time only as a fraction of this.
     pub(crate) repeats: f64,
     /// The kernel's PTX, which declares the parameters that both have.
     ptx: &'static str,
 }
 
-/// How far kernel and twin may be from the reference, in units of [`wave::HEIGHT`]. Angles are single-precision numbers of up to
-/// 40 turns.
+/// The largest allowed distance of kernel and twin from the reference, in units of [`wave::HEIGHT`]. Angles are
+/// single-precision numbers of up to 40 turns.
 pub const TOLERANCE: f64 = 4e-5;
 
 macro_rules! ptx {
@@ -113,15 +113,15 @@ static GALLERY: [Entry; 5] = [
     },
 ];
 
-/// Every kernel of the gallery; the first is the one that runs when none is named.
+/// Every kernel of the gallery. The first is the default.
 pub fn gallery() -> &'static [Entry] {
     &GALLERY
 }
 
-/// The entry that `--kernel ARGUMENT` names; `None` where that is a file: a file's name has a dot, a path's a slash.
+/// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a slash.
 ///
 /// # Errors
-/// No entry has that name; says which there are.
+/// No entry has that name. The error lists the names.
 pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
@@ -139,13 +139,13 @@ pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     }
 }
 
-/// The names of those that run without CUDA.
+/// The names of the kernels that run without CUDA.
 pub fn with_twins() -> String {
     let with: Vec<_> = GALLERY.iter().filter(|entry| entry.twin.is_some()).map(|entry| entry.name).collect();
     with.join(", ")
 }
 
-/// The entry that a kernel is of; without a kernel the first. `None` for a kernel of the user's own.
+/// The entry that a kernel comes from; the default one for no kernel, and `None` for the user's own kernel.
 pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
     match kernel {
         None => Some(&GALLERY[0]),
@@ -154,7 +154,7 @@ pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
 }
 
 impl Entry {
-    /// The kernel.
+    /// The kernel's PTX and entry.
     pub fn source(&self) -> KernelSource {
         KernelSource {
             name: format!("the built-in {}", self.name),
@@ -167,31 +167,31 @@ impl Entry {
 }
 
 impl Twin {
-    /// The wave's.
+    /// The twin of the wave.
     pub(crate) fn wave() -> &'static Self {
         static WAVE: Twin = twin!("wave", c"wave", wave::LOOP);
         &WAVE
     }
 
-    /// What it can be told: its first values are these.
+    /// The parameters of the shader. They are the first of its values.
     pub(crate) fn parameters(&self) -> KernelParameters {
-        // A test reads them, too.
+        // A test reads them too, so they are valid.
         KernelParameters::of(self.ptx).unwrap_or_default()
     }
 
-    /// How far `time` is into the loop, 0 to 1.
+    /// The position of `time` in the loop, 0 to 1.
     pub(crate) fn phase(&self, time: f64) -> f32 {
         (time / self.repeats).rem_euclid(1.0) as f32
     }
 }
 
-/// Where a vertex is in the domain, [-1, 1] each way: x and z.
+/// The x and z of a vertex in the domain, which is [-1, 1] in each direction.
 fn place(grid: Grid, col: u32, row: u32) -> (f64, f64) {
     let at = |index, count| 2.0 * f64::from(index) / f64::from(count - 1) - 1.0;
     (at(col, grid.cols), at(row, grid.rows))
 }
 
-/// The values of so many parameters; those that are missing are not numbers, so that no vertex agrees.
+/// The values of `COUNT` parameters. A missing value becomes NaN, so that no vertex agrees.
 fn numbers<const COUNT: usize>(values: &[f32]) -> [f64; COUNT] {
     std::array::from_fn(|index| values.get(index).map_or(f64::NAN, |&value| value.into()))
 }
@@ -201,7 +201,7 @@ fn sine(turns: f64) -> f64 {
     (std::f64::consts::TAU * turns).sin()
 }
 
-/// Its cosine.
+/// The cosine of an angle in whole turns.
 fn cosine(turns: f64) -> f64 {
     (std::f64::consts::TAU * turns).cos()
 }
@@ -222,7 +222,7 @@ mod tests {
         assert!(default.name == "wave" && default.source() == KernelSource::built_in());
     }
 
-    /// What the PTX declares, the source does, and both are what the shader has room for.
+    /// The PTX, its source and the shader declare the same parameters, and the shader has room for them.
     #[test]
     fn every_kernel_declares_its_parameters() {
         for entry in gallery() {
@@ -247,7 +247,7 @@ mod tests {
         assert!(entry_of(Some(&KernelSource { gallery: None, ..KernelSource::built_in() })).is_none());
     }
 
-    /// The end of the loop meets the start, y stays within what the camera sees, and colours are within the map, nearly.
+    /// The end of the loop meets the start, y stays in the camera's view, and colours stay nearly within the map.
     #[test]
     fn every_reference_repeats_and_stays_in_the_picture() {
         let grid = Grid { cols: 61, rows: 47 };

@@ -1,4 +1,4 @@
-//! The reference for `kernels/ocean.cu`, written from the formula and not from the code.
+//! The reference for `kernels/ocean.cu`, written from the formula, independently of the code.
 
 use std::f64::consts::TAU;
 
@@ -8,7 +8,7 @@ use crate::wave::Grid;
 /// Seconds after which the field repeats.
 pub(super) const LOOP: f64 = 40.0;
 
-/// What the kernel is told.
+/// The kernel's parameters.
 struct Sea {
     amplitude: f64,
     chop: f64,
@@ -21,7 +21,7 @@ impl Sea {
         Self { amplitude, chop, wind }
     }
 
-    /// The waves as they are in it.
+    /// The waves with these parameters applied.
     fn waves(&self) -> impl Iterator<Item = Wave> {
         let (s, c) = self.wind.to_radians().sin_cos();
         WAVES.iter().map(move |&(x, z, length, height, turns)| Wave {
@@ -42,7 +42,7 @@ struct Wave {
     turns: f64,
 }
 
-/// Direction, length, height, and how often the wave passes in a loop.
+/// Direction (x and z), length, height, and the number of times that the wave passes in a loop.
 const WAVES: [(f64, f64, f64, f64, f64); 10] = [
     (0.960, 0.280, 1.300, 0.0420, 8.0),
     (0.600, 0.800, 0.900, 0.0250, 9.0),
@@ -56,7 +56,7 @@ const WAVES: [(f64, f64, f64, f64, f64); 10] = [
     (0.480, -0.880, 0.080, 0.0009, 32.0),
 ];
 
-/// The point of the water that rests at (x, z).
+/// The position of the water that rests at (x, z).
 fn point(sea: &Sea, x: f64, z: f64, turn: f64) -> [f64; 3] {
     let mut point = [x, 0.0, z];
     for Wave { across, along, length, height, turns } in sea.waves() {
@@ -68,7 +68,7 @@ fn point(sea: &Sea, x: f64, z: f64, turn: f64) -> [f64; 3] {
     point
 }
 
-/// The normal there, as the kernel has it: from the derivatives of [`point`]. Not of length 1.
+/// The normal at that point, from the derivatives of [`point`], as in the kernel. Its length is not 1.
 fn normal(sea: &Sea, x: f64, z: f64, turn: f64) -> [f64; 3] {
     let (mut a, mut b) = ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0]);
     for Wave { across, along, length, height, turns } in sea.waves() {
@@ -102,7 +102,7 @@ pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64, values: &[f32
 mod tests {
     use super::*;
 
-    /// The directions have length 1, and the waves are as fast as waves of their length in deep water.
+    /// The directions have length 1, and the waves have the speed of deep-water waves of their length.
     #[test]
     fn the_waves_are_those_of_deep_water() {
         for (across, along, length, _, turns) in WAVES {
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The formula of the normal is that of the surface which the points make.
+    /// The formula gives the normal of the surface that the points form.
     #[test]
     fn the_normal_is_that_of_the_surface() {
         let sea = Sea { amplitude: 1.0, chop: 0.85, wind: 30.0 };

@@ -1,4 +1,4 @@
-//! The reference for `kernels/swarm.cu`, written from the formula and not from the code.
+//! The reference for `kernels/swarm.cu`, written from the formula, independently of the code.
 
 use super::{cosine, numbers, sine};
 use crate::wave::Grid;
@@ -13,7 +13,7 @@ fn hash(seed: u32) -> u32 {
     (word >> 22) ^ word
 }
 
-/// Its upper 24 bits as a number from 0 to 1.
+/// The upper 24 bits of a hash as a number from 0 to 1, without 1.
 fn unit(bits: u32) -> f64 {
     f64::from(bits >> 8) / f64::from(1 << 24)
 }
@@ -35,7 +35,7 @@ pub(super) fn reference(grid: Grid, col: u32, row: u32, time: f64, values: &[f32
 mod tests {
     use super::*;
 
-    /// A million particles fill a hundred parts of a range evenly, and neighbours know nothing of each other.
+    /// A million particles fill a hundred parts of a range evenly, and neighbours are independent.
     #[test]
     fn the_hash_is_even_and_independent() {
         let (mut parts, mut product) = ([0u32; 100], 0.0);

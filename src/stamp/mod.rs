@@ -1,17 +1,17 @@
-//! A frame's number in every vertex: 12 bits of `w`, so that it travels with the vertex and the two cannot come apart.
+//! The frame's number in every vertex: 12 bits of `w`. They are written with the vertex, so the two cannot be separated.
 //!
-//! `w` is the colour. Its lowest 12 bits are the frame's number plus one, modulo 4096; the other 20 stay what they were,
-//! so the picture looks right: at 1 the colour is off by 1/4096 at most. 4096 numbers are many more than there can be
-//! frames in a ring of 32, so before and after can be told apart.
+//! `w` is the colour. Its lowest 12 bits become the frame's number plus one, modulo 4096. The other 20 keep their
+//! value, so the picture looks right: a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far
+//! fewer than 4096, so earlier and later frames can be told apart.
 //!
-//! `kernels/frame_stamp.cu`, `shaders/gallery.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
+//! `kernels/frame_stamp.cu`, `shaders/gallery.wgsl` and [`apply`] write stamps; `shaders/check.wgsl` and [`judge`] check them.
 
 pub mod texel;
 
 /// The bits of `w` that are the stamp.
 pub const MASK: u32 = 0xfff;
 
-/// What every word of a slot is before the first frame. No stamped `w` is ever that: [`apply`] sees to it.
+/// The value of every word of a slot before the first frame. [`apply`] makes sure that no stamped `w` has it.
 pub const BLANK: u32 = u32::MAX;
 
 /// The stamp of a frame.
@@ -19,24 +19,24 @@ pub fn of(frame: u64) -> u32 {
     frame.wrapping_add(1) as u32 & MASK
 }
 
-/// `w` with the frame's stamp in it.
+/// Writes the frame's stamp into `w`.
 pub fn apply(w: f32, frame: u64) -> f32 {
     let colour = w.to_bits() & !MASK;
-    // A colour that is not a number may have any bits, these too. Without the sign it is still not a number.
+    // A colour that is NaN may have any bits, also those of BLANK. Without the sign bit it is still NaN.
     let colour = if colour == BLANK & !MASK { colour & (u32::MAX >> 1) } else { colour };
     f32::from_bits(colour | of(frame))
 }
 
-/// What a vertex or a texel is, seen from the frame that is being drawn.
+/// The verdict on a vertex or a texel, compared with the frame that is being drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// Of this frame.
+    /// It is of this frame.
     Right,
-    /// Of an earlier frame: this one's was not written yet.
+    /// It is of an earlier frame: this frame's value was not written yet.
     Stale,
-    /// Of a later frame: somebody wrote while it was being read.
+    /// It is of a later frame: it was overwritten while it was being read.
     Overwritten,
-    /// Of no frame: never written.
+    /// It has no stamp: it was never written.
     Missing,
 }
 
@@ -45,7 +45,7 @@ pub fn judge(w: f32, frame: u64) -> Seen {
     if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
 }
 
-/// Judges a stamp. Half of the 4096 numbers are taken to be before a frame, half after it.
+/// Judges a stamp. Half of the 4096 numbers count as earlier than `frame`, half as later.
 fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
@@ -54,10 +54,10 @@ fn seen(stamp: u32, frame: u64) -> Seen {
     }
 }
 
-/// How far `want` is from every colour that a stamped `w` may have been: 0 where one of them is `want`.
+/// The distance of `want` from the range of colours that a stamped `w` can have had: 0 if `want` is in it.
 pub fn distance(w: f32, want: f64) -> f64 {
     let [a, b] = [w.to_bits() & !MASK, w.to_bits() | MASK].map(|bits| f64::from(f32::from_bits(bits)));
-    // Not `max`, which would take a number over what is none.
+    // Not with `max`, which would ignore a NaN.
     let (low, high) = if a <= b { (a, b) } else { (b, a) };
     if low <= want && want <= high { 0.0 } else { (low - want).abs().min((want - high).abs()) }
 }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a kernel writes as a colour.
+        /// Holds for whatever a kernel writes as a colour.
         #[test]
         fn nothing_stamped_is_blank(bits: u32, frame: u64) {
             let stamped = apply(f32::from_bits(bits), frame);

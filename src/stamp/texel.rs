@@ -1,31 +1,33 @@
-//! A frame's number in every texel: 12 bits as in a vertex ([`crate::stamp`]), three in each of the four half floats.
+//! The frame's number in every texel: 12 bits as in a vertex ([`crate::stamp`]), three in each of the four half floats.
 //!
-//! A half float has ten bits behind its leading one. The lowest three are the stamp's, the other seven stay what they were,
-//! so the picture looks right: a height below 1 is off by 0.0035 at most, which is less than one step of the colour map.
+//! A half float has ten bits after its leading one. The stamp takes the lowest three, and the other seven keep their
+//! value, so the picture looks right: a height below 1 changes by at most 0.0035, which is less than one step of the
+//! colour map.
 //!
-//! Vulkan may read a denormal half float as zero, and one that is no number as another that is none, so neither could carry
-//! bits. So a stamped half float is always a normal number: zero and the denormals become the smallest ones (2⁻¹⁴, which
-//! nobody sees), infinities and what is no number become the largest ones. From this follows what was *never* written: a
-//! slot is cleared to zeros before the first frame, and a texel with a half float that is not normal has no stamp.
+//! Vulkan may read a denormal half float as zero, and may change the bits of a NaN, so neither can carry a stamp. So a
+//! stamped half float is always a normal number. Zero and the denormals get the smallest normal exponent (2⁻¹⁴, which
+//! is not visible); infinities and NaN get the largest one. This also shows what was *never* written: a slot is cleared
+//! to zeros before the first frame, and a texel with a half float that is not normal has no stamp.
 //!
-//! `texture_stamp` in `kernels/texture.cu`, `shaders/paint.wgsl` and [`apply`] stamp; `shaders/check.wgsl` and [`judge`] look.
+//! `texture_stamp` in `kernels/texture.cu`, `shaders/paint.wgsl` and [`apply`] write stamps; `shaders/check.wgsl` and
+//! [`judge`] check them.
 
 use half::f16;
 
 use super::{Seen, seen};
 use crate::texture::Texel;
 
-/// In a shader's constants: do not stamp.
+/// The value in a shader's constants that means "do not stamp".
 pub const NONE: u32 = u32::MAX;
 
-/// The bits of a half float that are the stamp's.
+/// The bits of a half float that the stamp takes.
 const PART: u16 = 7;
 const EXPONENT: u16 = 0x7c00;
 /// The exponents of the smallest and the largest normal numbers.
 const SMALLEST: u16 = 0x0400;
 const LARGEST: u16 = 0x7800;
 
-/// The texel with the frame's stamp in it.
+/// Writes the frame's stamp into the texel.
 pub fn apply(texel: Texel, frame: u64) -> Texel {
     let stamp = super::of(frame);
     let part = |half: f16, place: u32| {
@@ -56,13 +58,13 @@ pub fn judge(texel: Texel, frame: u64) -> Seen {
     seen(part(0) | part(1) | part(2) | part(3), frame)
 }
 
-/// The lowest and the highest number that each half float of a stamped texel may have been.
+/// The lowest and the highest value that each half float of a stamped texel can have had.
 pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
     halves(texel).map(|half| {
         let bits = half.to_bits();
         let (low, high) = (f16::from_bits(bits & !PART).to_f64(), f16::from_bits(bits | PART).to_f64());
         match bits & EXPONENT {
-            // Of these, zero and the denormals have become some.
+            // Some of these were zero or denormal.
             SMALLEST => [low.min(high).min(0.0), low.max(high).max(0.0)],
             _ => [low.min(high), low.max(high)],
         }
@@ -107,12 +109,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a kernel writes: the stamp is found, and nobody sees it.
+        /// For whatever a kernel writes, the stamp is found and is not visible.
         #[test]
         fn everything_can_be_stamped(bits: [u16; 4], frame: u64) {
             let (plain, stamped) = (texel(bits), apply(texel(bits), frame));
             prop_assert_eq!(judge(stamped, frame), Seen::Right);
-            // Stamped twice is stamped once.
+            // Stamping twice has the same result as stamping once.
             prop_assert_eq!(halves(apply(stamped, frame)).map(f16::to_bits), halves(stamped).map(f16::to_bits));
             for (was, [low, high]) in halves(plain).into_iter().zip(ranges(stamped)) {
                 prop_assert!(!was.is_finite() || (low <= was.to_f64() && was.to_f64() <= high), "{}", was);

@@ -1,7 +1,7 @@
 //! The seven steps of <https://arrayfire.org/docs/interop_cuda.htm> with ArrayFire itself: type-checked, never run.
 //!
-//! `crates/vulkan-cuda/examples/04_another_library.rs` has the same steps with a small library of its own, which works in place.
-//! ArrayFire does not, and its wrapper takes the memory's ownership unless it is told otherwise.
+//! `crates/vulkan-cuda/examples/04_another_library.rs` has the same steps with a small library of its own, which works
+//! in place. ArrayFire does not, and its wrapper takes ownership of the memory by default.
 //!
 //! ```sh
 //! AF_PATH=/opt/arrayfire cargo run --manifest-path examples/arrayfire/Cargo.toml
@@ -29,50 +29,51 @@ const BYTES: u64 = 4 * WORDS as u64;
 const OURS: u32 = 0x0505_0505;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The crate's functions return no errors: they call a handler, and go on with a null handle if it returns. So it does
-    // not return; unlike a panic, what it begins here prints nothing.
+    // The crate's functions return no errors. They call a handler and, if it returns, continue with a null handle. So
+    // this handler does not return. `resume_unwind` prints nothing, unlike a panic.
     af::register_error_handler(af::Callback::new(|code| {
         if code != af::AfError::SUCCESS {
             resume_unwind(Box::new(format!("{code}: {}", af::get_last_error())));
         }
     }));
-    // What is dropped on the way is never used again, so no broken invariant can be seen.
+    // Values that are dropped during the unwind are never used again, so nothing can see a broken invariant.
     let lent = catch_unwind(AssertUnwindSafe(lend)).unwrap_or_else(|words| Err(failed(words.as_ref())));
     match_devices::report(lent)
 }
 
-/// Lends a slot to ArrayFire, and checks what was made of it.
+/// Lends a slot to ArrayFire, and checks the result.
 fn lend() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
     let stream = gpu.cuda.new_stream()?;
-    // ArrayFire counts devices in an order of its own; CUDA's number names the one that Vulkan has.
+    // ArrayFire numbers devices in its own order. Select Vulkan's device by CUDA's number.
     af::set_backend(af::Backend::CUDA);
     set_device_native_id(gpu.pair.cuda().info().ordinal);
     let device = af::get_device();
 
-    // SAFETY: the slot has so many words, and nobody else is there yet.
+    // SAFETY: the slot has this many words, and nothing else uses it yet.
     unsafe { sys::cuMemsetD32Async(slot.cuda(), OURS, WORDS, stream.cu_stream()) }.result()?;
-    // 1. Finish what is pending: ArrayFire's stream knows nothing of ours.
+    // 1. Finish pending work: ArrayFire's stream does not wait for ours.
     stream.synchronize()?;
-    // 2. Wrap the pointer. With that ArrayFire would free the memory one day; the lock keeps it from that, and stays.
+    // 2. Wrap the pointer. ArrayFire would now free the memory some day; the lock, which is never released, prevents that.
     let array =
         af::Array::new_from_device_ptr(slot.cuda() as *mut u32, af::Dim4::new(&[WORDS as u64, 1, 1, 1]));
     array.lock();
-    // 3. Work. The sum is an expression so far, and will be memory of ArrayFire's own.
+    // 3. Work. The sum is only an expression so far; ArrayFire will allocate memory for it.
     let sum = af::add(&array, &1_u32, false);
     // 4. Evaluate, and synchronize its stream.
     sum.eval();
     af::sync(device);
-    // 5. Obtain the pointer, which locks that memory, too: ArrayFire does not use it for something else meanwhile.
-    // SAFETY: the array is evaluated, so there is memory; it lives until it is unlocked below.
+    // 5. Obtain the pointer. This locks the memory too, so that ArrayFire does not reuse it meanwhile.
+    // SAFETY: the array is evaluated, so it has memory, which lives until it is unlocked below.
     let from = unsafe { sum.device_ptr() } as u64;
-    // 6. Go on, on our stream.
-    // SAFETY: both memories have that many bytes, and ArrayFire is done with them.
+    // 6. Continue on our stream.
+    // SAFETY: both memories have that many bytes, and ArrayFire no longer uses them.
     let copied =
         unsafe { sys::cuMemcpyDtoDAsync_v2(slot.cuda(), from, BYTES as usize, stream.cu_stream()) }.result();
     let done = copied.and_then(|()| stream.synchronize());
-    // 7. Free what is yours. The sum's memory is ArrayFire's again; the slot is ours, so its wrapper ends locked, and before it.
+    // 7. Release the memory. The sum's memory returns to ArrayFire. The slot is ours: drop its wrapper, still locked,
+    //    before it.
     sum.unlock();
     drop((sum, array));
     done?;
@@ -84,7 +85,7 @@ fn lend() -> Result<(), Box<dyn Error>> {
     target.run(&gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(BYTES)];
-        // SAFETY: being recorded; both buffers have so many bytes.
+        // SAFETY: the commands are being recorded, and both buffers have this many bytes.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &barriers);
             device.cmd_copy_buffer(commands, slot.vulkan(), target.buffer, &copy);
@@ -97,7 +98,7 @@ fn lend() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the handler said, or what the crate panicked with.
+/// The message of the handler, or of a panic in the crate.
 fn failed(words: &(dyn Any + Send)) -> Box<dyn Error> {
     let text = words.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| words.downcast_ref::<&str>().copied()).unwrap_or("no words");

@@ -1,4 +1,4 @@
-//! `--check`: a compute shader looks at every word of every frame, and counts on the GPU what is wrong.
+//! `--check`: a compute shader checks every word of every frame, and counts the wrong ones on the GPU.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::interop::{Buffer, Frames, Gpu};
 use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
 use crate::program::{Program, at};
 
-/// What was counted.
+/// The result of a check.
 #[derive(Debug)]
 pub struct Counts {
     pub frames: u64,
@@ -25,7 +25,7 @@ pub struct Counts {
     pub microseconds: f64,
 }
 
-/// What is to be checked.
+/// What to check.
 pub struct Job {
     pub texture: bool,
     pub frames: u64,
@@ -38,7 +38,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// How many levels a slot has; a buffer is one.
+    /// The number of levels of a slot; a buffer has one.
     pub fn levels(&self) -> u32 {
         if self.texture { self.size.0.max(self.size.1).ilog2() + 1 } else { 1 }
     }
@@ -48,24 +48,24 @@ impl Job {
         ((self.size.0 >> level).max(1), (self.size.1 >> level).max(1))
     }
 
-    /// Each level of each frame has words of its own.
+    /// The number for a level of a frame: each has different words.
     fn number(&self, frame: u64, level: u32) -> u64 {
         frame * u64::from(self.levels()) + u64::from(level)
     }
 
-    /// How many words all frames have.
+    /// The number of words in all frames.
     fn words(&self) -> u64 {
         let words = |(cols, rows)| u64::from(cols) * u64::from(rows) * 4;
         self.frames * (0..self.levels()).map(|level| words(self.level(level))).sum::<u64>()
     }
 
-    /// Bytes of a slot that is a buffer.
+    /// The size of a slot in bytes if it is a buffer.
     pub fn bytes(&self) -> u64 {
         u64::from(self.size.0) * u64::from(self.size.1) * 16
     }
 }
 
-/// Integers, so that every bit arrives as it is.
+/// Integers, so that every bit arrives unchanged.
 pub const FORMAT: Format = Format { vulkan: vk::Format::R16G16B16A16_UINT, gl: glow::RGBA16UI };
 
 /// CUDA writes, GL checks, in memory that Vulkan exported.
@@ -113,25 +113,25 @@ pub fn classic(gpu: &Gpu, job: &Job) -> Result<Counts> {
     let slots = slots.collect::<Result<Vec<_>>>()?;
     let counts = checker.run(|checker, frame| {
         let slot = &slots[(frame % u64::from(job.ring)) as usize];
-        // SAFETY: the kernel writes so many bytes, and is enqueued between map and unmap.
+        // SAFETY: the kernel writes this many bytes, and is enqueued between map and unmap.
         slot.mapped(&gpu.stream, |pointer| unsafe { kernel.launch(pointer, frame, 0.0) })?;
         checker.buffer(slot.gl, frame);
         let fence = gpu.gl.fence();
         gpu.gl.flush();
         fence
     });
-    // What went wrong first says more than what follows from it.
+    // The first error says more than its consequences.
     let rest = gpu.stream.synchronize();
     let counts = counts?;
     rest?;
     Ok(counts)
 }
 
-/// GL writes and checks the same in slots of its own.
+/// GL writes the same data to its own slots and checks it.
 pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Counts> {
     let mut checker = Checker::new(gl, job)?;
     let (cols, rows) = job.size;
-    // SAFETY: (and below) the context is current; the sizes are those that the shaders are told.
+    // SAFETY: (and below) the context is current, and the shaders get the real sizes.
     unsafe {
         let (mut buffers, mut textures) = (Vec::new(), Vec::new());
         for _ in 0..job.ring {
@@ -166,7 +166,7 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Counts> {
     }
 }
 
-/// The shaders, and the buffer that they count in.
+/// The shaders, and the buffer with their counters.
 struct Checker<'a> {
     gl: Rc<Gl>,
     job: &'a Job,
@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
             Program::new(gl, include_str!("shaders/check.glsl"), &[stage])
         };
         let (check, fill) = (program(&[])?, program(&["FILL"])?);
-        // SAFETY: 16 bytes are given, and kept.
+        // SAFETY: the buffer gets 16 bytes and keeps them.
         let counts = unsafe {
             let counts = gl.raw.create_named_buffer().map_err(anyhow::Error::msg)?;
             gl.raw.named_buffer_storage(counts, 16, Some(&[0; 16]), 0);
@@ -194,23 +194,23 @@ impl<'a> Checker<'a> {
         Ok(Self { gl: gl.clone(), job, check, fill, counts })
     }
 
-    /// Counts in a buffer.
+    /// Checks a buffer.
     fn buffer(&self, buffer: glow::Buffer, frame: u64) {
         self.vertices(&self.check, buffer, frame);
     }
 
-    /// Writes what CUDA writes otherwise.
+    /// Writes the words that CUDA writes otherwise.
     fn fill_buffer(&self, buffer: glow::Buffer, frame: u64) {
         self.vertices(&self.fill, buffer, frame);
     }
 
     fn vertices(&self, program: &Program, buffer: glow::Buffer, frame: u64) {
-        // SAFETY: (and below) the context is current; the shader stays within the size that it is told.
+        // SAFETY: (and below) the context is current, and the shader stays within the size that it gets.
         unsafe { self.gl.raw.bind_buffer_base(glow::SHADER_STORAGE_BUFFER, 1, Some(buffer)) };
         self.dispatch(program, frame, 0);
     }
 
-    /// Counts in all levels of a texture.
+    /// Checks all levels of a texture.
     fn texture(&self, texture: glow::Texture, frame: u64) {
         unsafe {
             let nearest = glow::NEAREST_MIPMAP_NEAREST as i32;
@@ -240,7 +240,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// All frames, a few of them in flight at once.
+    /// Runs all frames, a few of them in flight at once.
     fn run(&mut self, mut submit: impl FnMut(&Self, u64) -> Result<glow::Fence>) -> Result<Counts> {
         let mut in_flight = VecDeque::new();
         let begin = Instant::now();
@@ -258,7 +258,7 @@ impl<'a> Checker<'a> {
         Ok(Counts { frames: self.job.frames, words, wrong, microseconds })
     }
 
-    /// Words looked at, and words wrong.
+    /// The number of checked words, and of wrong words.
     fn counted(&self) -> Result<(u64, u64)> {
         let mut counts = [0u32; 4];
         // SAFETY: the buffer has 16 bytes.
@@ -284,7 +284,7 @@ impl Drop for Checker<'_> {
 mod tests {
     use super::*;
 
-    /// What `pattern.ptx` says, written down once more for the CPU.
+    /// The formula of `pattern.ptx`, for the CPU.
     fn word(place: u32, frame: u32) -> u32 {
         (place ^ place >> 16 ^ frame.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
     }
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn every_wrong_word_of_a_buffer_is_counted() {
         let Some(gl) = context() else { return };
-        // No multiples of the shader's groups.
+        // Not multiples of the shader's groups.
         let job = Job { texture: false, frames: 7, size: (131, 75), ring: 1, wait: true };
         let words = |frame: u32| (0..131 * 75 * 4).map(|place| word(place, frame)).collect::<Vec<_>>();
         let count = |words: &dyn Fn(u32) -> Vec<u32>| {
@@ -331,13 +331,13 @@ mod tests {
         assert_eq!(count(&words).wrong, 0);
         let three_wrong = |frame| {
             let mut words = words(frame);
-            // The first, the last, and one bit of one in between.
+            // The first word, the last word, and one bit of a word in between.
             (words[0], words[131 * 75 * 4 - 1]) = (!words[0], 0);
             words[20_001] ^= 1 << 31;
             words
         };
         assert_eq!(count(&three_wrong).wrong, 7 * 3);
-        // A slot that was not written since the frame before.
+        // A slot that still has the frame before.
         assert_eq!(count(&|frame| words(frame.saturating_sub(1))).wrong, 6 * 131 * 75 * 4);
     }
 
@@ -382,7 +382,8 @@ mod tests {
             run.unwrap()
         };
         assert_eq!(count(None).wrong, 0);
-        // Two levels of one frame differ, too: level 3 has 4x2 texels. In frame 0 its number is 3, and 2 is level 2's.
+        // Two levels of one frame differ, too: level 3 has 4x2 texels. In frame 0 its number is 3, and 2 is the number
+        // of level 2.
         assert_eq!(count(Some(3)).wrong, 2 * 4 * 2 * 4);
     }
 }

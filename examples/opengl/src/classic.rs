@@ -1,5 +1,5 @@
-//! `--classic`: what CUDA has for OpenGL since its first version. GL owns the buffer, CUDA registers it once, and maps and unmaps it in
-//! every frame. Neither Vulkan nor semaphores are needed: map and unmap order the two sides.
+//! `--classic`: the functions that CUDA has had for OpenGL since its first version. GL owns the buffer. CUDA registers
+//! it once, and maps and unmaps it in every frame. Neither Vulkan nor semaphores are needed: map and unmap order the two sides.
 
 use std::ffi::c_uint;
 use std::rc::Rc;
@@ -13,33 +13,33 @@ use vulkan_cuda::cuda_advice;
 use crate::gl::Gl;
 use crate::interop::Gpu;
 
-/// A buffer of GL's that CUDA may map.
+/// One of GL's buffers that CUDA may map.
 pub struct Registered {
     pub gl: glow::Buffer,
     resource: sys::CUgraphicsResource,
     context: Rc<Gl>,
 }
 
-/// The kernel writes all of the buffer, so nothing that was in it before must be kept.
+/// The kernel writes the whole buffer, so its earlier content need not be kept.
 const WRITE_DISCARD: c_uint =
     sys::CUgraphicsRegisterFlags::CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD as c_uint;
 
 type RegisterBuffer = unsafe extern "C" fn(*mut sys::CUgraphicsResource, u32, c_uint) -> sys::CUresult;
 
-/// cudarc has all functions of the driver but those for OpenGL.
+/// cudarc has all of the driver's functions except those for OpenGL.
 fn register_buffer() -> Result<RegisterBuffer> {
     // SAFETY: the CUDA driver, which is open already.
     let library =
         unsafe { libloading::Library::new("libcuda.so.1") }.context("libcuda.so.1 could not be opened")?;
-    // SAFETY: the function's type, by `cudaGL.h`.
+    // SAFETY: the function has this type in `cudaGL.h`.
     let function = unsafe { library.get::<RegisterBuffer>(b"cuGraphicsGLRegisterBuffer\0") };
     let function = *function.context("the CUDA driver has no cuGraphicsGLRegisterBuffer")?;
-    // The driver stays open.
+    // Keep the driver open.
     std::mem::forget(library);
     Ok(function)
 }
 
-/// What the driver answered, with the call and the device.
+/// Turns an error code into an error with the call and the device.
 fn check(gl: &Gl, call: &str, code: sys::CUresult) -> Result<()> {
     code.result()
         .map_err(|error| anyhow!("{call} failed on {}: {error}{}", gl.name, cuda_advice(call, code as u32)))
@@ -61,8 +61,8 @@ impl Registered {
         }
     }
 
-    /// `write` enqueues what writes the buffer, at the address that it has in this frame. Before it the stream waits for what GL does
-    /// with the buffer, and after it GL waits for the stream.
+    /// `write` enqueues the work that writes the buffer, at its address in this frame. Before that the stream waits for
+    /// GL's use of the buffer; afterwards GL waits for the stream.
     pub fn mapped(&self, stream: &Arc<CudaStream>, write: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let (mut resource, mut pointer, mut size) = (self.resource, 0, 0);
         let gl = &self.context;
@@ -82,7 +82,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: not mapped; GL and CUDA are done with it.
+        // SAFETY: not mapped, and GL and CUDA have finished with it.
         unsafe {
             let _ = sys::cuGraphicsUnregisterResource(self.resource);
             self.context.raw.delete_buffer(self.gl);

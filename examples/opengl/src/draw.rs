@@ -1,5 +1,5 @@
-//! What is drawn: the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of `src/render`,
-//! and so the picture must be Vulkan's picture of the same frame.
+//! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of
+//! `src/render`, so the picture must be the same as Vulkan's picture of the same frame.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::wave::{Grid, Shape, Vertex, phase, vertex};
 use crate::{mesh, picture::Picture};
 
 const SAMPLES: i32 = 4;
-/// Frames that are shown in a second of the kernels' time.
+/// Frames per second of the kernels' time.
 const RATE: f64 = 60.0;
 
 const FORMAT: Format = Format { vulkan: vk::Format::R16G16B16A16_SFLOAT, gl: glow::RGBA16F };
 
-/// What is to be drawn.
+/// What to draw.
 pub struct Job {
     pub texture: bool,
     /// The last frame is the picture.
@@ -87,7 +87,7 @@ fn draw<S: Slot>(
 pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
     let scene = Scene::new(gl, job)?;
     let (grid, phase) = (job.grid, phase(time(job.frames - 1)) as f32);
-    // SAFETY: the context is current; what is uploaded has the sizes that are said.
+    // SAFETY: the context is current, and the uploaded data has the given sizes.
     unsafe {
         let source = if job.texture {
             let mut chain = vec![Texel::default(); chain_texels(grid) as usize];
@@ -126,12 +126,12 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
     }
 }
 
-/// Seconds of the kernels' time that a frame shows, as in `src/app/headless.rs`.
+/// The kernels' time in a frame, in seconds, as in `src/app/headless.rs`.
 fn time(frame: u64) -> f64 {
     frame as f64 / RATE
 }
 
-/// The kernel that makes a level from the one above.
+/// The kernel that computes a level from the level above.
 struct Reduce {
     stream: Arc<CudaStream>,
     function: CudaFunction,
@@ -144,7 +144,7 @@ impl Reduce {
     }
 
     /// # Safety
-    /// Both levels have these sizes, and nobody else uses them until the stream has passed this.
+    /// Both levels must have these sizes, and nothing else may use them until the stream has passed this point.
     unsafe fn launch(&self, from: u64, above: Grid, to: u64, below: Grid) -> Result<()> {
         let blocks = below.count().div_ceil(256) as u32;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
@@ -156,7 +156,7 @@ impl Reduce {
     }
 }
 
-/// The programs, and what they draw with and on.
+/// The GLSL programs, their inputs and their targets.
 struct Scene {
     surface: Program,
     background: Program,
@@ -165,7 +165,7 @@ struct Scene {
     indices: glow::Buffer,
     palette: (glow::Texture, glow::Sampler),
     trilinear: glow::Sampler,
-    /// With several samples a pixel, and with one.
+    /// One with several samples per pixel, and one with one.
     targets: [glow::Framebuffer; 2],
     renderbuffers: [glow::Renderbuffer; 3],
     camera: Camera,
@@ -175,7 +175,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// What fails in between ends the program: what was made is left to the context's end.
+    /// If this fails half-way, the program ends, and the end of the context releases what was made.
     fn new(gl: &Rc<Gl>, job: &Job) -> Result<Self> {
         let (source, camera) = match job.texture {
             true => (include_str!("shaders/plane.glsl"), Camera::ABOVE_A_PLANE),
@@ -185,7 +185,7 @@ impl Scene {
         let background = Program::drawing(gl, include_str!("shaders/background.glsl"))?;
         let raw = &gl.raw;
         let (width, height) = (job.size.0 as i32, job.size.1 as i32);
-        // SAFETY: the context is current; what is uploaded has the sizes that are said.
+        // SAFETY: the context is current, and the uploaded data has the given sizes.
         let scene = (|| unsafe {
             let tile = raw.create_vertex_array()?;
             let indices = raw.create_named_buffer()?;
@@ -260,11 +260,11 @@ impl Scene {
     fn draw(&self, source: Named) {
         let (raw, Scene { camera, grid, .. }) = (&self.gl.raw, self);
         let (width, height) = self.size;
-        // Vulkan counts rows from the top and GL from the bottom. Left as it is, row 0 of GL's picture is Vulkan's row 0, and
-        // Vulkan's matrix fits. Only which way round a triangle goes has the opposite name.
+        // Vulkan counts rows from the top, GL from the bottom. Without a flip, row 0 of GL's picture is row 0 of
+        // Vulkan's, and Vulkan's matrix can be used. Only the winding order of the triangles is reversed.
         let matrix = camera.view_projection(width as u32, height as u32).to_cols_array();
         let eye = camera.eye();
-        // SAFETY: the context is current; the shaders stay within the grid, which is the source's.
+        // SAFETY: the context is current, and the shaders stay within the grid, which is the size of the source.
         unsafe {
             self.gl.depth_from_zero_to_one();
             raw.bind_framebuffer(glow::FRAMEBUFFER, Some(self.targets[0]));
@@ -297,18 +297,18 @@ impl Scene {
                     raw.draw_arrays(glow::TRIANGLES, 0, 6);
                 }
             }
-            // Last, so that only pixels without a surface are shaded.
+            // The background is last, so that only pixels without a surface are shaded.
             raw.depth_func(glow::GEQUAL);
             raw.use_program(Some(self.background.raw));
             raw.draw_arrays(glow::TRIANGLES, 0, 3);
         }
     }
 
-    /// What was drawn last.
+    /// Reads the picture that was drawn last.
     fn picture(&self) -> Result<Picture> {
         let (raw, (width, height)) = (&self.gl.raw, self.size);
         let mut pixels = vec![0; width as usize * height as usize * 4];
-        // SAFETY: the context is current; the pixels have the size that is read.
+        // SAFETY: the context is current, and `pixels` has the size that is read.
         unsafe {
             raw.bind_framebuffer(glow::READ_FRAMEBUFFER, Some(self.targets[0]));
             raw.bind_framebuffer(glow::DRAW_FRAMEBUFFER, Some(self.targets[1]));
@@ -326,7 +326,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         let raw = &self.gl.raw;
-        // SAFETY: made in `new`; the picture was read, or nobody wants it.
+        // SAFETY: made in `new`, and no longer needed.
         unsafe {
             self.targets.iter().for_each(|target| raw.delete_framebuffer(*target));
             self.renderbuffers.iter().for_each(|buffer| raw.delete_renderbuffer(*buffer));

@@ -1,4 +1,4 @@
-//! OpenGL's half of sharing, which glow lacks: which GPU a context is on, and what it imports. `GL_EXT_memory_object_fd`,
+//! OpenGL's half of sharing, which glow lacks: the GPU of a context, and imports. `GL_EXT_memory_object_fd`,
 //! `GL_EXT_semaphore_fd` and `GL_NV_timeline_semaphore` specify it.
 
 mod functions;
@@ -18,7 +18,8 @@ use crate::Unavailable;
 use crate::egl::{self, Current, Devices};
 use functions::*;
 
-/// By what Vulkan and GL know a device: the GPU, and the driver, which must be the same build for both to understand the same memory.
+/// How Vulkan and GL identify a device: by the UUIDs of the GPU and of the driver. Both APIs must use the same build of
+/// the driver to understand the same memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     pub device: [u8; 16],
@@ -26,10 +27,10 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Those of a Vulkan device.
+    /// The identifiers of a Vulkan device.
     ///
     /// # Safety
-    /// `physical` is one of `instance`'s devices.
+    /// `physical` must be one of `instance`'s devices.
     pub unsafe fn of_vulkan(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Self {
         let mut ids = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
@@ -38,7 +39,7 @@ impl Ids {
         Self { device: ids.device_uuid, driver: ids.driver_uuid }
     }
 
-    /// Why a GL device with the identities `found` cannot be used where these are wanted. `None` if it can.
+    /// Why a GL device with the identifiers `found` cannot be used instead of these; `None` if it can.
     pub fn refusal(self, found: &[[u8; 16]], driver: [u8; 16]) -> Option<String> {
         if !found.contains(&self.device) {
             let found: Vec<_> = found.iter().map(hex).collect();
@@ -50,7 +51,7 @@ impl Ids {
         }
         (driver != self.driver).then(|| {
             format!(
-                "its driver is another than Vulkan's ({} instead of {}): use OpenGL and Vulkan of one driver package",
+                "its driver is not Vulkan's ({} instead of {}): use OpenGL and Vulkan from one driver package",
                 hex(&driver),
                 hex(&self.driver)
             )
@@ -65,14 +66,14 @@ fn hex(bytes: &[u8; 16]) -> String {
 /// A context that is current on this thread.
 pub struct Gl {
     pub raw: glow::Context,
-    /// GL's name of the device.
+    /// GL's name for the device.
     pub name: String,
     functions: Functions,
-    // Last: it ends the context.
+    // Last, because it ends the context.
     _current: Current,
 }
 
-/// What a hand-off is about.
+/// The object of a hand-off.
 #[derive(Clone, Copy)]
 pub enum Named {
     Buffer(glow::Buffer),
@@ -83,10 +84,10 @@ pub enum Named {
 pub type Name = u32;
 
 impl Gl {
-    /// A context on the device that Vulkan knows by `wanted`, with the extensions that import memory; on any device without it.
+    /// Opens a context on the device `wanted`, with the extensions that import memory; for `None`, on any device.
     ///
     /// # Errors
-    /// [`Unavailable`], with what is wrong with each device.
+    /// [`Unavailable`], with the reason for each device.
     pub fn open(wanted: Option<Ids>) -> Result<Rc<Self>> {
         let egl = egl::load()?;
         let devices = Devices::new(&egl)?;
@@ -103,22 +104,22 @@ impl Gl {
         Err(Unavailable(format!("OpenGL cannot be used: {}", reasons.join("; "))).into())
     }
 
-    /// `Err` says why the device is not the wanted one.
+    /// `Err` says why this is not the wanted device.
     fn on(current: Current, wanted: Option<Ids>) -> Result<Self, String> {
         let find = |name: &str| match current.egl.get_proc_address(name) {
             Some(function) => function as *const c_void,
             None => null(),
         };
-        // SAFETY: the context is current, and EGL knows its functions.
+        // SAFETY: the context is current, and EGL finds its functions.
         let (raw, functions) =
             unsafe { (glow::Context::from_loader_function(&find), Functions::load(&find)) };
-        // SAFETY: (and in this file's other calls of GL) the context is current on this thread: `Gl` cannot leave it.
+        // SAFETY: (and in this file's other calls of GL) the context is current on this thread, which `Gl` cannot leave.
         let name = unsafe { raw.get_parameter_string(glow::RENDERER) };
         let gl = Self { raw, name, functions, _current: current };
         if let Some(wanted) = wanted {
             for extension in ["GL_EXT_memory_object", "GL_EXT_memory_object_fd"] {
                 if !gl.has(extension) {
-                    return Err(format!("{} has no {extension}, by which memory is imported", gl.name));
+                    return Err(format!("{} has no {extension}, which imports memory", gl.name));
                 }
             }
             let (found, driver) = gl.ids();
@@ -133,7 +134,7 @@ impl Gl {
         self.raw.supported_extensions().contains(extension)
     }
 
-    /// The UUIDs of the context's devices (more than one where several are linked), and of its driver.
+    /// The UUIDs of the context's devices (several if GPUs are linked), and of its driver.
     fn ids(&self) -> (Vec<[u8; 16]>, [u8; 16]) {
         // SAFETY: both write 16 bytes.
         unsafe {
@@ -149,16 +150,17 @@ impl Gl {
         }
     }
 
-    /// Imports the memory of *one* buffer or image, an allocation of `size` bytes. The descriptor is GL's if it succeeds, else closed.
+    /// Imports the memory of *one* buffer or image, an allocation of `size` bytes. GL owns the descriptor on success;
+    /// otherwise it is closed.
     pub fn import_memory(&self, handle: MemoryHandle, size: u64) -> Result<Name> {
         let MemoryHandle::OpaqueFd(fd) = handle else { bail!("OpenGL imports file descriptors here") };
         let mut memory = 0;
-        // SAFETY: one name is asked for; the parameter is one number; the descriptor is open.
+        // SAFETY: asks for one name; the parameter is one number; the descriptor is open.
         unsafe {
             (self.functions.create_memory_objects)(1, &mut memory);
-            // Vulkan allocated it for this one resource, and GL must know before the import.
+            // Vulkan allocated it for this one resource, and GL must know that before the import.
             (self.functions.memory_object_parameter)(memory, DEDICATED_MEMORY_OBJECT, &1);
-            // So that an error below is the import's: it says whose the descriptor is.
+            // So that an error below is the import's, which decides who owns the descriptor.
             self.check("glMemoryObjectParameterivEXT")?;
             let fd = OwnedFd::from(fd);
             (self.functions.import_memory_fd)(memory, size, HANDLE_TYPE_OPAQUE_FD, fd.as_raw_fd());
@@ -168,9 +170,9 @@ impl Gl {
         Ok(memory)
     }
 
-    /// A buffer of `size` bytes on imported memory.
+    /// Makes a buffer of `size` bytes on imported memory.
     pub fn buffer_on(&self, memory: Name, size: u64) -> Result<glow::Buffer> {
-        // SAFETY: the size is not more than the memory's, or GL says so.
+        // SAFETY: the size is at most the memory's; otherwise GL reports an error.
         unsafe {
             let buffer = self.raw.create_named_buffer().map_err(anyhow::Error::msg)?;
             (self.functions.named_buffer_storage_mem)(buffer.0.get(), size as isize, memory, 0);
@@ -179,7 +181,7 @@ impl Gl {
         }
     }
 
-    /// A texture with `levels` levels on imported memory. `format` is the image's in GL's words.
+    /// Makes a texture with `levels` levels on imported memory. `format` is GL's name for the image's format.
     pub fn texture_on(
         &self,
         memory: Name,
@@ -205,14 +207,14 @@ impl Gl {
         }
     }
 
-    /// Whether it can import semaphores of this kind; `Err` names what it lacks.
+    /// Whether GL can import semaphores of this kind; `Err` names the missing extension.
     pub fn imports_semaphores(&self, kind: SemaphoreKind) -> Result<(), &'static str> {
         let wanted = ["GL_EXT_semaphore", "GL_EXT_semaphore_fd", "GL_NV_timeline_semaphore"];
         let wanted = if kind == SemaphoreKind::Timeline { &wanted[..] } else { &wanted[..2] };
         wanted.iter().find(|extension| !self.has(extension)).map_or(Ok(()), |lacking| Err(lacking))
     }
 
-    /// Imports a semaphore. The descriptor is GL's if it succeeds, else closed.
+    /// Imports a semaphore. GL owns the descriptor on success; otherwise it is closed.
     pub fn import_semaphore(&self, handle: SemaphoreHandle) -> Result<Name> {
         let (fd, timeline) = match handle {
             SemaphoreHandle::TimelineFd(fd) => (fd, true),
@@ -223,7 +225,7 @@ impl Gl {
         // SAFETY: as in `import_memory`.
         unsafe {
             if timeline {
-                // The type comes before the import. Names of glGenSemaphoresEXT cannot become timelines.
+                // Set the type before the import. Names from glGenSemaphoresEXT cannot become timelines.
                 (functions.create_semaphores)(1, &mut semaphore);
                 (functions.semaphore_parameter)(semaphore, SEMAPHORE_TYPE, &SEMAPHORE_TYPE_TIMELINE);
             } else {
@@ -238,19 +240,21 @@ impl Gl {
         Ok(semaphore)
     }
 
-    /// GL's later commands wait, on the GPU, for the semaphore (a timeline: for `value`), and then see what was written to `what`.
+    /// GL's later commands wait, on the GPU, for the semaphore (a timeline: for `value`), and then see everything
+    /// written to `what`.
     pub fn wait(&self, semaphore: Name, value: Option<u64>, what: Named) {
         self.barrier(self.functions.wait_semaphore, semaphore, value, what);
     }
 
-    /// GL signals once all its commands so far are done, and shows others what they wrote. [`Gl::flush`] sends it to the GPU.
+    /// GL signals when all its commands so far are done, and makes their writes visible to others. [`Gl::flush`] sends
+    /// this to the GPU.
     pub fn signal(&self, semaphore: Name, value: Option<u64>, what: Named) {
         self.barrier(self.functions.signal_semaphore, semaphore, value, what);
     }
 
     fn barrier(&self, call: SemaphoreFn, semaphore: Name, value: Option<u64>, what: Named) {
-        // CUDA knows of no layouts. It has images in the general one, and so does GL.
-        // SAFETY: the lists have the lengths that are said, and last until the call returns.
+        // CUDA has no layouts. It uses images in the general layout, and so does GL.
+        // SAFETY: the lists have the given lengths, and live until the call returns.
         unsafe {
             if let Some(value) = value {
                 (self.functions.semaphore_parameter_u64)(semaphore, TIMELINE_SEMAPHORE_VALUE, &value);
@@ -262,7 +266,7 @@ impl Gl {
         }
     }
 
-    /// Deletes names; the memory or semaphore behind one lasts as long as others use it.
+    /// Deletes the name. The memory lives as long as others use it.
     pub fn delete_memory(&self, memory: Name) {
         // SAFETY: one name.
         unsafe { (self.functions.delete_memory_objects)(1, &memory) };
@@ -273,15 +277,15 @@ impl Gl {
         unsafe { (self.functions.delete_semaphores)(1, &semaphore) };
     }
 
-    /// As in Vulkan: depth from 0 to 1.
+    /// Sets the range of depth to 0 to 1, as in Vulkan.
     pub fn depth_from_zero_to_one(&self) {
-        // SAFETY: of OpenGL 4.5.
+        // SAFETY: a function of OpenGL 4.5.
         unsafe { (self.functions.clip_control)(glow::LOWER_LEFT, glow::ZERO_TO_ONE) };
     }
 
     /// Waits, on the CPU, until the GPU has passed `fence`.
     pub fn wait_for(&self, fence: glow::Fence) -> Result<()> {
-        // SAFETY: the fence is this context's, and is deleted once.
+        // SAFETY: the fence belongs to this context, and is deleted once.
         unsafe {
             // About ten seconds.
             let passed = (0..5).any(|_| {
@@ -296,27 +300,27 @@ impl Gl {
 
     /// Sends all commands so far to the GPU.
     pub fn flush(&self) {
-        // SAFETY: nothing to keep.
+        // SAFETY: no requirements.
         unsafe { self.raw.flush() };
     }
 
     /// Waits until the GPU is done with all commands so far.
     pub fn finish(&self) {
-        // SAFETY: nothing to keep.
+        // SAFETY: no requirements.
         unsafe { self.raw.finish() };
     }
 
-    /// A mark behind all commands so far.
+    /// Makes a fence after all commands so far.
     pub fn fence(&self) -> Result<glow::Fence> {
-        // SAFETY: no other parameters exist.
+        // SAFETY: these are the only valid parameters.
         unsafe { self.raw.fence_sync(glow::SYNC_GPU_COMMANDS_COMPLETE, 0) }
             .map_err(anyhow::Error::msg)
             .context("glFenceSync")
     }
 
-    /// Whether GL has recorded an error; then `call` is what was tried last.
+    /// Returns an error if GL has recorded one. `call` must be the last call.
     pub fn check(&self, call: &str) -> Result<()> {
-        // SAFETY: nothing to keep.
+        // SAFETY: no requirements.
         let code = unsafe { self.raw.get_error() };
         let (words, advice) = match code {
             glow::NO_ERROR => return Ok(()),
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(
             wanted.refusal(&[[0xab; 16]], [2; 16]).unwrap(),
             format!(
-                "its driver is another than Vulkan's ({two} instead of {one}): use OpenGL and Vulkan of one driver package"
+                "its driver is not Vulkan's ({two} instead of {one}): use OpenGL and Vulkan from one driver package"
             )
         );
     }

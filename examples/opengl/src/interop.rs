@@ -1,5 +1,5 @@
-//! The recipe: OpenGL reads, without a copy, what a CUDA kernel writes. Neither exports anything that the other could import, so
-//! both import what Vulkan exports. Six steps, in order.
+//! The recipe: OpenGL reads what a CUDA kernel writes, without a copy. Neither exports anything that the other could
+//! import, so both import what Vulkan exports. Six steps, in order.
 
 mod give_back;
 pub mod semaphore;
@@ -24,7 +24,7 @@ pub struct Gpu {
     pub vulkan: match_devices::Gpu,
 }
 
-/// Step 1: Vulkan's device and CUDA's are matched by UUID (`01_match.rs` of the library). GL has UUIDs too, of device and driver.
+/// Step 1: matches Vulkan's device and CUDA's by UUID (the library's `01_match.rs`), and GL's by UUIDs of device and driver.
 pub fn open() -> Result<Gpu> {
     let vulkan = match_devices::open().map_err(|error| match error.downcast_ref() {
         Some(vulkan_cuda::Error::Unsupported(reason)) => Unavailable(reason.clone()).into(),
@@ -36,16 +36,16 @@ pub fn open() -> Result<Gpu> {
     Ok(Gpu { gl: Gl::open(Some(ids))?, stream: vulkan.cuda.new_stream()?, vulkan })
 }
 
-/// What CUDA writes and GL reads.
+/// A buffer or texture that CUDA writes and GL reads.
 pub trait Slot {
-    /// What GL calls it.
+    /// GL's name for it.
     fn named(&self) -> Named;
 }
 
-/// Bytes behind a buffer that OpenGL may read, as Mesa's software driver does.
+/// The number of bytes past a buffer's end that OpenGL may read. Mesa's software driver does.
 const BEHIND: u64 = 64;
 
-/// One memory with three names. GL and CUDA let go first, then Vulkan frees it: see `Drop`.
+/// One memory with three names. GL and CUDA must release it before Vulkan frees it: see `Drop`.
 pub struct Buffer {
     pub gl: glow::Buffer,
     pub cuda: MappedMemory,
@@ -55,12 +55,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Step 2: Vulkan allocates the memory, for this one buffer, and exports it twice. A descriptor is its importer's from then on.
+    /// Step 2: Vulkan allocates memory for this one buffer and exports it twice. Each importer then owns its descriptor.
     pub fn new(gpu: &Gpu, size: u64) -> Result<Self> {
         let pair = &gpu.vulkan.pair;
         let exported = ExportedBuffer::new(pair.vk(), size + BEHIND, vk::BufferUsageFlags::STORAGE_BUFFER)?;
         let whole = exported.allocation_size();
-        // SAFETY: the exported buffer's own allocation, which it has for itself.
+        // SAFETY: the exported buffer's own, dedicated allocation.
         let cuda = unsafe { MappedMemory::import(pair.cuda(), exported.export()?, whole, size) }?;
         let memory = gpu.gl.import_memory(exported.export()?, whole)?;
         let gl = gpu.gl.buffer_on(memory, size)?;
@@ -77,8 +77,8 @@ impl Slot for Buffer {
 /// A ring of slots that CUDA writes and GL reads, frame by frame.
 pub struct Frames<'a, S: Slot> {
     pub slots: Vec<S>,
-    /// `ready`, which CUDA signals, and `free`, which GL signals. One pair of timelines serves all slots; binary semaphores cannot
-    /// count, so each slot has a pair of its own; by the CPU there are none.
+    /// `ready`, which CUDA signals, and `free`, which GL signals. One pair of timelines serves all slots. Binary
+    /// semaphores cannot count, so each slot has its own pair. If the CPU waits, there are none.
     semaphores: Vec<(Semaphore, Semaphore)>,
     plan: Ring,
     frame: u64,
@@ -86,7 +86,7 @@ pub struct Frames<'a, S: Slot> {
 }
 
 impl<'a, S: Slot> Frames<'a, S> {
-    /// Step 3: semaphores, which Vulkan makes and exports twice, too.
+    /// Step 3: Vulkan makes the semaphores and exports each twice, too.
     pub fn new(gpu: &'a Gpu, slots: Vec<S>, by: By) -> Result<Self> {
         let plan = Ring::new(slots.len() as u32).ok_or_else(|| anyhow!("a ring has 1 to 32 slots"))?;
         let pairs = match by {
@@ -99,7 +99,7 @@ impl<'a, S: Slot> Frames<'a, S> {
         Ok(Self { slots, semaphores, plan, frame: 0, gpu })
     }
 
-    /// Steps 4 to 6: `write` launches the kernel, `read` calls what GL does with the slot. `wait` is there to be left out.
+    /// Steps 4 to 6: `write` launches the kernel, `read` makes GL read the slot. `wait` can be left out as a test.
     pub fn frame(
         &mut self,
         wait: bool,
@@ -134,7 +134,7 @@ impl<'a, S: Slot> Frames<'a, S> {
             free.gl_signal(gl, turn.signal_free, slot.named());
         }
 
-        // Step 6: what GL keeps to itself CUDA would wait for in vain.
+        // Step 6: flush, or CUDA waits in vain for commands that GL has not sent.
         let fence = gl.fence()?;
         match semaphores {
             Some(_) => gl.flush(),

@@ -10,10 +10,10 @@ mod options;
 mod picture;
 mod program;
 
-// The kernels are those of the wgpu example.
+// The kernels come from the wgpu example.
 #[path = "../../wgpu/src/kernels.rs"]
 mod kernels;
-// What is drawn, and from where, is the application's.
+// The application's data, mesh and camera.
 #[allow(dead_code)]
 #[path = "../../../src/render/camera.rs"]
 mod camera;
@@ -25,7 +25,7 @@ mod texture;
 #[allow(dead_code)]
 #[path = "../../../src/wave.rs"]
 mod wave;
-// The device is that of the library's examples, and so is the way to run a few of Vulkan's commands.
+// The library's examples have the code that opens the device and the code that runs a few Vulkan commands.
 #[allow(dead_code)]
 #[path = "../../../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
@@ -43,7 +43,7 @@ use gl::Gl;
 use interop::semaphore::By;
 use options::{HELP, Options};
 
-/// This machine cannot do what was asked. The program is then skipped.
+/// This machine cannot do what was requested. The program is then skipped.
 #[derive(Debug)]
 pub struct Unavailable(pub String);
 
@@ -55,7 +55,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Whether this machine cannot do what was asked.
+/// Whether the error means that this machine cannot do what was requested.
 fn is_unavailable(error: &anyhow::Error) -> bool {
     error.is::<Unavailable>() || matches!(error.downcast_ref(), Some(vulkan_cuda::Error::Unsupported(_)))
 }
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            // The library's errors say what to do. cudarc's do not.
+            // The library's errors say what to do; cudarc's do not.
             let code = error.downcast_ref::<DriverError>();
             let advice = code.map_or("", |error| cuda_advice("", error.0 as u32));
             eprintln!("error: {error:#}{advice}");
@@ -107,7 +107,7 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// `size` is the picture's, so that it can be compared.
+/// `size` is the size of the picture, so that it can be compared with another.
 fn drawn(options: &Options, size: (u32, u32)) -> Result<picture::Picture> {
     let (cols, rows) = options.square();
     let job = draw::Job {
@@ -157,7 +157,7 @@ fn checked(options: &Options) -> Result<check::Counts> {
     check::shared(&gpu, &job, by)
 }
 
-/// Says what was counted. A wrong word is an error.
+/// Prints the result. A wrong word is an error.
 fn judge(counts: &check::Counts) -> Result<()> {
     let check::Counts { frames, words, wrong, microseconds } = counts;
     println!("{frames} frames, {words} words, {wrong} wrong, {microseconds:.0} µs a frame");
@@ -165,7 +165,7 @@ fn judge(counts: &check::Counts) -> Result<()> {
     Ok(())
 }
 
-/// Says how far the pictures are apart. Too far is an error.
+/// Prints the difference of the pictures. One that is too large is an error.
 fn compare(picture: &picture::Picture, other: &picture::Picture) -> Result<()> {
     let difference = picture.difference(other).context("the pictures cannot be compared")?;
     let allowed = picture::ALLOWED;

@@ -1,4 +1,4 @@
-//! What the program is asked for.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -11,25 +11,25 @@ OpenGL draws what a CUDA kernel writes, in memory that Vulkan exported.
 
 Usage: wavefield-opengl-example [OPTIONS]
 
-Without --output it checks: a compute shader of OpenGL's looks at every word of every frame.
+Without --output, an OpenGL compute shader checks every word of every frame.
 
-  --check          The same, for those who want to say it
+  --check          Check every word; this is the default
   --texture        A texture with all its levels, instead of a vertex buffer
   --size BYTES     Bytes in a slot, or in a texture's first level
                    [default: 4194304 for checks, 1024x1024 vertices or texels for --output]
   --frames N       Frames [default: 120 for --output, 1000 for checks]
   --ring N         Buffers or textures, 1 to 32 [default: 3]
   --by KIND        How the two wait for each other: timeline or binary semaphores, or cpu
-                   [default: timeline, or binary where the driver imports no timelines]
-  --output FILE    Write the last frame to a PNG file; it shows what wavefield --headless shows in the same frame
-  --compare OTHER  With --output: make the picture as large as another, say how far it is from that, and fail if it is too far
-  --alone          Without CUDA and Vulkan. A check: OpenGL writes, too, to compare times. A picture: the CPU computes it
-  --classic        The check by cuGraphicsGLRegisterBuffer, map and unmap, without Vulkan's memory, to compare times
-  --break ready    With a check: leave out the wait for CUDA, so that it finds wrong words
+                   [default: timeline, or binary if the driver cannot import timelines]
+  --output FILE    Write the last frame to a PNG file: the same picture as wavefield --headless for that frame
+  --compare OTHER  With --output: draw at the size of another picture, print the difference, and fail if it is too large
+  --alone          Without CUDA and Vulkan: OpenGL writes the words of a check, the CPU computes the frame of a picture
+  --classic        The check with cuGraphicsGLRegisterBuffer, map and unmap instead of Vulkan's memory, to compare times
+  --break ready    With a check: leave out the wait for CUDA, so that the check finds wrong words
   --help           This text
 
 Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
-With WAVEFIELD_REQUIRE_GPU=1 nothing is skipped: it fails.
+With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping.
 ";
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ impl Options {
             let mut value = || arguments.next().with_context(|| format!("{argument} needs a value"));
             match argument.as_str() {
                 "--texture" => options.texture = true,
-                // Four vertices or eight texels, and what an `int` can say.
+                // At least four vertices or eight texels, at most what fits into an `int`.
                 "--size" => options.size = Some(number(&argument, &value()?, 64, 1 << 30)?),
                 "--frames" => options.frames = Some(number(&argument, &value()?, 1, 1 << 32)?),
                 "--ring" => options.ring = Some(number(&argument, &value()?, 1, 32)?),
@@ -87,13 +87,13 @@ impl Options {
             (self.classic && self.alone, "--classic and --alone exclude each other"),
             (self.classic && self.texture, "--classic is about buffers: it excludes --texture"),
             (self.classic && by, "--classic has no semaphores: it excludes --by"),
-            (self.alone && by, "--alone has nobody to wait for: it excludes --by"),
+            (self.alone && by, "--alone has nothing to wait for: it excludes --by"),
             (self.break_ready && drawn, "--break needs a check: it excludes --output"),
             (self.break_ready && self.alone, "--alone has no wait to leave out"),
             (self.break_ready && self.classic, "--classic has no wait to leave out"),
             (
                 self.break_ready && self.by == Some(By::Binary),
-                "a binary semaphore that nobody waits for cannot be signalled again: --break needs --by timeline or cpu",
+                "a binary semaphore cannot be signalled again without a wait: --break needs --by timeline or cpu",
             ),
         ] {
             ensure!(!both, "{words}");
@@ -101,7 +101,7 @@ impl Options {
         Ok(())
     }
 
-    /// Columns and rows of the squares that slots are: a vertex has 16 bytes, a texel 8.
+    /// Columns and rows of a slot, which is a square. A vertex has 16 bytes, a texel 8.
     pub fn square(&self) -> (u32, u32) {
         let element = if self.texture { 8 } else { 16 };
         let default = if self.output.is_some() { element << 20 } else { 4 << 20 };

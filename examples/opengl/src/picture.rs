@@ -1,4 +1,4 @@
-//! A picture as a PNG file, and how far it is from another.
+//! A picture as a PNG file, and its difference from another.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -14,19 +14,19 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
-/// How far two pictures are apart.
+/// The difference between two pictures.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
-    /// Of any channel, in steps of 8 bits.
+    /// The largest of all channels, in steps of 8 bits.
     pub largest: u8,
-    /// Of all channels.
+    /// The mean over all channels, in steps of 8 bits.
     pub mean: f64,
     /// The share of pixels with a channel that is off by more than 16 steps.
     pub off: f64,
 }
 
-/// How far they may be: two APIs round differently, and an edge may fall on the other side of a pixel. The frames before and after
-/// the right one are about three times as far (mean 0.28, 0.29 % off, at 256x256 vertices).
+/// The largest allowed difference: two APIs round differently, and an edge may fall on the other side of a pixel. The
+/// frames before and after the right one differ by about three times as much (mean 0.28, 0.29 % off, at 256x256 vertices).
 pub const ALLOWED: Difference = Difference { largest: 255, mean: 0.1, off: 0.001 };
 
 impl Picture {
@@ -54,7 +54,7 @@ impl Picture {
             ensure!(color_type == png::ColorType::Rgba, "it has no colours");
             Ok(Self { width, height, pixels })
         };
-        read().with_context(|| format!("{} is no PNG picture that can be read", path.display()))
+        read().with_context(|| format!("{} is not a readable PNG picture", path.display()))
     }
 
     /// # Errors

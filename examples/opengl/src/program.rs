@@ -1,4 +1,4 @@
-//! A GLSL program, with what the driver's compiler says of it.
+//! A GLSL program, with the compiler's messages.
 
 use std::rc::Rc;
 
@@ -13,9 +13,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// From one file: each of its stages, compiled with these words defined.
+    /// Compiles each of a file's stages, with these words defined, and links them.
     pub fn new(gl: &Rc<Gl>, source: &str, stages: &[(u32, &[&str])]) -> Result<Self> {
-        // SAFETY: (and below) the context is current; what was made is of it.
+        // SAFETY: (and below) the context is current, and the objects belong to it.
         let program = unsafe { gl.raw.create_program() }.map_err(anyhow::Error::msg)?;
         let program = Self { raw: program, gl: gl.clone() };
         for (stage, defined) in stages {
@@ -56,7 +56,7 @@ impl Drop for Program {
     }
 }
 
-/// A uniform's place, as the shader says it.
+/// The location of a uniform, as given in the shader.
 pub const fn at(location: u32) -> Option<glow::UniformLocation> {
     Some(glow::NativeUniformLocation(location))
 }

@@ -1,4 +1,4 @@
-//! The program on a machine that has no GPU: on software OpenGL, alone, and with the stand-in for CUDA (`tests/stand_in`).
+//! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::symlink;
@@ -51,12 +51,12 @@ fn on_stand_in(folder: &Path, arguments: &[&str]) -> Command {
         .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
         .env("STAND_IN_DRIVERS_MEMORY", "1")
         .env("STAND_IN_REPORT", folder.join("report"))
-        // Slow enough that a read that does not wait comes too early.
+        // Slow enough that a read without a wait comes too early.
         .env("STAND_IN_KERNEL_MS", "5");
     command
 }
 
-/// Runs it. `None`, with a word about it, where Vulkan or OpenGL has another device than the software one.
+/// Runs it. If Vulkan or OpenGL has another device than the software one, prints a note and returns `None`.
 fn run_on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let output = on_stand_in(folder, arguments).output().expect("the program starts");
     let text = stdout(&output);
@@ -67,14 +67,14 @@ fn run_on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
         return None;
     }
     let report = std::fs::read_to_string(folder.join("report")).unwrap();
-    // What was called, what the wave was told, and the end.
+    // The calls, the values that the wave got, and the end.
     let is_fine = |line: &str| ["call ", "values ", "end"].iter().any(|kind| line.starts_with(kind));
     let bad = report.lines().filter(|line| !is_fine(line));
     assert_eq!(bad.collect::<Vec<_>>(), [""; 0], "left behind, or against the rules");
     Some(output)
 }
 
-/// Runs it without CUDA and Vulkan. `None`, with a word about it, where there is no OpenGL 4.5 either.
+/// Runs it without CUDA and Vulkan. If there is no OpenGL 4.5 either, prints a note and returns `None`.
 fn run_alone(arguments: &[&str]) -> Option<Output> {
     let output = program().arg("--alone").args(arguments).output().unwrap();
     let text = stdout(&output);
@@ -85,7 +85,7 @@ fn run_alone(arguments: &[&str]) -> Option<Output> {
     Some(output)
 }
 
-/// Where nothing is shared it says so, and that is no failure.
+/// If no GPU is shared, the program says so, and that is not a failure.
 #[test]
 fn without_a_gpu_it_is_skipped() {
     for mode in [&["--check"][..], &["--classic"], &["--output", "/nowhere/x.png"]] {
@@ -136,10 +136,10 @@ fn a_driver_without_the_extension_is_refused_by_name() {
     };
     let text = without("GL_EXT_memory_object_fd", &["--by", "cpu"]);
     assert!(text.contains("skipped: OpenGL cannot be used: EGL device 0: llvmpipe"), "{text}");
-    assert!(text.contains("has no GL_EXT_memory_object_fd, by which memory is imported"), "{text}");
-    // Mesa's software driver has none for semaphores anyway.
+    assert!(text.contains("has no GL_EXT_memory_object_fd, which imports memory"), "{text}");
+    // Mesa's software driver cannot import semaphores anyway.
     let text = without("GL_EXT_semaphore_fd", &[]);
-    assert!(text.contains("has no GL_EXT_semaphore") && text.contains("--by cpu does without"), "{text}");
+    assert!(text.contains("has no GL_EXT_semaphore") && text.contains("--by cpu needs none"), "{text}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn every_word_arrives() {
     }
 }
 
-/// Otherwise the check above would show nothing.
+/// Without this, the check above would prove nothing.
 #[test]
 fn without_the_wait_the_check_finds_wrong_words() {
     let folder = folder("break");
@@ -211,7 +211,7 @@ fn without_the_wait_the_check_finds_wrong_words() {
     }
 }
 
-/// What fails in the middle is told with the driver's words, and nothing is left behind.
+/// A failure in the middle is reported in the driver's words, and nothing is left behind.
 #[test]
 fn a_kernel_that_fails_is_an_error_in_words() {
     let folder = folder("fault");
@@ -249,7 +249,7 @@ fn opengl_draws_what_vulkan_draws() {
     }
 }
 
-/// The frame that CUDA wrote is that which the CPU computes, and it is this frame and no other.
+/// CUDA writes the same frame that the CPU computes, and exactly this one.
 #[test]
 fn pictures_show_the_right_frame() {
     let folder = folder("pictures");
@@ -281,5 +281,5 @@ fn what_is_no_picture_is_named() {
     let (file, output) = (file.to_str().unwrap(), output.to_str().unwrap());
     let refused = program().args(["--alone", "--output", output, "--compare", file]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(stderr(&refused).contains("text.png is no PNG picture that can be read"), "{refused:?}");
+    assert!(stderr(&refused).contains("text.png is not a readable PNG picture"), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! `--check` and `--alone`: a compute pass looks at every word of every frame, and counts on the GPU what is wrong.
+//! `--check` and `--alone`: a compute pass checks every word of every frame, and counts the wrong ones on the GPU.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::interop::texture::textures;
 use crate::interop::{self, Gpu};
 use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
 
-/// What was counted.
+/// The result of a check.
 pub struct Counts {
     pub frames: u64,
     pub words: u64,
@@ -20,10 +20,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// From what the shader counted: each number in two halves, the lower first.
+    /// Reads the shader's counters. Each is in two halves, the lower one first.
     ///
     /// # Errors
-    /// Not all words were looked at.
+    /// Not all words were checked.
     pub fn new(job: &Job, mut halves: impl Iterator<Item = u32>, seconds: f64) -> Result<Self> {
         let mut count = || {
             halves.next().zip(halves.next()).map_or(0, |(low, high)| u64::from(high) << 32 | u64::from(low))
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// What is to be checked.
+/// What to check.
 pub struct Job {
     pub texture: bool,
     pub frames: u64,
@@ -60,7 +60,7 @@ pub fn shared(gpu: &Gpu, job: &Job) -> Result<Counts> {
         checker.run(|pace| {
             frames.frame(
                 job.wait,
-                // SAFETY: the image has this size, and the ring keeps it for the stream alone until then.
+                // SAFETY: the image has this size, and until then the ring keeps it for the stream alone.
                 |canvas, frame| unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) },
                 |slot, encoder| checker.record(encoder, pace, &groups[slot..=slot]),
             )
@@ -80,7 +80,7 @@ pub fn shared(gpu: &Gpu, job: &Job) -> Result<Counts> {
     }
 }
 
-/// wgpu writes and checks the same in slots of its own.
+/// wgpu writes the same data to its own slots and checks it.
 pub fn alone(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Result<Counts> {
     let (cols, rows) = job.size;
     let checker = Checker::new(device, queue, job);
@@ -203,7 +203,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// All frames, a few of them in flight at once.
+    /// Runs all frames, a few of them in flight at once.
     fn run(&self, mut submit: impl FnMut(u64) -> Result<wgpu::SubmissionIndex>) -> Result<Counts> {
         let mut in_flight = VecDeque::new();
         let begin = Instant::now();
@@ -222,7 +222,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Waits for a submission, and for none longer than the slowest would take.
+/// Waits for a submission, at most 10 s.
 pub fn wait(device: &wgpu::Device, submission_index: Option<wgpu::SubmissionIndex>) -> Result<()> {
     let timeout = Some(Duration::from_secs(10));
     device
@@ -231,7 +231,7 @@ pub fn wait(device: &wgpu::Device, submission_index: Option<wgpu::SubmissionInde
     Ok(())
 }
 
-/// What is in a buffer.
+/// Reads a buffer.
 pub fn read(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) -> Result<Vec<u8>> {
     let copy = device.create_buffer(&wgpu::BufferDescriptor {
         label: None,

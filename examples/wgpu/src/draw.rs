@@ -1,4 +1,4 @@
-//! What is drawn: the field as a lit surface, or the texture on a quad.
+//! Draws the field as a lit surface, or the texture on a quad.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::kernels::{Kernel, PAINT, WAVE};
 
 const DEPTH: wgpu::TextureFormat = wgpu::TextureFormat::Depth32Float;
 const SAMPLES: u32 = 4;
-/// Frames that are shown in a second of the kernels' time.
+/// Frames per second of the kernels' time.
 const RATE: f64 = 60.0;
 
-/// What CUDA writes: the slots, the kernel, and what wgpu has bound of them.
+/// The slots that CUDA writes, the kernel, and wgpu's bindings to the slots.
 enum Source<'a> {
-    // Bound first: it must be dropped first.
+    // The bindings are first, because they must be dropped first.
     Field {
         indices: wgpu::Buffer,
         count: u32,
@@ -46,7 +46,7 @@ pub struct Scene<'a> {
     targets: Option<Targets>,
 }
 
-/// What is drawn to before it becomes a picture.
+/// The targets of the draw before it is resolved into a picture.
 struct Targets {
     size: (u32, u32),
     colour: wgpu::TextureView,
@@ -54,7 +54,7 @@ struct Targets {
 }
 
 impl<'a> Scene<'a> {
-    /// `size` is that of the grid or the texture, `format` that of the picture.
+    /// `size` is the size of the grid or the texture, `format` the format of the picture.
     pub fn new(gpu: &'a Gpu, texture: bool, size: (u32, u32), format: wgpu::TextureFormat) -> Result<Self> {
         let device = &gpu.device;
         let module = device.create_shader_module(wgpu::include_wgsl!("shaders/draw.wgsl"));
@@ -208,7 +208,7 @@ impl<'a> Scene<'a> {
                 let slots = frames.slots.clone();
                 frames.frame(
                     true,
-                    // SAFETY: the buffer has this size, and the ring keeps it for the stream alone until then.
+                    // SAFETY: the buffer has this size, and until then the ring keeps it for the stream alone.
                     |buffer, frame| unsafe { kernel.launch(buffer.cuda(), frame, frame as f64 / RATE) },
                     |slot, encoder| {
                         draw(encoder, &|pass| {
@@ -272,7 +272,7 @@ fn grid(device: &wgpu::Device, queue: &wgpu::Queue, cols: u32, rows: u32) -> Res
 
 /// Draws `frames` frames and keeps the last as a picture.
 pub fn picture(gpu: &Gpu, texture: bool, grid: (u32, u32), frames: u64, path: &Path) -> Result<()> {
-    // A row of a copy has a multiple of 256 bytes.
+    // In a copy, the bytes of a row must be a multiple of 256.
     let (width, height) = (1280, 720);
     let format = wgpu::TextureFormat::Rgba8UnormSrgb;
     let target = gpu.device.create_texture(&wgpu::TextureDescriptor {

@@ -1,4 +1,4 @@
-//! The recipe: wgpu reads, without a copy, what a CUDA kernel writes. Seven steps, in order.
+//! The recipe: wgpu reads what a CUDA kernel writes, without a copy. Seven steps, in order.
 
 mod give_back;
 pub mod texture;
@@ -21,13 +21,13 @@ pub struct Gpu {
     pub pair: Pair,
 }
 
-/// Step 1: the first of wgpu's adapters that is, by its UUID, a CUDA device too. An error says why there is none.
+/// Step 1: finds the first of wgpu's adapters that is also a CUDA device, by its UUID. The error says why there is none.
 pub fn find(instance: &wgpu::Instance) -> Result<(wgpu::Adapter, VkInfo, CudaInfo)> {
     let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::VULKAN));
     let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
     let mut reason = anyhow!("there is no Vulkan device");
     for adapter in adapters {
-        // SAFETY: nothing is destroyed; the physical device is of this instance.
+        // SAFETY: nothing is destroyed, and the physical device belongs to this instance.
         let info = unsafe {
             let raw = adapter.as_hal::<Api>().expect(VULKAN);
             VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device())?
@@ -40,10 +40,10 @@ pub fn find(instance: &wgpu::Instance) -> Result<(wgpu::Adapter, VkInfo, CudaInf
     Err(reason)
 }
 
-/// Steps 2 and 3: wgpu's device, with the extensions that sharing needs, paired with CUDA's context.
+/// Steps 2 and 3: opens wgpu's device with the extensions for sharing, and pairs it with CUDA's context.
 pub fn open(adapter: &wgpu::Adapter, info: &VkInfo, twin: &CudaInfo) -> Result<Gpu> {
     let desc = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
-    // wgpu itself enables timelines and the export of memory. The export of semaphores is missing.
+    // wgpu itself enables timelines and the export of memory, but not the export of semaphores.
     let extend = |args: CreateDeviceCallbackArgs| {
         let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
         args.extensions.extend(missing);
@@ -64,24 +64,24 @@ pub fn open(adapter: &wgpu::Adapter, info: &VkInfo, twin: &CudaInfo) -> Result<G
     Ok(Gpu { device, queue, stream, pair })
 }
 
-/// Three slots that CUDA writes and any of wgpu's commands may read, frame by frame. Drop bind groups made from [`Frames::slots`] first.
+/// Three slots that CUDA writes and any wgpu command may read, frame by frame. Drop bind groups made from [`Frames::slots`] first.
 pub struct Frames<'a, S: Slot, W> {
     pub slots: Vec<W>,
     ring: SharedRing<S>,
-    /// wgpu's buffers and textures hold a clone each, until wgpu and the GPU are done with them.
+    /// Each of wgpu's buffers and textures holds a clone until wgpu and the GPU have finished with it.
     lent: Arc<()>,
-    /// Brings a slot back into the state in which CUDA left it.
+    /// Returns a slot to the state in which CUDA left it.
     restore: fn(&W, &mut CommandEncoder),
     gpu: &'a Gpu,
 }
 
-/// Step 4, for buffers ([`texture`]: for textures). wgpu borrows them. If it owned them, each would keep its own device alive.
+/// Step 4, for buffers ([`texture`]: for textures). wgpu borrows them. If it owned them, each would keep its device alive.
 pub fn buffers(gpu: &Gpu, size: u64) -> Result<Frames<'_, SharedBuffer, wgpu::Buffer>> {
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::VERTEX_BUFFER;
     let shared = (0..3).map(|_| SharedBuffer::new(&gpu.pair, size, usage)).collect::<Result<_, _>>()?;
     let usage = BufferUsages::STORAGE | BufferUsages::VERTEX;
     let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-    // SAFETY: this device's buffer, of this size and usage, and alive until `lent` is dropped.
+    // SAFETY: this device's buffer, with this size and usage. It lives until `lent` is dropped.
     let lend = |buffer: &SharedBuffer, lent: Arc<()>| unsafe {
         let raw = Buffer::from_raw_externally_owned(buffer.vulkan(), Box::new(move || drop(lent)));
         gpu.device.create_buffer_from_hal::<Api>(raw, &desc)
@@ -98,7 +98,7 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
     ) -> Result<Self> {
         let reads = Reads { family: 0, stage: Stage::ALL_COMMANDS, access: Access::MEMORY_READ };
         let ring = SharedRing::new(&gpu.pair, gpu.stream.clone(), shared, reads)?;
-        // SAFETY: (and below) only barriers are recorded, outside a pass, for wgpu's only queue, which is of family 0.
+        // SAFETY: (and below) records only barriers, outside a pass, for wgpu's only queue, which is of family 0.
         gpu.queue.submit([raw(gpu, |commands| unsafe { ring.record_first_release(commands) })]);
         gpu.device.poll(wgpu::PollType::wait_indefinitely())?;
         let lent = Arc::new(());
@@ -106,17 +106,17 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         Ok(Self { slots, ring, lent, restore, gpu })
     }
 
-    /// Steps 5 to 7: `write` launches the kernel, `read` records what wgpu does with the slot. `wait` is there to be left out.
+    /// Steps 5 to 7: `write` launches the kernel, `read` records wgpu's work on the slot. `wait` can be left out as a test.
     pub fn frame(
         &mut self,
         wait: bool,
         write: impl FnOnce(&S, u64) -> Result<()>,
         read: impl FnOnce(usize, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        let slot = self.ring.write()?; // CUDA waits, on the GPU, until wgpu has read it.
+        let slot = self.ring.write()?; // CUDA waits, on the GPU, until wgpu has read the slot.
         write(slot.slot(), slot.frame())?;
         let frame = slot.finish()?; // CUDA signals.
-        // Three encoders, because wgpu's commands and raw ones cannot share one.
+        // Three encoders, because wgpu's commands and raw commands cannot share one.
         let acquire = raw(self.gpu, |commands| unsafe { self.ring.record_acquire(&frame, commands) });
         let mut work = self.gpu.device.create_command_encoder(&Default::default());
         read(frame.slot(), &mut work);
@@ -125,9 +125,9 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         let commands = [acquire, work.finish(), release];
         // ANCHOR: submit
         let ((ready, value), (free, next)) = (frame.wait(), frame.signal());
-        // SAFETY: nothing of the queue is destroyed.
+        // SAFETY: the queue is not destroyed.
         let queue = unsafe { self.gpu.queue.as_hal::<Api>() }.expect(VULKAN);
-        // The next submission, whoever makes it, takes these two: nothing may come in between.
+        // The next submission, from any code, takes these two, so submit immediately.
         if wait {
             queue.add_wait_semaphore(ready, Some(value), Stage::ALL_COMMANDS);
         }
@@ -140,10 +140,10 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
     }
 }
 
-/// A command buffer of raw commands.
+/// Records a command buffer of raw commands.
 fn raw(gpu: &Gpu, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {
     let mut encoder = gpu.device.create_command_encoder(&Default::default());
-    // SAFETY: the caller's commands are barriers, which change nothing that wgpu tracks.
+    // SAFETY: the caller records only barriers, which change nothing that wgpu tracks.
     unsafe { encoder.as_hal_mut::<Api, _, _>(|hal| record(hal.expect(VULKAN).raw_handle())) };
     encoder.finish()
 }

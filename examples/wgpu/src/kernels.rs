@@ -1,4 +1,4 @@
-//! The kernels, with cudarc: all have one signature, `(out, cols, rows, frame, time)`, and the wave its parameters behind that.
+//! Launches the kernels with cudarc. All have the signature `(out, cols, rows, frame, time)`; the wave also takes parameters.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use anyhow::{Context, Result};
 use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 
-/// A moving surface: float4 vertices x y z and what the colour shows.
+/// A moving surface: float4 vertices, x y z and the position in the colour map.
 pub const WAVE: (&str, &str) = (include_str!("../../../kernels/wave.ptx"), "wave");
 /// A moving texture: half4 texels with a height, its slopes, and contour lines.
 pub const PAINT: (&str, &str) = (include_str!("../../../kernels/texture.ptx"), "paint");
-/// What the check looks for.
+/// The pattern that the check expects.
 pub const PATTERN: (&str, &str) = (include_str!("pattern.ptx"), "pattern");
-/// The same in a texture.
+/// The same pattern in a texture.
 pub const PATTERN_TEXELS: (&str, &str) = (include_str!("pattern.ptx"), "pattern_texels");
 
-/// A kernel, its stream, and the size of what it writes.
+/// A kernel, its stream, and the size of its output.
 pub struct Kernel {
     stream: Arc<CudaStream>,
     function: CudaFunction,
@@ -35,20 +35,21 @@ impl Kernel {
         Ok(Self { stream: stream.clone(), function, cols, rows })
     }
 
-    /// Enqueues it. `out` is an address, or a surface object.
+    /// Enqueues the kernel. `out` is an address or a surface object.
     ///
     /// # Safety
-    /// `out` is of this kernel's size, is alive until the stream has passed this, and nobody else uses it until then.
+    /// `out` must have this kernel's size. It must stay alive, and nothing else may use it, until the stream has passed
+    /// this point.
     pub unsafe fn launch(&self, out: u64, frame: u64, time: f64) -> Result<()> {
         let Self { stream, function, cols, rows } = self;
         let threads = u64::from(*cols) * u64::from(*rows);
         let (grid_dim, block_dim) = ((threads.div_ceil(256) as u32, 1, 1), (256, 1, 1));
         let mut launch = stream.launch_builder(function);
         launch.arg(&out).arg(cols).arg(rows).arg(&frame).arg(&time);
-        // The amplitude and frequency of the wave; the other kernels do not read it.
+        // The amplitude and frequency of the wave. The other kernels do not read it.
         let shape = [1.0f32, 1.0];
         launch.arg(&shape);
-        // SAFETY: these are the parameters that the entries have; the rest is the caller's promise.
+        // SAFETY: the entries have these parameters; the rest is the caller's promise.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim, shared_mem_bytes: 0 }) }?;
         Ok(())
     }

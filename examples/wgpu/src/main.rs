@@ -21,16 +21,16 @@ Without --output, --check, --alone and --plain it opens a window.
 
   --texture        A texture that CUDA paints, instead of a vertex buffer
   --size BYTES     Bytes in a slot [default: 4194304]
-  --frames N       Frames [default: 120 for --output, 1000 for checks, until it is closed for a window]
+  --frames N       Frames [default: 120 for --output, 1000 for checks; a window runs until it is closed]
   --output FILE    Draw without a window, and write the last frame to a PNG file
   --check          Draw nothing: a compute pass checks every word of every frame
-  --alone          The same check of what wgpu has written itself, without CUDA, to compare times
-  --plain          The same check of what CUDA writes, by plain Vulkan instead of wgpu, to compare times
-  --break ready    With --check or --plain: leave out the wait for CUDA, so that it finds wrong words
+  --alone          The same check of data that wgpu itself writes, without CUDA, to compare times
+  --plain          The same check of CUDA's data with plain Vulkan instead of wgpu, to compare times
+  --break ready    With --check or --plain: leave out the wait for CUDA, so that the check finds wrong words
   --help           This text
 
 Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
-With WAVEFIELD_REQUIRE_GPU=1 nothing is skipped: it fails.
+With WAVEFIELD_REQUIRE_GPU=1 it fails instead of skipping.
 ";
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Columns and rows of the squares that slots are: a vertex has 16 bytes, a texel 8.
+    /// Columns and rows of a slot, which is a square. A vertex has 16 bytes, a texel 8.
     fn square(&self) -> (u32, u32) {
         let element = if self.texture { 8 } else { 16 };
         let side = (self.size.unwrap_or(4 << 20) / element).isqrt() as u32;
@@ -86,7 +86,7 @@ impl Options {
 }
 
 fn number(name: &str, text: &str) -> Result<u64> {
-    // Four vertices or eight texels, and what two 32-bit indices can name.
+    // The size: at least four vertices or eight texels, at most what 32-bit indices can address.
     let range = if name == "--size" { 64..=1 << 30 } else { 1..=1 << 32 };
     let number = text.parse().ok().filter(|number| range.contains(number));
     number.with_context(|| {
@@ -94,7 +94,7 @@ fn number(name: &str, text: &str) -> Result<u64> {
     })
 }
 
-/// What wgpu and the validation layer have to say. A build with debug assertions, or WGPU_VALIDATION=1, turns the layer on.
+/// Prints the messages of wgpu and the validation layer. Debug assertions or WGPU_VALIDATION=1 turn the layer on.
 struct Log;
 
 impl log::Log for Log {
@@ -182,7 +182,7 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Says what was counted. A wrong word is an error.
+/// Prints the result. A wrong word is an error.
 fn judge(counts: &check::Counts) -> Result<()> {
     let check::Counts { frames, words, wrong, microseconds } = counts;
     println!("{frames} frames, {words} words, {wrong} wrong, {microseconds:.0} µs a frame");
@@ -190,7 +190,7 @@ fn judge(counts: &check::Counts) -> Result<()> {
     Ok(())
 }
 
-/// Without a GPU that both have there is nothing to show.
+/// Without a GPU that both share, the program is skipped.
 fn skip(reason: anyhow::Error) -> Result<()> {
     if std::env::var_os("WAVEFIELD_REQUIRE_GPU").is_some_and(|value| value == "1") {
         return Err(reason);

@@ -1,9 +1,9 @@
-//! `--plain`: CUDA writes what it writes for `--check`, and plain Vulkan runs the same shader on it, without wgpu. The
-//! difference in time is what wgpu costs. [`pass`] is Vulkan's part.
+//! `--plain`: CUDA writes the same data as for `--check`, and plain Vulkan runs the same shader on it, without wgpu.
+//! The difference in time is the cost of wgpu. [`pass`] is Vulkan's part.
 
 mod pass;
 
-// The device is that of the library's examples, and so is the way in which the CPU reads a buffer.
+// The library's examples have the code that opens the device and the code that reads a buffer on the CPU.
 #[allow(dead_code)]
 #[path = "../../../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
@@ -25,10 +25,10 @@ use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
 use match_devices::Gpu;
 use pass::Pass;
 
-/// How many frames may be in flight: as many as in `crate::check`.
+/// The number of frames in flight, as in `crate::check`.
 const IN_FLIGHT: usize = 6;
 
-/// `Err` inside says why this machine cannot.
+/// The inner `Err` says why this machine cannot run the check.
 pub fn check(job: &Job) -> Result<Result<Counts, String>> {
     let gpu = match match_devices::open() {
         Ok(gpu) => gpu,
@@ -78,12 +78,12 @@ fn run<S: Slot>(
     match counts {
         // SAFETY: all frames were waited for.
         Ok(_) => unsafe { pass.destroy() },
-        Err(_) => gpu.pair.vk().abandon(), // Leaks what the GPU may still use.
+        Err(_) => gpu.pair.vk().abandon(), // Leaks everything that the GPU may still use.
     }
     counts
 }
 
-/// All frames, a few of them in flight at once, and then what was counted.
+/// Runs all frames, a few of them in flight at once, and reads the counters.
 fn count<S: Slot>(
     gpu: &Gpu,
     job: &Job,
@@ -91,7 +91,7 @@ fn count<S: Slot>(
     pass: &Pass,
     write: impl Fn(&S, u64) -> Result<()>,
 ) -> Result<Counts> {
-    // SAFETY: (also below) being recorded, for a queue of the ring's family.
+    // SAFETY: (also below) the commands are being recorded, for a queue of the ring's family.
     readback::Target::new(gpu, 16)?.run(gpu, |_, commands| unsafe {
         ring.record_first_release(commands);
         pass.record_zero(commands);
@@ -99,7 +99,7 @@ fn count<S: Slot>(
     let mut in_flight = VecDeque::new();
     let begin = Instant::now();
     for frame in 0..job.frames {
-        let slot = ring.write()?; // CUDA waits, on the GPU, until Vulkan has read it.
+        let slot = ring.write()?; // CUDA waits, on the GPU, until Vulkan has read the slot.
         write(slot.slot(), slot.frame())?;
         let read = slot.finish()?; // CUDA signals.
 
@@ -137,6 +137,6 @@ fn count<S: Slot>(
 fn wait(gpu: &Gpu, signal: Option<(vk::Semaphore, u64)>) -> Result<()> {
     let (semaphores, values): (Vec<_>, Vec<_>) = signal.into_iter().unzip();
     let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-    // SAFETY: the ring's, which is alive.
+    // SAFETY: the semaphore is the ring's, which is alive.
     unsafe { gpu.device.wait_semaphores(&info, 10_000_000_000) }.context("the GPU did not finish a frame")
 }

@@ -1,4 +1,4 @@
-//! The same in a window.
+//! Draws the same in a window.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::check::wait;
 use crate::draw::Scene;
 use crate::interop::Gpu;
 
-/// Shows `frames` frames, or as many as there are until the window is closed.
+/// Shows `frames` frames, or draws until the window is closed.
 pub fn show(
     instance: &wgpu::Instance,
     adapter: &wgpu::Adapter,
@@ -41,7 +41,7 @@ struct App<'a> {
     result: Result<()>,
 }
 
-/// What is there as soon as there is a window.
+/// Everything that exists once the window is open.
 struct Shown<'a> {
     scene: Scene<'a>,
     config: wgpu::SurfaceConfiguration,
@@ -67,10 +67,10 @@ impl<'a> App<'a> {
         Ok(Shown { scene, config, surface, window, last: None })
     }
 
-    /// Whether there is to be another frame.
+    /// Draws a frame. Returns whether another one should follow.
     fn redraw(&mut self) -> Result<bool> {
         let Some(shown) = &mut self.shown else { return Ok(true) };
-        // Before CUDA is asked for a frame: without a picture to draw to, there is none.
+        // Get the picture before CUDA is asked for a frame: without a picture, there is no frame.
         let (picture, stale) = match shown.surface.get_current_texture() {
             Current::Success(picture) => (picture, false),
             Current::Suboptimal(picture) => (picture, true),
@@ -84,7 +84,7 @@ impl<'a> App<'a> {
         let size = (shown.config.width, shown.config.height);
         let index = shown.scene.draw(&view, size, |_| ())?;
         self.gpu.queue.present(picture);
-        // One frame ahead of the GPU and no more.
+        // At most one frame ahead of the GPU.
         if let Some(last) = shown.last.replace(index) {
             wait(&self.gpu.device, Some(last))?;
         }

@@ -1,4 +1,4 @@
-//! The program on a machine that has no GPU: alone, and on the stand-in for one (`tests/stand_in`).
+//! The program on a machine without a GPU: alone, and with the stand-in for a GPU (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The program with the stand-in as `libcuda` and as a Vulkan layer. `None`, with a word about it, without lavapipe.
+/// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note and returns `None`.
 fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let tests = std::env::current_exe().expect("a test knows its file");
     let library = tests.with_file_name("libwavefield_stand_in.so");
@@ -38,7 +38,7 @@ fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
         .env("NODEVICE_SELECT", "1")
         .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
         .env("STAND_IN_REPORT", folder.join("report"))
-        // Slow enough that a read that does not wait comes too early.
+        // Slow enough that a read without a wait comes too early.
         .env("STAND_IN_KERNEL_MS", "5")
         .output()
         .expect("the program starts");
@@ -48,7 +48,7 @@ fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
         eprintln!("skipped: the first Vulkan device here is no software device (lavapipe): {text}");
     } else {
         let report = std::fs::read_to_string(folder.join("report")).unwrap();
-        // What was called, what the wave was told, and the end.
+        // The calls, the values that the wave got, and the end.
         let is_fine = |line: &str| ["call ", "values ", "end"].iter().any(|kind| line.starts_with(kind));
         let bad = report.lines().filter(|line| !is_fine(line));
         assert_eq!(bad.collect::<Vec<_>>(), [""; 0], "left behind, or against the rules");
@@ -63,7 +63,7 @@ fn folder(name: &str) -> std::path::PathBuf {
     folder
 }
 
-/// Where nothing is shared it says so, and that is no failure.
+/// If no GPU is shared, the program says so, and that is not a failure.
 #[test]
 fn without_a_gpu_it_is_skipped() {
     for mode in ["--check", "--plain"] {
@@ -106,7 +106,7 @@ fn every_word_arrives() {
     }
 }
 
-/// Otherwise the check above would show nothing.
+/// Without this, the check above would prove nothing.
 #[test]
 fn without_the_wait_the_check_finds_wrong_words() {
     let folder = folder("break");

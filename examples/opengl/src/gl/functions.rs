@@ -1,4 +1,4 @@
-//! The functions and numbers of the extensions that glow does not know.
+//! The functions and constants of the extensions, which glow lacks.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,15 +16,15 @@ pub type SemaphoreFn = unsafe extern "system" fn(u32, u32, *const u32, u32, *con
 
 macro_rules! functions {
     ($($field:ident = $name:literal: $kind:ty,)*) => {
-        /// Functions that glow has no names for. One that the driver lacks ends the program with a message: whoever
-        /// calls it has asked for its extension first.
+        /// Functions that glow lacks. If the driver lacks one, a call of it ends the program with a message: callers
+        /// check for the extension first.
         pub struct Functions {
             $(pub $field: $kind,)*
         }
 
         impl Functions {
             /// # Safety
-            /// `find` answers with GL's functions.
+            /// `find` must return GL's functions.
             pub unsafe fn load(find: &dyn Fn(&str) -> *const c_void) -> Self {
                 Self {
                     $($field: {
@@ -32,7 +32,7 @@ macro_rules! functions {
                             found if found.is_null() => absent as *const c_void,
                             found => found,
                         };
-                        // SAFETY: the function's type, by its specification.
+                        // SAFETY: the function has this type in its specification.
                         unsafe { std::mem::transmute::<*const c_void, $kind>(found) }
                     },)*
                 }

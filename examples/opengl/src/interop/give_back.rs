@@ -1,4 +1,4 @@
-//! The recipe's end: both sides come to rest, then GL, CUDA and Vulkan let go, in that order.
+//! The end of the recipe: both sides finish, then GL, CUDA and Vulkan release everything, in that order.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::{Buffer, Frames, Slot};
 
 impl<S: Slot> Drop for Frames<'_, S> {
     fn drop(&mut self) {
-        // Asked again and again, not waited for: if GL has failed, nobody signals what CUDA waits for.
+        // Polls instead of waiting: if GL has failed, CUDA may wait for a signal that never comes.
         let begin = Instant::now();
         let cuda = loop {
             // SAFETY: a live stream.
@@ -24,14 +24,14 @@ impl<S: Slot> Drop for Frames<'_, S> {
             }
         };
         if let Err(error) = cuda {
-            // After a fault CUDA signals nothing more, and GL would wait for ever.
+            // After a fault CUDA signals nothing more, so GL would wait for ever.
             let faulted = error.0 != sys::CUresult::CUDA_ERROR_NOT_READY;
             // SAFETY: a broken context executes nothing more.
             let release = |(ready, _): &(Semaphore, Semaphore)| unsafe { ready.signal_from_host(self.frame) };
             if !(faulted && self.semaphores.iter().all(release)) {
-                // Only the end of the process ends such a wait.
+                // Only the end of the process can end such a wait.
                 eprintln!(
-                    "error: CUDA and OpenGL do not come to rest: {error}{}",
+                    "error: CUDA and OpenGL did not finish their work: {error}{}",
                     cuda_advice("", error.0 as u32)
                 );
                 std::process::exit(1);
@@ -41,12 +41,12 @@ impl<S: Slot> Drop for Frames<'_, S> {
     }
 }
 
-/// What a frame may take.
+/// The longest time for a frame.
 const LIMIT: Duration = Duration::from_secs(10);
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: GL is done with it, and nothing is made of it any more.
+        // SAFETY: GL has finished with it, and nothing that was made from it is left.
         unsafe { self.context.raw.delete_buffer(self.gl) };
         self.context.delete_memory(self.memory);
     }

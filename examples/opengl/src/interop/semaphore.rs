@@ -1,4 +1,4 @@
-//! Step 3 of the recipe: a semaphore that CUDA and GL know, each by a descriptor of its own.
+//! Step 3 of the recipe: a semaphore that CUDA and GL import, each with its own descriptor.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use super::Gpu;
 use crate::Unavailable;
 use crate::gl::{Gl, Name, Named};
 
-/// By what the two wait for each other.
+/// How the two sides wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Timeline semaphores, on the GPU: `GL_NV_timeline_semaphore`.
     Timeline,
     /// Binary semaphores, on the GPU: `GL_EXT_semaphore_fd`.
     Binary,
-    /// The CPU waits for each side: for drivers that import no semaphores, and to see what semaphores are worth.
+    /// The CPU waits for each side: for drivers that cannot import semaphores, and to measure the benefit of semaphores.
     Cpu,
 }
 
 impl By {
-    /// What was asked for, or the best that GL has.
+    /// The requested kind, or the best that GL supports.
     pub fn choose(asked: Option<Self>, gl: &Gl) -> Result<Self> {
         Self::choose_by(asked, |kind| gl.imports_semaphores(kind)).map_err(|extension| {
             let gl = &gl.name;
             anyhow!(Unavailable(format!(
-                "{gl} has no {extension}, by which semaphores are imported; --by cpu does without"
+                "{gl} has no {extension}, which imports semaphores; --by cpu needs none"
             )))
         })
     }
 
-    /// `Err` names the extension that is lacking.
+    /// `Err` names the missing extension.
     fn choose_by(
         asked: Option<Self>,
         imports: impl Fn(SemaphoreKind) -> Result<(), &'static str>,
@@ -60,7 +60,7 @@ impl By {
     }
 }
 
-/// Vulkan's side, which nobody waits for or signals.
+/// Vulkan's side, which Vulkan neither waits for nor signals.
 enum Exported {
     Timeline(ExportedTimeline),
     Binary(ExportedBinary),
@@ -83,7 +83,7 @@ impl Exported {
     }
 }
 
-/// One semaphore with three names. GL and CUDA let go first: see `Drop`.
+/// One semaphore with three names. GL and CUDA must release it first: see `Drop`.
 pub struct Semaphore {
     cuda: ImportedSemaphore,
     gl: Name,
@@ -100,21 +100,21 @@ impl Semaphore {
         Ok(Self { cuda, gl, context: gpu.gl.clone(), exported })
     }
 
-    /// A value, if it can count.
+    /// The value, if the semaphore can count.
     fn value(&self, value: u64) -> Option<u64> {
         matches!(self.exported, Exported::Timeline(_)).then_some(value)
     }
 
     pub fn cuda_wait(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
         let wait = self.value(value).map_or(Wait::Binary, Wait::Value);
-        // SAFETY: `Frames` keeps it until the stream has passed this. Of a binary semaphore, GL's signal was flushed before.
+        // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was flushed before.
         Ok(unsafe { self.cuda.wait(stream, wait) }?)
     }
 
     pub fn cuda_signal(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
         let signal = self.value(value).map_or(Signal::Binary, Signal::Value);
-        // SAFETY: as above; each frame has a greater value. Of a binary semaphore, GL has waited for the signal before: CUDA has just
-        // waited for what GL signalled after it.
+        // SAFETY: as above; each frame has a greater value. For a binary semaphore, GL has already waited for the
+        // signal before: CUDA has just waited for GL's later signal.
         Ok(unsafe { self.cuda.signal(stream, signal) }?)
     }
 
@@ -126,13 +126,13 @@ impl Semaphore {
         gl.signal(self.gl, self.value(value), what);
     }
 
-    /// Signals a timeline in place of CUDA. False if that is not possible.
+    /// Signals a timeline in place of CUDA. Returns false if that is not possible.
     ///
     /// # Safety
-    /// CUDA has faulted, and executes nothing more.
+    /// CUDA must have faulted, so that it executes nothing more.
     pub unsafe fn signal_from_host(&self, value: u64) -> bool {
         match &self.exported {
-            // SAFETY: the caller's promise; GL signals the other one.
+            // SAFETY: the caller's promise. GL signals the other semaphore of the pair.
             Exported::Timeline(timeline) => unsafe { timeline.signal_from_host(value) }.is_ok(),
             Exported::Binary(_) => false,
         }

@@ -1,4 +1,4 @@
-//! The recipe for textures with mip levels: what is different.
+//! The recipe for textures with mip levels: the differences.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Gpu, Slot};
 use crate::gl::{Gl, Name, Named};
 use crate::readback;
 
-/// A format, in Vulkan's words and in GL's.
+/// A format, with its names in Vulkan and in GL.
 #[derive(Clone, Copy)]
 pub struct Format {
     pub vulkan: vk::Format,
@@ -31,17 +31,17 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Step 2, for an image with all its levels. [`share_image`] exports it once, for CUDA; GL's descriptor is another export.
+    /// Step 2, for an image with all its levels. [`share_image`] exports it for CUDA; GL's descriptor is a second export.
     pub fn new(gpu: &Gpu, format: Format, (width, height): (u32, u32)) -> Result<Self> {
         let count = width.max(height).ilog2() + 1;
         let image = share_image(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
         let exported = image.exported();
-        // A new image has no layout, and must get one before anybody writes it: the one thing that Vulkan's queue does here.
+        // A new image has no layout, and must get one before it is written. This is the only work for Vulkan's queue.
         readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {
             for barrier in first_release(exported.raw(), gpu.vulkan.family) {
                 let barriers = [barrier];
                 let info = vk::DependencyInfo::default().image_memory_barriers(&barriers);
-                // SAFETY: being recorded; the image lives until the queue is idle.
+                // SAFETY: the commands are being recorded, and the image lives until the queue is idle.
                 unsafe { device.cmd_pipeline_barrier2(commands, &info) };
             }
         })?;
@@ -54,7 +54,7 @@ impl Texture {
 }
 
 impl Slot for Texture {
-    /// With it, a hand-off names the layout that CUDA has the image in: the general one.
+    /// A hand-off of a texture also names the layout that CUDA uses: the general one.
     fn named(&self) -> Named {
         Named::Texture(self.gl)
     }
@@ -62,7 +62,7 @@ impl Slot for Texture {
 
 impl Drop for Texture {
     fn drop(&mut self) {
-        // SAFETY: GL is done with it.
+        // SAFETY: GL has finished with it.
         unsafe { self.context.raw.delete_texture(self.gl) };
         self.context.delete_memory(self.memory);
     }

@@ -1,4 +1,4 @@
-// A calm gradient behind all else, as shaders/background.wgsl draws it.
+// A calm gradient behind everything, as in shaders/background.wgsl.
 
 #ifdef VERTEX
 

@@ -1,12 +1,12 @@
-// Is every word of a slot the one that examples/wgpu/src/pattern.ptx writes in this frame? With FILL: writes those words.
-// TEXTURE: a level of a texture instead of a buffer.
+// Checks whether every word of a slot is the one that examples/wgpu/src/pattern.ptx writes in this frame. With FILL:
+// writes those words. With TEXTURE: works on a level of a texture instead of a buffer.
 
 layout(local_size_x = 16, local_size_y = 16) in;
 
-// The number that the words are made from, columns, rows, and the level.
+// The number for the words, the columns, the rows, and the level.
 layout(location = 0) uniform uvec4 frame;
 
-// Words looked at and words wrong, each in two halves: 10,000 frames have more words than 32 bits can count.
+// The number of checked words and of wrong words, each in two halves: 10,000 frames have more than 2^32 words.
 layout(std430, binding = 0) buffer Counts { uint counts[4]; };
 #if defined TEXTURE && defined FILL
 layout(binding = 0, rgba16ui) writeonly uniform uimage2D texels;

@@ -1,4 +1,4 @@
-// The field as a lit surface, as shaders/field.wgsl draws it: that file says why each thing is so.
+// The field as a lit surface, as in shaders/field.wgsl, which has the explanations.
 
 layout(location = 0) uniform mat4 view_projection;
 layout(location = 1) uniform vec3 eye;

@@ -1,4 +1,4 @@
-//! The recipe's end: wgpu lets go of the slots, then the ring destroys them.
+//! The end of the recipe: wgpu releases the slots, then the ring destroys them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ impl<S: Slot, W> Drop for Frames<'_, S, W> {
         }
         let limit = wgpu::PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(5)) };
         if self.gpu.device.poll(limit).is_err() || Arc::strong_count(&self.lent) > 1 {
-            self.gpu.pair.vk().abandon(); // Leaks what wgpu or the GPU still uses.
+            self.gpu.pair.vk().abandon(); // Leaks everything that wgpu or the GPU still uses.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Step 4 of the recipe, for textures: what is different.
+//! Step 4 of the recipe, for textures: the differences.
 
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ unsafe impl Slot for Canvas {
     }
 }
 
-/// What wgpu calls the layout that CUDA has the images in (`GENERAL`). Neither wgpu nor CUDA does anything with it.
+/// wgpu's state for the layout that CUDA keeps the images in (`GENERAL`). Neither wgpu nor CUDA uses it for anything else.
 const CUDA_HAS_IT: TextureUses = TextureUses::STORAGE_WRITE_ONLY;
 
-/// Slots of `format`, which is the request's in wgpu's words.
+/// Slots of `format`, which must be wgpu's name for the request's format.
 pub fn textures(
     gpu: &Gpu,
     request: ImageRequest,
@@ -64,15 +64,15 @@ pub fn textures(
         memory_flags: wgpu::hal::MemoryFlags::empty(),
         view_formats: Vec::new(),
     };
-    // SAFETY: this device's image, as described, in the layout that is named, and alive until `lent` is dropped. Any other
-    // state than "uninitialized" keeps what is in it.
+    // SAFETY: this device's image, as described and in the named layout. It lives until `lent` is dropped. Every state
+    // other than "uninitialized" keeps its content.
     let lend = |canvas: &Canvas, lent: Arc<()>| unsafe {
         let hal = gpu.device.as_hal::<Api>().expect(VULKAN);
         let (image, done) = (canvas.image.exported().raw(), Box::new(move || drop(lent)));
         let raw = hal.texture_from_raw(image, &hal_desc, Some(done), TextureMemory::External);
         gpu.device.create_texture_from_hal::<Api>(raw, &desc, CUDA_HAS_IT)
     };
-    // wgpu brings a texture into the layout that it samples it in, and keeps it there until it is asked.
+    // wgpu changes a texture to the layout for sampling, and leaves it there unless told otherwise.
     Frames::new(gpu, (0..3).map(canvas).collect::<Result<_>>()?, lend, |texture, encoder| {
         let back = wgpu::TextureTransition { texture, selector: None, state: CUDA_HAS_IT };
         encoder.transition_resources(std::iter::empty(), std::iter::once(back));

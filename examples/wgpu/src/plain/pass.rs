@@ -1,4 +1,4 @@
-//! A compute pass of plain Vulkan: `check.wgsl` on one slot.
+//! A compute pass in plain Vulkan: runs `check.wgsl` on one slot.
 
 use std::ffi::CStr;
 
@@ -18,29 +18,29 @@ pub const TEXELS: vk::Format = vk::Format::R16G16B16A16_UINT;
 pub struct Pass {
     device: ash::Device,
     size: (u32, u32),
-    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is a short way to a buffer.
+    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is just a short way to make a buffer.
     number: ExportedBuffer,
     counts: ExportedBuffer,
     bindings: vk::DescriptorSetLayout,
     layout: vk::PipelineLayout,
     pipeline: vk::Pipeline,
     descriptors: vk::DescriptorPool,
-    /// One a slot.
+    /// One per slot.
     sets: Vec<vk::DescriptorSet>,
-    /// None for buffers.
+    /// Empty for buffers.
     views: Vec<vk::ImageView>,
     pool: vk::CommandPool,
     commands: Vec<vk::CommandBuffer>,
 }
 
 impl Pass {
-    /// After a failure in between, the program ends: what was made is left to the end of the process.
+    /// If this fails half-way, the program ends, and the end of the process releases what was made.
     pub fn new(gpu: &Gpu, job: &Job, entry: &CStr, slots: &[impl Slot]) -> Result<Self> {
         use vk::BufferUsageFlags as Usage;
         let buffer = |usage| ExportedBuffer::new(gpu.pair.vk(), 16, usage);
         let number = buffer(Usage::UNIFORM_BUFFER | Usage::TRANSFER_DST)?;
         let counts = buffer(Usage::STORAGE_BUFFER | Usage::TRANSFER_SRC | Usage::TRANSFER_DST)?;
-        // Numbered as in the shader.
+        // The numbers are those in the shader.
         let slot = if job.texture { (3, Kind::SAMPLED_IMAGE) } else { (2, Kind::STORAGE_BUFFER) };
         let kinds = [(0, Kind::UNIFORM_BUFFER), (1, Kind::STORAGE_BUFFER), slot];
         let bound = kinds.map(|(binding, kind)| {
@@ -91,7 +91,7 @@ impl Pass {
     }
 
     /// # Safety
-    /// The slot is this device's, and nobody uses the set yet.
+    /// The slot must belong to this device, and nothing may use the set yet.
     unsafe fn bind(&mut self, set: vk::DescriptorSet, slot: Resource) -> Result<()> {
         let write = |binding, kind| {
             vk::WriteDescriptorSet::default().dst_set(set).dst_binding(binding).descriptor_type(kind)
@@ -120,13 +120,14 @@ impl Pass {
         Ok(())
     }
 
-    /// Begins a frame's commands with its number. All frames have one buffer for it, as with wgpu: the pass before ends first.
+    /// Begins a frame's commands with its number. As with wgpu, all frames share one buffer for it, so the pass before
+    /// ends first.
     pub fn begin(&self, frame: u64) -> Result<vk::CommandBuffer> {
         let commands = self.commands[frame as usize % self.commands.len()];
         let (cols, rows) = self.size;
         let words = [frame as u32, cols, rows, 0].map(u32::to_ne_bytes);
         let once = vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT;
-        // SAFETY: there is one more than may be in flight, so the GPU is done with this one; the buffer has 16 bytes.
+        // SAFETY: there is one more than may be in flight, so the GPU has finished with this one. The buffer has 16 bytes.
         unsafe {
             self.device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default().flags(once))?;
             self.barrier(commands, Stage::COMPUTE_SHADER, Stage::ALL_TRANSFER);
@@ -139,11 +140,11 @@ impl Pass {
     /// Records the pass over a slot.
     ///
     /// # Safety
-    /// (of this and the next three) `commands` is being recorded, for a queue of this device.
+    /// (of this and the next three functions) `commands` must be in the recording state, for a queue of this device.
     pub unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer) {
         let (device, compute, (cols, rows)) = (&self.device, vk::PipelineBindPoint::COMPUTE, self.size);
         let set = &self.sets[slot..=slot];
-        // SAFETY: (also of the next three) the caller's promise.
+        // SAFETY: (also in the next three functions) the caller's promise.
         unsafe {
             device.cmd_bind_pipeline(commands, compute, self.pipeline);
             device.cmd_bind_descriptor_sets(commands, compute, self.layout, 0, set, &[]);
@@ -151,12 +152,12 @@ impl Pass {
         }
     }
 
-    /// Records that nothing is counted yet.
+    /// Records a reset of the counters.
     pub unsafe fn record_zero(&self, commands: vk::CommandBuffer) {
         unsafe { self.device.cmd_fill_buffer(commands, self.counts.raw(), 0, vk::WHOLE_SIZE, 0) };
     }
 
-    /// Records a copy of what was counted, into 16 bytes.
+    /// Records a copy of the counters into 16 bytes of `to`.
     pub unsafe fn record_copy(&self, to: vk::Buffer, commands: vk::CommandBuffer) {
         let copy = [vk::BufferCopy::default().size(16)];
         unsafe {
@@ -165,7 +166,7 @@ impl Pass {
         }
     }
 
-    /// What follows sees all that was written before, and overwrites nothing that is still read.
+    /// Later commands see all earlier writes, and overwrite nothing that is still being read.
     unsafe fn barrier(&self, commands: vk::CommandBuffer, from: Stage, to: Stage) {
         let barriers = [vk::MemoryBarrier2::default()
             .src_stage_mask(from)
@@ -177,10 +178,10 @@ impl Pass {
     }
 
     /// # Safety
-    /// The GPU is done with it. After a failure nobody knows that, so this is no `Drop`.
+    /// The GPU must have finished with it. After a failure that is unknown, so this is not a `Drop`.
     pub unsafe fn destroy(self) {
         let device = &self.device;
-        // SAFETY: the caller's promise; all of it was made in `new`.
+        // SAFETY: the caller's promise; all of these were made in `new`.
         unsafe {
             self.views.iter().for_each(|view| device.destroy_image_view(*view, None));
             device.destroy_command_pool(self.pool, None);
@@ -192,7 +193,7 @@ impl Pass {
     }
 }
 
-/// One entry point of `check.wgsl` in Vulkan's language, by wgpu's compiler. The bindings keep their numbers.
+/// Compiles one entry point of `check.wgsl` to SPIR-V with wgpu's compiler. The bindings keep their numbers.
 fn spirv(entry: &CStr) -> Result<Vec<u32>> {
     let module = naga::front::wgsl::parse_str(include_str!("../shaders/check.wgsl"))?;
     let mut validator = valid::Validator::new(valid::ValidationFlags::all(), valid::Capabilities::empty());

@@ -1,4 +1,4 @@
-// Is every word of a slot the one that `pattern.ptx` writes in this frame?
+// Checks whether every word of a slot is the one that `pattern.ptx` writes in this frame.
 
 struct Frame {
     number: u32,
@@ -7,11 +7,11 @@ struct Frame {
 }
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-// Words looked at and words wrong, each in two halves: 10,000 frames have more words than 32 bits can count.
+// The number of checked words and of wrong words, each in two halves: 10,000 frames have more than 2^32 words.
 @group(0) @binding(1) var<storage, read_write> counts: array<atomic<u32>, 4>;
 @group(0) @binding(2) var<storage, read> vertices: array<vec4<u32>>;
 @group(0) @binding(3) var texels: texture_2d<u32>;
-// Only `--alone`, where wgpu writes what CUDA writes otherwise.
+// Only for `--alone`, where wgpu writes the words instead of CUDA.
 @group(0) @binding(2) var<storage, read_write> own_vertices: array<vec4<u32>>;
 @group(0) @binding(3) var own_texels: texture_storage_2d<rgba16uint, write>;
 

@@ -1,4 +1,4 @@
-// The field of `kernels/wave.cu` as a lit surface, and the texture of `kernels/texture.cu` on a quad.
+// Draws the field of `kernels/wave.cu` as a lit surface, and the texture of `kernels/texture.cu` on a quad.
 
 struct View {
     clip_of_world: mat4x4<f32>,
@@ -12,7 +12,7 @@ struct View {
 struct Point {
     @builtin(position) clip: vec4<f32>,
     @location(0) world: vec3<f32>,
-    // The field: what the colour shows, from 0 to 1. The quad: where it is.
+    // The field: the position in the colour map, from 0 to 1. The quad: the texture coordinates.
     @location(1) value: vec2<f32>,
 }
 
@@ -41,7 +41,7 @@ fn field_vertex(@location(0) vertex: vec4<f32>) -> Point {
 
 @fragment
 fn field_fragment(point: Point) -> @location(0) vec4<f32> {
-    // The surface's own slope: the vertices have no normals.
+    // The slope of the triangle, because the vertices have no normals.
     var normal = normalize(cross(dpdx(point.world), dpdy(point.world)));
     normal = select(normal, -normal, normal.y < 0.0);
     return vec4(lit(colour(point.value.x), normal, point.world), 1.0);
@@ -56,7 +56,7 @@ fn quad_vertex(@builtin(vertex_index) index: u32) -> Point {
 
 @fragment
 fn quad_fragment(point: Point) -> @location(0) vec4<f32> {
-    // The height, its slopes, and how much of a contour line lies here.
+    // The height, its slopes, and the share of a contour line at this point.
     let texel = textureSample(painted, linear, point.value);
     let normal = normalize(vec3(-texel.y, 0.35, -texel.z));
     let albedo = mix(colour(texel.x), vec3(0.9), 0.55 * texel.w);
