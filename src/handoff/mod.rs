@@ -46,7 +46,7 @@ pub(crate) const TIMELINE: &str = "cuda";
 /// How a frame gets from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Handoff {
-    /// A ring of shared buffers or images and two timeline semaphores; the GPU waits.
+    /// A ring of shared buffers or images, and two timeline semaphores; the GPU waits.
     #[default]
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture
@@ -60,7 +60,7 @@ pub enum Handoff {
     /// CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all
     /// levels.
     DeviceCopy,
-    /// From the device to the host and back, as without interop.
+    /// A copy from the device to the host and back, as without interop.
     HostCopy,
 }
 
