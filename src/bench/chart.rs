@@ -186,13 +186,13 @@ pub struct Line {
     pub level: bool,
     /// The label at its end. A line with a label is dashed.
     pub name: Option<String>,
-    /// From left to right.
+    /// The points, from left to right.
     pub points: Vec<Point>,
 }
 
 /// An axis: its label, scale and ticks.
 pub struct Axis<'a> {
-    /// What it shows, with the unit.
+    /// The label, with the unit.
     pub name: &'a str,
     /// Maps values to positions.
     pub scale: Scale,

@@ -86,7 +86,7 @@ pub struct BenchArgs {
     /// Write one line per cell as CSV.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
-    /// Write a page with charts that needs no network.
+    /// Write a self-contained page with charts.
     #[arg(long, value_name = "FILE.html", value_parser = parse::named(&["html", "htm"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. With a file name that

@@ -57,7 +57,7 @@ impl InlineHandoff {
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
 
-    /// Records the launch of a kernel with the documented signature, one thread a vertex.
+    /// Records the launch of a kernel with the documented signature, one thread for each vertex.
     fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
         let (vertices, grid) = (self.addresses[slot], self.grid);
         let mut values = kernel.parameters().values(&frame.parameters);

@@ -31,7 +31,7 @@ pub(super) trait Order {
     /// Vulkan: what the submission waits for and signals. Its stages `reads` read the slot.
     fn submission(&mut self, turn: Turn, reads: vk::PipelineStageFlags2) -> Result<FrameSync>;
 
-    /// The submission was made.
+    /// Called after the submission.
     fn submitted(&mut self) {}
 
     /// Which side keeps the other waiting, in words, for the error of a run that is stuck. `None` if the CPU does the

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// CUDA's stream, and two events for each frame that time the kernel.
 pub struct Fill {
-    // The stream goes before what it uses.
+    // Field order is drop order: the stream goes before the events that it uses.
     stream: Stream,
     marks: Vec<(Event, Event)>,
     /// The kernel's name, for errors.
@@ -41,7 +41,7 @@ impl Fill {
         after.record(&self.stream)
     }
 
-    /// How long the kernel of a finished frame took; `None` if the time is no longer kept.
+    /// How long the kernel of a finished frame took. `None` if a later frame has reused its events and is not done.
     pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
         let (before, after) = self.events(frame);
         let elapsed = before.elapsed_ms(after).map_err(|error| self.blame(error))?;
@@ -54,7 +54,8 @@ impl Fill {
         (before, after)
     }
 
-    /// The time from the end of the frame before to the end of this one, both finished; `None` if it is no longer kept.
+    /// The time from the end of the frame before to the end of this one, both finished. `None` for frame 0, or if a later frame
+    /// has reused the events.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let Some(last) = frame.checked_sub(1) else { return Ok(None) };
         let end = |frame: u64| &self.marks[(frame % KEPT) as usize].1;

@@ -158,7 +158,7 @@ mod tests {
         // The driver knows of more, but not of enough.
         let text = advice(bytes, 8, 5, Some(6 * bytes));
         assert!(text.contains("--ring 5,") && text.contains("--grid 866x866"), "{text}");
-        // It says that there is enough, and yet there was not.
+        // The driver says that there is enough, but there was not.
         let text = advice(bytes, 8, 5, Some(u64::MAX));
         assert!(text.contains("--grid 999x999"), "{text}");
         assert_eq!(advice(bytes, 8, 0, None), ", not even one of them fits");

@@ -376,7 +376,7 @@ fn a_surface_is_the_mesh_of_its_heights() {
         ];
         for surface in &surfaces {
             let unlike = surface.unlike(&mesh);
-            // Half floats move an edge now and then.
+            // Half floats sometimes move an edge.
             assert!(unlike < 60, "{style:?}: {unlike} pixels differ");
         }
         assert_eq!(surfaces[0].unlike(&mesh), 0, "{style:?}");

@@ -16,7 +16,7 @@ pub enum Bound {
     Sampled(vk::ImageView, vk::ImageLayout),
     /// An image to write, in the layout `GENERAL`.
     Storage(vk::ImageView),
-    /// How an image is read between its texels.
+    /// A sampler.
     Sampler(vk::Sampler),
 }
 
