@@ -1,19 +1,19 @@
-//! Which hand-off to use on the machine of a report, in one sentence.
+//! One sentence that says which hand-off to use on a report's machine.
 
 use super::compare::SAME_WITHIN;
 use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// A hand-off within this part of the fastest is as good: `--batch auto` allows itself as much, and less is not worth the latency
-/// of a deeper ring.
+/// A hand-off slower by at most this part counts as fast as the fastest. `--batch auto` allows itself the same; a smaller gain
+/// is not worth the latency of a deeper ring.
 const WORTH: f64 = 0.05;
 
-/// The sentence. It names the simplest hand-off that is about as fast as the fastest on every grid, or one for each grid where no
-/// hand-off is. The simplest has the smallest ring, which is the lowest latency, and then the smallest batch.
+/// Names the simplest hand-off that is about as fast as the fastest on every grid. If there is none, names one for each grid.
+/// The simplest has the smallest ring, and so the lowest latency; among equal rings it has the smallest batch.
 ///
-/// `inline` is experimental, so it is named as an alternative only. Noisy cells have no say. `None` where there is nothing to
-/// choose: without CUDA, of a single hand-off, and of a run that was stopped, whose cells were not measured equally long.
+/// `inline` is experimental, so it is only named as an alternative. Noisy cells are ignored. `None` if there is nothing to
+/// choose: without CUDA, with a single hand-off, or after a stopped run, whose cells were not measured equally long.
 pub(super) fn advice(report: &Report) -> Option<String> {
     let grids: Vec<Field> = by_grid(&report.cells).into_iter().filter_map(Field::of).collect();
     if !report.complete || grids.is_empty() || grids.iter().all(|grid| grid.measured < 2) {
@@ -27,7 +27,7 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     let use_what = if chosen.iter().all(|cell| typed(cell) == first) {
         match grids.len() == by_grid(&report.cells).len() {
             true => format!("`{first}` here"),
-            // Nothing is said of a grid where all was noisy.
+            // Leaves out grids with noisy cells only.
             false => format!("`{first}` for {}", listed(chosen.iter().map(|cell| grid(cell.grid)))),
         }
     } else {
@@ -41,11 +41,11 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     Some(format!("Use {use_what}: {}{inline}.", costs(&chosen)))
 }
 
-/// The hand-offs of one grid.
+/// The hand-offs measured on one grid.
 struct Field<'a> {
-    /// How many hand-offs were measured there, noisy ones too.
+    /// How many hand-offs were measured, noisy ones included.
     measured: usize,
-    /// Those as fast as the fastest, the simplest first; `inline` is none of them. Never empty.
+    /// The cells as fast as the fastest, the simplest first, without `inline`. Never empty.
     good: Vec<&'a Cell>,
     inline: Option<&'a Cell>,
 }
@@ -63,14 +63,14 @@ impl<'a> Field<'a> {
         let fastest = handoffs.iter().map(|(_, cell)| cell.frame_us.mean).min_by(f64::total_cmp)?;
         handoffs.retain(|(_, cell)| cell.frame_us.mean <= fastest * (1.0 + WORTH));
         let order = |strategy| Strategy::ALL.iter().position(|&other| other == strategy);
-        // What a run does by itself is the simplest, whatever ring it has.
+        // `auto` needs no options, so it is the simplest, whatever its ring.
         let chosen_for = |strategy| strategy == Strategy::Auto;
         handoffs
             .sort_by_key(|&(strategy, cell)| (!chosen_for(strategy), cell.ring, cell.batch, order(strategy)));
         Some(Self { measured, good: handoffs.into_iter().map(|(_, cell)| cell).collect(), inline })
     }
 
-    /// How much less a frame takes by `inline`, if that is more than noise.
+    /// How much less a frame takes with `inline`, if the difference is more than noise.
     fn quicker_inline(&self, chosen: &Cell) -> Option<String> {
         let [inline, chosen] = [self.inline?, chosen].map(|cell| cell.frame_us.mean);
         let at = grid(self.inline?.grid);
@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The simplest hand-off that is good on every grid, with its cell of each.
+/// The simplest hand-off that is good on every grid: its cells, one for each grid.
 fn everywhere<'a>(grids: &[Field<'a>]) -> Option<Vec<&'a Cell>> {
     let on_all = |wanted: &Cell| -> Option<Vec<&'a Cell>> {
         let of = |grid: &Field<'a>| grid.good.iter().copied().find(|cell| typed(cell) == typed(wanted));
@@ -88,13 +88,13 @@ fn everywhere<'a>(grids: &[Field<'a>]) -> Option<Vec<&'a Cell>> {
     grids[0].good.iter().find_map(|cell| on_all(cell))
 }
 
-/// A strategy that `--handoff` takes, by its name.
+/// The strategy of this name, if `--handoff` or the defaults of a run can choose it.
 fn handoff(name: &str) -> Option<Strategy> {
     let of_that_name = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name)?;
     (of_that_name.uses_cuda() && of_that_name != Strategy::ProduceOnly).then_some(of_that_name)
 }
 
-/// The options that choose what a cell measured, with everything that has a default which may change.
+/// The options that select what a cell measured. Defaults that may change are spelled out.
 fn typed(cell: &Cell) -> String {
     let Cell { ring, batch, strategy, .. } = cell;
     match handoff(strategy) {
@@ -105,12 +105,12 @@ fn typed(cell: &Cell) -> String {
     }
 }
 
-/// What the chosen hand-offs cost, grid by grid; the frame times where no draw alone was measured to tell.
+/// What the chosen hand-offs cost, grid by grid. If `render-only` was not measured, gives the frame times instead.
 fn costs(chosen: &[&Cell]) -> String {
     let cost = |cell: &&Cell| {
         let at = grid(cell.grid);
         Some(match cell.overhead_us? {
-            // Kernel and draw overlap by more.
+            // Kernel and draw overlap by more than the hand-off costs.
             overhead if overhead <= 0.0 => format!("nothing at {at}"),
             overhead => {
                 let percent = overhead / cell.frame_us.mean * 100.0;
@@ -124,7 +124,7 @@ fn costs(chosen: &[&Cell]) -> String {
                 chosen.iter().map(|cell| format!("{} µs at {}", figure(cell.frame_us.mean), grid(cell.grid)));
             format!("a frame takes {}", listed(times))
         }
-        some => format!("beyond the kernel and the draw that costs {some}"),
+        some => format!("beyond the kernel and the draw, it costs {some}"),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use super::super::sample;
     use super::*;
 
-    /// Frame times of hand-offs: strategy, ring, batch, and µs at 64x64 and at 128x128. The kernel and the draw take 100 µs.
+    /// A report of these rows: strategy, ring, batch, and frame times in µs at 64x64 and 128x128. Kernel and draw take 100 µs.
     fn measured(rows: &[(&str, u32, u32, [f64; 2])]) -> Report {
         let mut report = sample::small();
         let template = report.cells[0].clone();
@@ -180,7 +180,7 @@ mod tests {
             ("compute", 3, 1, [101.0, 101.0]),
             SLOW,
         ]);
-        let wanted = "Use `--ring 8 --batch 8` here: beyond the kernel and the draw that costs 25.00 µs (20.0 % of the frame) at 64x64 \
+        let wanted = "Use `--ring 8 --batch 8` here: beyond the kernel and the draw, it costs 25.00 µs (20.0 % of the frame) at 64x64 \
                       and 100.0 µs (50.0 % of the frame) at 128x128.";
         assert_eq!(text, wanted);
     }
@@ -198,15 +198,15 @@ mod tests {
             let text = said(&[slow, (strategy, ring, 1, [110.0, 110.0])]);
             assert!(text.starts_with(&format!("Use {typed} here: ")), "{text}");
         }
-        // Of equals the smallest ring, and then the smallest batch.
+        // Among equals, the smallest ring wins, then the smallest batch.
         let text = said(
             &[(16, 1), (3, 3), (3, 2), (8, 1)].map(|(ring, batch)| ("timeline", ring, batch, [110.0; 2])),
         );
         assert!(text.starts_with("Use `--ring 3 --batch 2` here"), "{text}");
-        // What a run does by itself needs no option, so it goes first, whatever its ring.
+        // `auto` needs no option, so it wins whatever its ring.
         let text = said(&[("timeline", 1, 1, [110.0, 110.0]), ("auto", 16, 16, [114.0, 114.0])]);
         assert!(text.starts_with("Use `--batch auto` here"), "{text}");
-        // Of equals with one ring and batch, the order of the table decides.
+        // Among equals with the same ring and batch, the order of the table decides.
         let text = said(&[("binary", 1, 1, [110.0, 110.0]), ("timeline", 1, 1, [111.0, 111.0])]);
         assert!(text.starts_with("Use `--ring 1 --batch 1` here"), "{text}");
     }
@@ -225,8 +225,8 @@ mod tests {
             "{}",
             said(&rings(121.0))
         );
-        let wanted = "Use `--ring 3 --batch 3` for 64x64 and `--ring 1 --batch 1` for 128x128: beyond the kernel and the draw \
-                      that costs 20.00 µs (16.7 % of the frame) at 64x64 and 100.0 µs (50.0 % of the frame) at 128x128.";
+        let wanted = "Use `--ring 3 --batch 3` for 64x64 and `--ring 1 --batch 1` for 128x128: beyond the kernel and the draw, \
+                      it costs 20.00 µs (16.7 % of the frame) at 64x64 and 100.0 µs (50.0 % of the frame) at 128x128.";
         assert_eq!(said(&rings(127.0)), wanted);
     }
 

@@ -1,4 +1,4 @@
-//! Charts as inline SVG. Colours come from the page's style sheet, so that a chart follows light and dark.
+//! Charts as inline SVG. Colours come from the page's style sheet, so that charts follow the light and dark themes.
 
 use crate::axis::round_step;
 use maud::{Markup, html};
@@ -12,7 +12,7 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
 
-/// From values to places between 0 and 1.
+/// Maps values to positions between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     low: f64,
@@ -24,12 +24,12 @@ pub struct Scale {
 enum Kind {
     Linear,
     Log,
-    /// Linear up to about this size and logarithmic beyond, on both sides of 0.
+    /// On both sides of 0, linear up to about this size and logarithmic beyond.
     Symmetric(f64),
 }
 
 impl Kind {
-    /// Equal steps of this are equal distances.
+    /// Maps a value so that equal steps of the result are equal distances.
     fn bend(self, value: f64) -> f64 {
         match self {
             Kind::Linear => value,
@@ -40,14 +40,14 @@ impl Kind {
 }
 
 impl Scale {
-    /// From tick to tick around all of `values`, with 0. Logarithmic, without it, where the largest is many times the
-    /// smallest. With 0 or less among them, logarithmic on both sides of 0 where the largest is many times the middle one:
-    /// the small ones would lie on one line else.
+    /// From tick to tick around all of `values`, including 0. Logarithmic and without 0 if the largest is many times the
+    /// smallest. If some are 0 or less and the largest is many times the median, logarithmic on both sides of 0: otherwise the
+    /// small ones would fall on one line.
     pub fn covering(values: impl IntoIterator<Item = f64>) -> Scale {
         Scale::around(values.into_iter().collect(), true)
     }
 
-    /// The same, but with 0 only where it lies among them: shows what differs between values that are close.
+    /// The same, but includes 0 only if it lies among `values`. Shows the differences between close values.
     pub fn spanning(values: impl IntoIterator<Item = f64>) -> Scale {
         Scale::around(values.into_iter().collect(), false)
     }
@@ -66,11 +66,11 @@ impl Scale {
         } else {
             Kind::Linear
         };
-        // A single value spans nothing.
+        // A single value alone has no range.
         let with_zero = kind == Kind::Linear && (with_zero || low == high);
         let (low, high) = if with_zero { (low.min(0.0), high.max(0.0)) } else { (low, high) };
         let scale = Scale { low, high, kind }.sound();
-        // Out to the next ticks, so that nothing lies beyond the last figure of an axis.
+        // Extend to the next ticks, so that no value lies beyond the last tick of an axis.
         let ticks = scale.round_values();
         let low = ticks.iter().copied().filter(|&tick| tick <= scale.low).fold(f64::NEG_INFINITY, f64::max);
         let high = ticks.iter().copied().filter(|&tick| tick >= scale.high).fold(f64::INFINITY, f64::min);
@@ -82,14 +82,14 @@ impl Scale {
         wide.sound()
     }
 
-    /// Logarithmic from the smallest to the largest of `values`, with room at both ends.
+    /// Logarithmic, from the smallest to the largest of `values`, with room at both ends.
     pub fn steps(values: impl IntoIterator<Item = f64>) -> Scale {
         let (low, high) = bounds(values.into_iter().map(|value| value.max(1.0)));
         let room = ((high / low).ln() * 0.05).max(0.1).exp();
         Scale { low: low / room, high: high * room, kind: Kind::Log }.sound()
     }
 
-    /// Only what can be drawn on.
+    /// This scale, or 0 to 1 if this one cannot be drawn.
     fn sound(self) -> Scale {
         let (from, to) = (self.kind.bend(self.low), self.kind.bend(self.high));
         let sound = from < to
@@ -97,7 +97,7 @@ impl Scale {
         if sound { self } else { Scale { low: 0.0, high: 1.0, kind: Kind::Linear } }
     }
 
-    /// Where `value` lies: 0 at the low end, 1 at the high one. What is beyond lies at the end.
+    /// The position of `value`: 0 at the low end, 1 at the high end. Values beyond an end are moved to it.
     pub fn at(&self, value: f64) -> f64 {
         let [from, to, value] =
             [self.low, self.high, value.clamp(self.low, self.high)].map(|value| self.kind.bend(value));
@@ -105,12 +105,12 @@ impl Scale {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// Round values within, few enough to read.
+    /// Round values within the scale, few enough to read.
     pub fn ticks(&self) -> Vec<f64> {
         let mut ticks = self.round_values();
         ticks.retain(|tick| (self.low..=self.high).contains(tick));
         if let Kind::Symmetric(_) = self.kind {
-            // Those next to 0 lie too close to it for their text.
+            // Ticks next to 0 are too close to it for their labels.
             ticks.retain(|&tick| tick == 0.0 || (self.at(tick) - self.at(0.0)).abs() > 0.06);
         }
         ticks
@@ -133,7 +133,7 @@ impl Scale {
         }
     }
 
-    /// What kind of scale it is, in words for the caption of an axis.
+    /// The kind of scale, in words for the label of an axis.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Linear => "",
@@ -143,7 +143,7 @@ impl Scale {
     }
 }
 
-/// Powers of ten around `low` and `high`, with steps between where there are few of them.
+/// Powers of ten around `low` and `high`, with steps in between if there are few.
 fn decades(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let decades = last - first;
@@ -166,49 +166,49 @@ fn bounds(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
 
 /// A point of a line.
 pub struct Point {
-    /// Across.
+    /// The value on the horizontal axis.
     pub x: f64,
-    /// Up.
+    /// The value on the vertical axis.
     pub y: f64,
-    /// How far the rounds reach, down and up.
+    /// The smallest and the largest of the rounds.
     pub reach: Option<(f64, f64)>,
-    /// Not to be trusted: drawn hollow.
+    /// Whether it is noisy: then it is drawn hollow.
     pub noisy: bool,
-    /// What a pointer at rest on it shows.
+    /// The tooltip.
     pub tip: String,
 }
 
-/// A line.
+/// A line of a chart.
 pub struct Line {
-    /// Which colour and marker: the strategy's place.
+    /// The strategy's index, which selects colour and marker.
     pub style: usize,
-    /// Whether its one point stands for the whole width.
+    /// Whether its only point stands for the whole width.
     pub level: bool,
-    /// What stands at its end; it is dashed then.
+    /// The label at its end. A line with a label is dashed.
     pub name: Option<String>,
-    /// From left to right.
+    /// The points, from left to right.
     pub points: Vec<Point>,
 }
 
-/// Text for an axis.
+/// An axis: its label, scale and ticks.
 pub struct Axis<'a> {
-    /// What it shows, with the unit.
+    /// The label, with the unit.
     pub name: &'a str,
-    /// From values to places.
+    /// Maps values to positions.
     pub scale: Scale,
-    /// Where to put a mark, and its text.
+    /// The ticks' values and labels.
     pub ticks: Vec<(f64, String)>,
 }
 
 impl<'a> Axis<'a> {
-    /// With ticks at round values.
+    /// An axis with ticks at round values.
     pub fn new(name: &'a str, scale: Scale) -> Axis<'a> {
         let ticks = scale.ticks().into_iter().map(|tick| (tick, tick_text(tick))).collect();
         Axis { name, scale, ticks }
     }
 }
 
-/// A chart of lines. `label` is what a screen reader says of it.
+/// A chart of lines. `label` is the text for screen readers.
 pub fn lines(label: &str, x: &Axis<'_>, y: &Axis<'_>, lines: &[Line]) -> Markup {
     let across = |value| LEFT + x.scale.at(value) * (WIDTH - LEFT - RIGHT);
     let up = |value| HEIGHT - BOTTOM - y.scale.at(value) * (HEIGHT - TOP - BOTTOM);
@@ -253,21 +253,22 @@ pub fn lines(label: &str, x: &Axis<'_>, y: &Axis<'_>, lines: &[Line]) -> Markup 
     }
 }
 
-/// A row of ranges.
+/// A row of a chart of ranges.
 pub struct Range {
-    /// Which colour: the strategy's place.
+    /// The strategy's index, which selects the colour.
     pub style: usize,
-    /// What stands before it.
+    /// The label to its left.
     pub name: String,
     /// p50, p95, p99 and max.
     pub at: [f64; 4],
-    /// Not to be trusted: drawn hollow.
+    /// Whether it is noisy: then it is drawn hollow.
     pub noisy: bool,
-    /// What a pointer at rest on it shows.
+    /// The tooltip.
     pub tip: String,
 }
 
-/// Ranges under each other: a dot at the p50, a broad bar to the p95, a narrow one to the p99, a line to the largest.
+/// A chart of ranges, one below the other: a mark at the p50, a broad bar to the p95, a narrow bar to the p99, a line to the
+/// largest.
 pub fn ranges(label: &str, name: &str, rows: &[Range]) -> Markup {
     const NAMES: f64 = 160.0;
     const ROW: f64 = 26.0;
@@ -320,7 +321,7 @@ pub fn key(style: usize) -> Markup {
     }
 }
 
-/// Shapes tell the strategies apart where colours do not.
+/// Shapes tell the strategies apart for readers who cannot see the colours.
 fn marker(style: usize, x: f64, y: f64) -> Markup {
     const SHAPES: [&str; 10] = [
         "M-4.2,0a4.2,4.2 0 1,0 8.4,0a4.2,4.2 0 1,0 -8.4,0z",
@@ -334,7 +335,7 @@ fn marker(style: usize, x: f64, y: f64) -> Markup {
         "M-2.2,-5.2h4.4v10.4h-4.4z",
         "M-5.2,-2.2h10.4v4.4h-10.4z",
     ];
-    // Beyond the tenth the colours begin again, with another shape each.
+    // After the last shape they begin again, shifted by one, so that a repeated colour gets another shape.
     let shape = SHAPES[(style + style / SHAPES.len()) % SHAPES.len()];
     html! { path.marker d=(shape) transform={ "translate(" (n(x)) " " (n(y)) ")" } {} }
 }

@@ -1,4 +1,4 @@
-//! Runs side by side, old and new: what became slower, and how sure that is.
+//! Compares old and new runs: which cells became slower, and how certain that is.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,29 +8,29 @@ use super::record::{Cell, Report};
 use super::stats::{NOISY_SPREAD, Ratio, ratio_of_runs};
 use crate::{Error, Result};
 
-/// A change this small is called the same even where the interval leaves 1 out: two runs of one program on one machine
-/// differ by as much, as each has its own clocks, memory layout and neighbours, which no interval within a run sees.
+/// A change this small counts as the same even if the interval excludes 1. Two runs of one program on one machine differ by
+/// as much: each has its own clocks, memory layout and neighbours, which no interval within a run sees.
 pub const SAME_WITHIN: f64 = 0.02;
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Compare even where the runs are from different machines or measured different things.
+    /// Compare even if the runs are from different machines or measured different things.
     pub force: bool,
-    /// Fail where a cell's frame time grew by more than this factor for sure: the interval's lower end is above it.
+    /// Fail if a cell's frame time certainly grew by more than this factor: the interval's lower end is above it.
     pub fail_above: Option<f64>,
 }
 
-/// What became of a cell.
+/// How a cell changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Frames take longer.
     Slower,
     /// Frames take less time.
     Faster,
-    /// No difference that matters.
+    /// There is no difference that matters.
     Same,
-    /// The rounds lie too far apart, or are too few, to say.
+    /// The rounds lie too far apart, or are too few, to tell.
     Noisy,
 }
 
@@ -45,10 +45,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What tells a cell from the others of its run.
+/// What identifies a cell within its run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Vertices across and along.
+    /// Columns and rows of vertices.
     pub grid: [u32; 2],
     /// The strategy's name.
     pub strategy: String,
@@ -71,48 +71,48 @@ impl fmt::Display for Key {
     }
 }
 
-/// A cell that every run has.
+/// A cell that is in every run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// Which.
+    /// Which cell.
     pub key: Key,
     /// Its mean frame time in the old runs, in microseconds.
     pub old_us: f64,
     /// Its mean frame time in the new runs.
     pub new_us: f64,
-    /// new / old with its interval; absent where the rounds, or the runs, give none.
+    /// new / old with its interval; absent if the rounds, or the runs, do not give one.
     pub ratio: Option<Ratio>,
-    /// What became of it.
+    /// How it changed.
     pub verdict: Verdict,
     /// Whether it is above [`Options::fail_above`].
     pub failed: bool,
 }
 
-/// Old and new runs, cell by cell. Its text is a table of at most 160 columns.
+/// Old and new runs, cell by cell. Displayed as a table of at most 160 columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// When the old runs started: seconds since 1970.
     pub old: Vec<u64>,
     /// When the new runs started.
     pub new: Vec<u64>,
-    /// What else differs between the runs and may be the reason for a difference.
+    /// What else differs between the runs and may explain a difference.
     pub notes: Vec<String>,
-    /// The cells that every run has, in the order of the first new run, grid by grid.
+    /// The cells that are in every run, in the order of the first new run, grid by grid.
     pub cells: Vec<Compared>,
-    /// Cells that no new run has.
+    /// Cells that are in no new run.
     pub only_old: Vec<Key>,
-    /// Cells that no old run has.
+    /// Cells that are in no old run.
     pub only_new: Vec<Key>,
-    /// Cells that both sides have, but not all of their runs. They are left out, so that every row is from the same
-    /// runs: by fewer of them a cell would look surer than it is, and runs in turns would no longer be in turns.
+    /// Cells that are in some runs of both sides, but not in all. They are left out, so that every row is from the same runs.
+    /// With fewer runs, a cell would look more certain than it is, and runs that took turns would no longer do so.
     pub not_in_all: Vec<Key>,
-    /// The factor that was asked for.
+    /// [`Options::fail_above`].
     pub fail_above: Option<f64>,
 }
 
 impl Comparison {
-    /// Whether the new runs are to be turned down: a cell failed, or a factor was asked for and no cell could be judged by
-    /// it. A check that had nothing to check has not passed.
+    /// Whether the new runs fail: a factor was given, and a cell is above it or no cell could be judged. A check that had
+    /// nothing to check has not passed.
     pub fn failed(&self) -> bool {
         self.fail_above.is_some() && (self.cells.iter().any(|cell| cell.failed) || self.judged() == 0)
     }
@@ -124,15 +124,15 @@ impl Comparison {
 
 /// Compares runs, one or more on each side, by the mean frame time of each cell.
 ///
-/// The ratio and its interval are [`ratio_of_runs`]'s: over the rounds of one run on each side, over the runs where there
-/// are more. A cell is slower or faster where the interval leaves 1 out and the ratio
-/// is more than [`SAME_WITHIN`] from 1; where a run marked the cell as noisy it takes more than [`NOISY_SPREAD`]. What
-/// is left is the same, or noisy where it is marked so or the interval is wider than [`NOISY_SPREAD`].
+/// The ratio and its interval come from [`ratio_of_runs`]: over the rounds with one run on each side, otherwise over the runs.
+/// A cell is slower or faster if the interval excludes 1 and the ratio is more than [`SAME_WITHIN`] from 1, or more than
+/// [`NOISY_SPREAD`] if a run marked the cell as noisy. Otherwise the cell is noisy if a run marked it so or the interval is
+/// wider than [`NOISY_SPREAD`], and else it is the same.
 ///
 /// # Errors
-/// [`Error::Unsupported`] without `force` where GPU, driver, build or picture differ between any two runs, which it names.
-/// [`Error::Usage`] for a factor that is not above 0, a side without runs, a run that is named twice on one side, and a
-/// run that has a cell twice.
+/// [`Error::Unsupported`] without `force` if GPU, driver, build, scene or picture differ between any two runs; it names the
+/// differences. [`Error::Usage`] for a factor that is not above 0, a side without runs, a run that is given twice on one side,
+/// or a run that has a cell twice.
 pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comparison> {
     if let Some(factor) = options.fail_above
         && !(factor.is_finite() && factor > 0.0)
@@ -174,7 +174,7 @@ pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comp
         fail_above: options.fail_above,
     })
 }
-/// The cells that any of the runs has.
+/// The cells of all runs.
 fn keys(runs: &[Report]) -> BTreeSet<Key> {
     runs.iter().flat_map(|run| &run.cells).map(Key::of).collect()
 }
@@ -183,19 +183,19 @@ fn find<'a>(run: &'a Report, key: &Key) -> Option<&'a Cell> {
     run.cells.iter().find(|cell| Key::of(cell) == *key)
 }
 
-/// What a run is called among the runs of its side.
+/// The name of a run among the runs of its side.
 fn called(which: &str, at: usize, runs: &[Report]) -> String {
     if runs.len() == 1 { format!("the {which} run") } else { format!("{which} run {}", at + 1) }
 }
 
-/// Refuses a side that says nothing, or more than it knows.
+/// Refuses a side without runs, and runs or cells that appear twice.
 fn check(which: &str, runs: &[Report]) -> Result<()> {
     if runs.is_empty() {
         return Err(Error::Usage(format!("there is no {which} run to compare: give at least one")));
     }
     for (at, run) in runs.iter().enumerate() {
         let called = |at| called(which, at, runs);
-        // One run counted twice would make every figure look surer than it is.
+        // One run counted twice would make every figure look more certain than it is.
         if let Some(twin) = runs[..at].iter().position(|earlier| earlier == run) {
             let (first, second) = (called(twin), called(at));
             return Err(Error::Usage(format!(
@@ -216,10 +216,10 @@ fn check(which: &str, runs: &[Report]) -> Result<()> {
     Ok(())
 }
 
-/// What is told of a run, and its value there.
+/// The name of a property, and how to get its value from a run.
 type Property = (&'static str, fn(&Report) -> String);
 
-/// What makes the figures of two runs different things.
+/// The differences that make runs incomparable.
 fn apart(old: &[Report], new: &[Report]) -> Vec<String> {
     let size = |run: &Report| {
         let settings = &run.settings;
@@ -235,7 +235,7 @@ fn apart(old: &[Report], new: &[Report]) -> Vec<String> {
     differences(&properties, old, new)
 }
 
-/// What may explain a difference, and does not forbid the comparison.
+/// The differences that may explain a result but do not forbid the comparison.
 fn side_notes(old: &[Report], new: &[Report]) -> Vec<String> {
     let properties: [Property; 8] = [
         ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
@@ -257,7 +257,7 @@ fn side_notes(old: &[Report], new: &[Report]) -> Vec<String> {
     notes
 }
 
-/// The properties that are not the same in all runs, those of one side included.
+/// The properties that are not the same in all runs, within one side or between the sides.
 fn differences(properties: &[Property], old: &[Report], new: &[Report]) -> Vec<String> {
     let words =
         |names: &BTreeSet<String>| names.iter().map(|name| short(name, 60)).collect::<Vec<_>>().join(" or ");
@@ -269,7 +269,7 @@ fn differences(properties: &[Property], old: &[Report], new: &[Report]) -> Vec<S
     properties.iter().filter_map(difference).collect()
 }
 
-/// Compares a cell that every run has.
+/// Compares a cell that is in every run.
 fn compare_cell(key: Key, old: &[Report], new: &[Report], fail_above: Option<f64>) -> Compared {
     let [old, new] =
         [old, new].map(|runs| runs.iter().filter_map(|run| find(run, &key)).collect::<Vec<&Cell>>());
@@ -356,7 +356,7 @@ impl Comparison {
         writeln!(f, "\nold, new: mean frame time. new/old above 1 is slower; the interval is over {over}.")?;
         writeln!(
             f,
-            "same: within {:.0} %, or not told apart. noisy: the {units} lie too far apart, or are too few, to say.",
+            "same: within {:.0} %, or no certain difference. noisy: the {units} lie too far apart, or are too few, to tell.",
             SAME_WITHIN * 100.0
         )
     }
@@ -370,14 +370,17 @@ impl Comparison {
         let failed = self.cells.iter().filter(|cell| cell.failed).count();
         let (judged, all) = (self.judged(), self.cells.len());
         match (self.failed(), judged) {
-            (true, 0) => write!(f, "\nFAILED: no cell could be held to the factor {factor}"),
+            (true, 0) => write!(f, "\nFAILED: no cell could be checked against the factor {factor}"),
             (true, _) => {
-                write!(f, "\nFAILED: {failed} of {judged} cells surely take more than {factor} times as long")
+                write!(
+                    f,
+                    "\nFAILED: {failed} of {judged} cells certainly take more than {factor} times as long"
+                )
             }
-            (false, _) => write!(f, "\npassed: no cell surely takes more than {factor} times as long"),
+            (false, _) => write!(f, "\npassed: no cell certainly takes more than {factor} times as long"),
         }?;
         if judged < all {
-            write!(f, " ({} of {all} cells have too few sound rounds to judge)", all - judged)?;
+            write!(f, " ({} of {all} cells have too few valid rounds to judge)", all - judged)?;
         }
         Ok(())
     }
@@ -405,7 +408,7 @@ fn compared_row(cell: &Compared) -> Vec<String> {
     ]
 }
 
-/// A ratio near 1 with three places.
+/// A ratio near 1, with three decimals.
 fn factor(value: f64) -> String {
     if value < 1000.0 { format!("{value:.3}") } else { figure(value) }
 }
@@ -490,7 +493,7 @@ mod tests {
         let found = compare(&old, &new, &gate(1.05)).unwrap();
         assert_eq!(found.cells[3].verdict, Verdict::Noisy);
         assert!(!found.failed());
-        // Three times slower is no matter of noise.
+        // Three times slower is more than noise.
         slow_down(&mut new.cells[3], 3.0);
         let found = compare(&old, &new, &gate(1.05)).unwrap();
         assert_eq!(found.cells[3].verdict, Verdict::Slower);
@@ -512,7 +515,7 @@ mod tests {
         report.cells.truncate(5);
         let found = compare(&report, &report, &gate(1.1)).unwrap();
         assert!(found.cells.iter().all(|cell| cell.verdict == Verdict::Noisy && cell.ratio.is_none()));
-        assert!(found.failed() && found.to_string().contains("no cell could be held"), "{found}");
+        assert!(found.failed() && found.to_string().contains("no cell could be checked"), "{found}");
     }
 
     #[test]
@@ -590,7 +593,7 @@ mod tests {
         assert!(widest <= 160, "{widest}:\n{text}");
     }
 
-    /// Two runs a side in turns, as measured: another start each, and all frames of a run moved by a factor of its own.
+    /// Two runs on each side, measured in turns. Each run has its own start time, and its own factor on all frame times.
     fn in_turns(moved: [f64; 4]) -> ([Report; 2], [Report; 2]) {
         let [first, second, third, fourth] = std::array::from_fn(|at| {
             let mut run = quiet();
@@ -603,7 +606,7 @@ mod tests {
 
     #[test]
     fn what_moves_whole_runs_is_no_difference_between_the_sides() {
-        // The new runs have the better luck, by 3 %. Each pair of runs alone is sure of a difference.
+        // The new runs are faster by luck, by 3 %. Each pair of runs alone would find a certain difference.
         let (old, new) = in_turns([1.03, 1.0, 1.02, 0.99]);
         let pair = compare(&old[0], &new[0], &Options::default()).unwrap();
         assert!(pair.cells.iter().all(|cell| cell.verdict == Verdict::Faster));
@@ -619,7 +622,7 @@ mod tests {
         assert!(text.matches("\nold    ").count() + text.matches("\nnew    ").count() == 3, "{text}");
         assert!(text.contains("over runs") && !text.contains("Welch"), "{text}");
 
-        // What is larger than the runs' luck is found all the same, with a single run on one side too.
+        // A difference larger than that luck is found, even with a single run on one side.
         let (old, new) = in_turns([1.0, 1.2, 1.002, 1.198]);
         for old in [&old[..], &old[..1]] {
             let found = compare_runs(old, &new, &gate(1.1)).unwrap();
@@ -641,7 +644,7 @@ mod tests {
         old[1].machine.gpu = "Other GPU".into();
         let text = compare_runs(&old, &new, &Options::default()).unwrap_err().to_string();
         assert!(text.contains("GPU was Other GPU or Toy RTX 9000, is Toy RTX 9000"), "{text}");
-        // The sides differ among themselves, and in the same way.
+        // Each side differs within itself, and both in the same way.
         let both = compare_runs(&old, &old, &Options::default()).unwrap_err().to_string();
         assert!(both.contains("is Other GPU or Toy RTX 9000"), "{both}");
         assert!(compare_runs(&old, &new, &Options { force: true, ..Options::default() }).is_ok());

@@ -1,8 +1,8 @@
-//! Figures as text, the same in every output.
+//! Formats figures as text, the same in every output.
 
 use super::record::{Cell, Report};
 
-/// What stands where there is nothing to show.
+/// The text for an absent figure.
 pub const NOTHING: &str = "-";
 
 /// A figure with four digits, or as many as its whole part has: 0.123, 12.34, 123.4, 12345.
@@ -16,31 +16,31 @@ pub fn figure(value: f64) -> String {
         _ if size >= 9.9995 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     };
-    // A difference that vanishes keeps its sign, which reads like a mistake.
+    // A negative figure that rounds to zero would show as -0.000.
     if text == "-0.000" { "0.000".into() } else { text }
 }
 
-/// A figure per frame, of which two places are enough.
+/// A figure per frame, with two decimals.
 pub fn places(value: f64) -> String {
     if value.abs() < 1e4 { format!("{value:.2}") } else { figure(value) }
 }
 
-/// A figure that may be absent.
+/// A figure, or [`NOTHING`].
 pub fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.into(), figure)
 }
 
-/// A figure of which zero means that there is nothing.
+/// A figure, or [`NOTHING`] for zero.
 pub fn unless_zero(value: f64) -> String {
     if value == 0.0 { NOTHING.into() } else { figure(value) }
 }
 
-/// A grid's name.
+/// A grid's name, such as `64x64`.
 pub fn grid(grid: [u32; 2]) -> String {
     format!("{}x{}", grid[0], grid[1])
 }
 
-/// What a grid has so many of.
+/// The elements of a grid: vertices or texels.
 pub fn elements(report: &Report) -> &'static str {
     match report.settings.scene.as_str() {
         "texture" => "texels",
@@ -48,23 +48,24 @@ pub fn elements(report: &Report) -> &'static str {
     }
 }
 
-/// How many vertices a grid has.
+/// The number of vertices of a grid.
 pub fn vertices(grid: [u32; 2]) -> u64 {
     u64::from(grid[0]) * u64::from(grid[1])
 }
 
-/// A count, from a million on in millions.
+/// A count; a million and more in millions.
 pub fn count(count: u64) -> String {
     if count < 1_000_000 { count.to_string() } else { format!("{:.1} million", count as f64 / 1e6) }
 }
 
-/// Seconds since 1970 as a date and time in UTC; the number itself where no calendar reaches that far.
+/// Seconds since 1970 as a date and time in UTC, or as the number itself if it is too large for a date.
 pub fn moment(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
-/// Text for a terminal. A report may come from anywhere, and a control character in a name could move the cursor.
+/// Text for a terminal, without control characters. A report may come from anywhere, and a control character in a name could
+/// move the cursor.
 pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -92,7 +93,7 @@ pub fn wrapped(text: &str, most: usize) -> String {
     lines.join("\n")
 }
 
-/// A report's machine in one line each: what, and its name.
+/// A report's machine, as labels and values, one for each line.
 pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let cuda = machine.cuda.as_ref().map_or_else(|| "no CUDA".into(), |version| format!("CUDA {version}"));
@@ -116,7 +117,7 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The cells by grid, smallest first. Within a grid they keep their order.
+/// The cells by grid, the smallest grid first. Within a grid, cells keep their order.
 pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     let mut grids: Vec<([u32; 2], Vec<&Cell>)> = Vec::new();
     for cell in cells {
@@ -129,7 +130,7 @@ pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     grids
 }
 
-/// The strategies in the order in which they first appear: their place gives them their colour.
+/// The strategies in the order in which they first appear. A strategy's index selects its colour.
 pub fn strategies(cells: &[Cell]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for cell in cells {
@@ -140,8 +141,8 @@ pub fn strategies(cells: &[Cell]) -> Vec<&str> {
     names
 }
 
-/// Rows as lines: every column as wide as its widest entry, two spaces between, the first to the left, the rest to the
-/// right.
+/// Rows as lines. Every column is as wide as its widest entry, with two spaces between columns. The first column is aligned to
+/// the left, the others to the right.
 pub fn align(rows: &[Vec<String>]) -> Vec<String> {
     let width = |text: &str| text.chars().count();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

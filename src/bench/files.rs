@@ -1,4 +1,4 @@
-//! A report as a file: JSON, which is read back, and CSV, which is for other programs.
+//! Reports as files: JSON, which is read back, and CSV for other programs.
 
 use std::io;
 use std::path::Path;
@@ -10,19 +10,19 @@ use super::record::{Cell, Report, SCHEMA};
 use super::startup::Startup;
 use crate::{Error, Result, plain_file, whole_file};
 
-/// Bytes of a record at most: many times what the longest benchmark writes.
+/// The largest record in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
 /// Writes the report as JSON, whole or not at all.
 ///
 /// # Errors
-/// A place that cannot be written, and a figure that is not finite: JSON has no such number, and a file that cannot be
-/// read back is worse than none.
+/// A path that cannot be written, or a figure that is not finite: JSON has no such number, and a file that cannot be read back
+/// is worse than none.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
     whole_file::write_json(path, report)
 }
 
-/// Writes what `wavefield bench latency` found as JSON, as [`write_json`] does.
+/// Writes the result of `wavefield bench latency` as JSON, as [`write_json`] does.
 ///
 /// # Errors
 /// As for [`write_json`].
@@ -30,7 +30,7 @@ pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
     whole_file::write_json(path, latency)
 }
 
-/// Writes what `wavefield bench startup` found as JSON, as [`write_json`] does.
+/// Writes the result of `wavefield bench startup` as JSON, as [`write_json`] does.
 ///
 /// # Errors
 /// As for [`write_json`].
@@ -41,15 +41,15 @@ pub fn write_startup(path: &Path, startup: &Startup) -> Result<()> {
 /// Reads what [`write_json`] wrote.
 ///
 /// # Errors
-/// A file that cannot be read, is cut short, is no JSON, or is JSON of something else or of another version. The text
-/// names the file and what to do.
+/// A file that cannot be read, is cut short, is not JSON, or is JSON of something else or of another version. The message names
+/// the file and what to do.
 pub fn read_json(path: &Path) -> Result<Report> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let bytes = plain_file::read(path, MAX_RECORD)?;
     parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
-/// The schema alone, which is looked at first: of another version nothing else need fit.
+/// The schema alone. It is read first, because in another version everything else may differ.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -81,11 +81,11 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
         });
     }
     serde_json::from_slice(bytes).map_err(|error| {
-        format!("it says {SCHEMA} but does not keep to it ({error}); run the benchmark again")
+        format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
     })
 }
 
-/// Whether an object begins and does not end. To the parser a number that is cut within is no end of file.
+/// Whether an object begins and does not end. The parser does not report a cut inside a number as the end of the file.
 fn is_cut(bytes: &[u8]) -> bool {
     let text = bytes.trim_ascii();
     text.starts_with(b"{") && !text.ends_with(b"}")
@@ -143,11 +143,11 @@ const COLUMNS: [&str; 48] = [
     "noisy",
 ];
 
-/// Writes one row for each cell, with the machine and the settings on every row, so that files of several runs can be
-/// joined without losing where a row is from. Absent figures are empty. Whole or not at all.
+/// Writes one row for each cell, whole or not at all. Every row has the machine and the settings, so that files of several runs
+/// can be joined without losing where a row is from. Absent figures are empty.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// A path that cannot be written.
 pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
     whole_file::write(path, |file| {
         let mut writer = csv::Writer::from_writer(file);
@@ -160,7 +160,7 @@ pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
 }
 
 fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
-    // JSON refuses what is not finite; a table of figures leaves it out.
+    // JSON refuses figures that are not finite; here they are left empty.
     let number = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
     let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
     let (machine, settings) = (&report.machine, &report.settings);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(read_json(&path).unwrap(), none);
     }
 
-    /// What was added since is made up for.
+    /// Fields that were added later get their defaults.
     #[test]
     fn older_files_are_read() {
         let folder = tempfile::tempdir().unwrap();
@@ -302,10 +302,10 @@ mod tests {
             "{text}"
         );
         let text = problem(format!("{{\"schema\": \"{SCHEMA}\"}}").as_bytes());
-        assert!(text.contains("does not keep to it") && text.contains("missing field"), "{text}");
+        assert!(text.contains("does not match that") && text.contains("missing field"), "{text}");
         let mut broken = serde_json::to_value(sample::small()).unwrap();
         broken["cells"][0]["ring"] = (-3).into();
-        assert!(problem(broken.to_string().as_bytes()).contains("does not keep to it"));
+        assert!(problem(broken.to_string().as_bytes()).contains("does not match that"));
     }
 
     #[test]

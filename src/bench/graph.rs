@@ -1,5 +1,5 @@
-//! One ping-pong's CUDA half as a CUDA graph, for the benchmark: does it cost the CPU less to launch a graph than to enqueue the
-//! calls one by one?
+//! CUDA's half of a ping-pong as a CUDA graph. The benchmark measures whether one launch of a graph costs the CPU less than
+//! separate calls.
 //!
 //! CUDA 12's manual: "Graph Management", `cuGraphAddExternalSemaphoresWaitNode` and its neighbours.
 
@@ -11,7 +11,7 @@ use vulkan_cuda::SharedTimeline;
 use crate::Result;
 use crate::cuda::{Cuda, Kernel, Stream, api, require};
 
-/// The calls that this needs besides those that every run needs.
+/// The calls that only this needs.
 const SYMBOLS: [&str; 11] = [
     "cuGraphCreate",
     "cuGraphAddKernelNode",
@@ -26,7 +26,7 @@ const SYMBOLS: [&str; 11] = [
     "cuGraphDestroy",
 ];
 
-/// kernel → signal → wait → kernel, to be launched again and again with other values.
+/// kernel → signal → wait → kernel. Each launch has its own values.
 pub(crate) struct PingPong {
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
@@ -35,32 +35,32 @@ pub(crate) struct PingPong {
     context: Cuda,
 }
 
-/// What changes from launch to launch.
+/// The values of one launch.
 pub(crate) struct Round<'a> {
-    /// Takes one address, and runs in one thread.
+    /// Takes one address and runs in one thread.
     pub kernel: &'a Kernel,
     pub ping: &'a SharedTimeline,
     pub pong: &'a SharedTimeline,
     pub value: u64,
-    /// What the two kernels are given.
+    /// The two kernels' arguments.
     pub addresses: [sys::CUdeviceptr; 2],
 }
 
 impl PingPong {
-    /// Builds the graph with a first round's values, which is not launched by this.
+    /// Builds the graph with the values of a first round. Does not launch it.
     pub(crate) fn new(context: &Cuda, round: &Round<'_>) -> Result<Self> {
         require(&SYMBOLS, "CUDA 12.0")?;
         context.bind()?;
         let mut graph = std::ptr::null_mut();
-        // SAFETY: (and for all calls here) handles are written to locals, and parameters are copied before the call returns.
+        // SAFETY: (here and for all calls below) handles are written to locals; parameters are copied before the call returns.
         context.check("cuGraphCreate", unsafe { api::cuGraphCreate(&mut graph, 0) })?;
         let nodes = [std::ptr::null_mut(); 4];
-        // From here on Drop destroys.
+        // From here on, Drop cleans up.
         let mut made = Self { graph, exec: std::ptr::null_mut(), nodes, context: context.clone() };
         let mut params = Params::of(round);
         let [first, signal, wait, last] = &mut made.nodes;
         let kernel = params.kernel(0);
-        // SAFETY: as above; a first node depends on none.
+        // SAFETY: as above; the first node has no dependencies.
         let code = unsafe { api::cuGraphAddKernelNode(first, graph, std::ptr::null(), 0, &kernel) };
         context.check("cuGraphAddKernelNode", code)?;
         let signals = params.signal();
@@ -109,7 +109,7 @@ impl PingPong {
 impl Drop for PingPong {
     fn drop(&mut self) {
         if !self.exec.is_null() {
-            // SAFETY: made in `new`; the stream that ran it is idle: whoever drops it waits first.
+            // SAFETY: created in `new`; the stream that ran it is idle before it is dropped.
             self.context.cleanup("cuGraphExecDestroy", || unsafe { api::cuGraphExecDestroy(self.exec) });
         }
         // SAFETY: as above.
@@ -117,7 +117,7 @@ impl Drop for PingPong {
     }
 }
 
-/// The four nodes' parameters. They point into each other, so each is made when it is asked for.
+/// The four nodes' parameters. They contain pointers into this structure, so each is made when it is needed.
 struct Params {
     function: sys::CUfunction,
     addresses: [sys::CUdeviceptr; 2],
@@ -145,7 +145,7 @@ impl Params {
 
     fn kernel(&mut self, index: usize) -> sys::CUDA_KERNEL_NODE_PARAMS {
         self.arguments = [(&raw mut self.addresses[index]).cast()];
-        // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing asked".
+        // SAFETY: a plain C structure of integers and pointers, for which all zeros is valid.
         let mut params: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
         params.func = self.function;
         (params.gridDimX, params.gridDimY, params.gridDimZ) = (1, 1, 1);

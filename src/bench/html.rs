@@ -1,8 +1,8 @@
-//! The report as one page that needs nothing else: no network, no script.
+//! The report as one self-contained page, without network or scripts.
 //!
 //! The page is made with `maud`, which escapes all text, so that no name in a report can become markup. The charts are
-//! this crate's own SVG: chart libraries bake colours in, and these follow the reader's light or dark and carry their
-//! figures as tooltips.
+//! this crate's own SVG: they follow the reader's light or dark theme and show their figures as tooltips. Chart libraries
+//! have fixed colours.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,13 +19,13 @@ use super::stats::NOISY_SPREAD;
 use super::strategy::Strategy;
 use crate::{Result, whole_file};
 
-/// How many colours the style sheet has.
+/// The number of colours in the style sheet.
 const COLOURS: usize = 11;
 
 /// Writes the report as a page, whole or not at all.
 ///
 /// # Errors
-/// A place that cannot be written.
+/// A path that cannot be written.
 pub fn write_html(path: &Path, report: &Report) -> Result<()> {
     let text = page(report).into_string();
     whole_file::write(path, |file| file.write_all(text.as_bytes()))
@@ -84,7 +84,7 @@ fn page(report: &Report) -> Markup {
     }
 }
 
-/// What the parts of the page share.
+/// The data that the parts of the page share.
 struct View<'a> {
     strategies: &'a [&'a str],
     grids: Vec<([u32; 2], Vec<&'a Cell>)>,
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
         self.strategies.iter().position(|name| *name == strategy).unwrap_or(0)
     }
 
-    /// The fastest cell of each strategy in a group, baselines left out, in the strategies' order.
+    /// The fastest cell of each strategy in a group, without baselines, in the strategies' order.
     fn best(&self, cells: &[&'a Cell]) -> Vec<&'a Cell> {
         let of = |strategy: &str| fastest(cells.iter().copied().filter(|cell| cell.strategy == strategy));
         self.strategies
@@ -107,7 +107,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// For each grid the figure that people quote.
+    /// The headline figure of each grid.
     fn cards(&self) -> Markup {
         html! {
             div.cards {
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The strategies' colours, and which of them to show.
+    /// The strategies' colours, with boxes that show and hide them.
     fn legend(&self) -> Markup {
         html! {
             div.legend role="group" aria-label="Strategies to show" {
@@ -169,9 +169,9 @@ impl<'a> View<'a> {
         html! {
             h2 { "Hand-off overhead against ring depth" }
             p.soft {
-                "Mean frame time less the kernel and the draw alone. Below zero, kernel and draw overlap by more than the hand-off "
-                "costs. Thin level lines: one ring only. Dashed: batches. Vertical strokes reach over the rounds, hollow marks are "
-                "noisy. Each panel has its own scale."
+                "Mean frame time minus the kernel and the draw alone. Below zero, kernel and draw overlap by more than the hand-off "
+                "costs. Thin level lines: one ring only. Dashed: batches. Vertical strokes show the range of the rounds, hollow marks "
+                "are noisy. Each panel has its own scale."
             }
             div.panels { @for (size, lines) in &panels { (overhead_panel(*size, lines)) } }
         }
@@ -202,7 +202,7 @@ impl<'a> View<'a> {
                 @if self.grids.len() > 1 { ", and how many times as long as the fastest strategy it takes" } "."
             }
             div.panels.wide {
-                // One grid makes no line, and its figures are in the table.
+                // One grid gives no line, and its figures are in the table.
                 @if self.grids.len() > 1 { figure { (self.frame_times_chart(&best)) } }
                 (self.best_table(&best))
             }
@@ -245,7 +245,7 @@ impl<'a> View<'a> {
         chart::lines("Frame time against grid size, in multiples of the fastest", &x, &y, &lines)
     }
 
-    /// The figures of the chart beside it.
+    /// The figures of the chart next to it, as a table.
     fn best_table(&self, best: &[Vec<&Cell>]) -> Markup {
         html! {
             div.scroll {
@@ -325,8 +325,8 @@ impl<'a> View<'a> {
         html! {
             h2 { "All cells" }
             p.soft {
-                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, waits left out. Bold: the "
-                "fastest of its grid; render-only, render-shared and produce-only do a part of the work, to compare with. "
+                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, without waits. Bold: the "
+                "fastest of its grid; render-only, render-shared and produce-only do only a part of the work, for comparison. "
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."
             }
@@ -382,7 +382,7 @@ fn best_cell(cell: &Cell, cells: &[&Cell]) -> Markup {
     }
 }
 
-/// Where and how it was measured.
+/// The section on where and how it was measured.
 fn about(report: &Report) -> Markup {
     html! {
         @if !report.skipped.is_empty() {
@@ -396,13 +396,13 @@ fn about(report: &Report) -> Markup {
             dt { "schema" } dd { (report.schema) }
         }
         p.soft {
-            "Quantiles are by nearest rank, so each is a frame that happened. In every round each cell runs once, so that drift hits "
-            "all alike."
+            "Quantiles are by nearest rank, so each is a frame that happened. In every round each cell runs once, so that drift affects "
+            "all cells alike."
         }
     }
 }
 
-/// The colour of each strategy, and the rule that hides it where its box is not ticked. Without `:has` all are shown.
+/// The colour of each strategy, and the rule that hides it if its box is not ticked. Browsers without `:has` show all.
 fn strategy_styles(count: usize) -> String {
     let mut rules = String::new();
     for at in 0..count {
@@ -415,7 +415,7 @@ fn strategy_styles(count: usize) -> String {
     rules
 }
 
-/// The cell with the least mean frame time that is one.
+/// The cell with the smallest valid mean frame time.
 fn fastest<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Option<&'a Cell> {
     cells
         .into_iter()
@@ -462,12 +462,12 @@ fn overhead_panel(size: [u32; 2], lines: &[Line]) -> Markup {
     html! { figure { h3 { (grid(size)) } (chart::lines(&label, &x, &y, lines)) } }
 }
 
-/// Whether anything is to be joined: points alone are better read in the table.
+/// Whether any line has two points. Single points are easier to read in the table.
 fn has_line(lines: &[Line]) -> bool {
     lines.iter().any(|line| line.points.len() > 1)
 }
 
-/// How far the rounds' means reach from the mean, around `value`.
+/// The range of the rounds' means relative to the mean, moved to `value`.
 fn reach(cell: &Cell, value: f64) -> Option<(f64, f64)> {
     let mut means = cell.round_means_us.clone();
     means.retain(|mean| mean.is_finite());
@@ -476,7 +476,7 @@ fn reach(cell: &Cell, value: f64) -> Option<(f64, f64)> {
     Some((around(means.first()?), around(means.last()?)))
 }
 
-/// How many times as long as the fastest of `cells` it takes.
+/// The frame time as a multiple of the fastest of `cells`.
 fn times(cell: &Cell, cells: &[&Cell]) -> String {
     let first = fastest(cells.iter().copied()).map_or(f64::NAN, |first| first.frame_us.mean);
     format!("×{}", places(cell.frame_us.mean / first))
@@ -498,7 +498,7 @@ fn ring(cell: &Cell) -> String {
     }
 }
 
-/// A name that has room beside the bars.
+/// A name short enough for the space next to the bars.
 fn short_name(name: &str) -> String {
     super::figures::short(name, 22)
 }
@@ -528,7 +528,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing");
         }
-        // The rows of the table and its three heads; a chart of overhead and one of ranges for each grid, one of times.
+        // For each of three grids a chart of overhead and one of ranges, and one chart of times.
         assert_eq!(text.matches("<svg viewBox").count(), 7);
         assert_eq!(text.matches("<tbody>").count(), 4);
         for cell in &report.cells {
@@ -630,7 +630,7 @@ mod tests {
     fn there_is_a_colour_for_every_strategy() {
         let css = include_str!("page.css");
         for at in 0..COLOURS {
-            // Light and dark.
+            // Once for light, once for dark.
             assert_eq!(css.matches(&format!("--c{at}: #")).count(), 2, "{at}");
         }
         assert!(Strategy::ALL.len() <= COLOURS, "two strategies share a colour");

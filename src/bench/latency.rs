@@ -1,8 +1,8 @@
-//! How long a signal takes from one API to the other, and what the CPU sees of it.
+//! How long a signal takes from one API to the other, and from each API to the CPU.
 //!
-//! A ping-pong of two timelines, with no work between: CUDA notes the time and signals; a Vulkan submission that waits
-//! for it notes the time and signals; CUDA, which waits for that, notes the time again. CUDA reads `%globaltimer`, Vulkan
-//! writes timestamps: whether the two are one clock is found out on the way (see [`Latency::same_clock`]).
+//! Measures a ping-pong of two timelines without work in between. CUDA notes the time and signals. A Vulkan submission waits for
+//! that, notes the time and signals. CUDA waits for that and notes the time again. CUDA reads `%globaltimer`, Vulkan writes
+//! timestamps; the measurement also finds out whether the two are one clock (see [`Latency::same_clock`]).
 
 use std::ffi::c_void;
 use std::fmt;
@@ -24,39 +24,40 @@ use crate::{Error, Result};
 /// The schema's name and version.
 pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
-/// What was found. All times in microseconds.
+/// The result. All times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
-    /// False where the run was stopped, or failed, before its last round trip. Older files omit it; the default is true.
+    /// False if the run was stopped or failed before its last round trip. Older files omit it; the default is true.
     #[serde(default = "complete")]
     pub complete: bool,
     /// The command line.
     pub command: String,
     /// Where it was measured.
     pub machine: Machine,
-    /// Ping-pongs.
+    /// The number of ping-pongs.
     pub rounds: u64,
     /// CUDA → Vulkan → CUDA, by CUDA's clock.
     pub round_trip_us: Distribution,
     /// Whether CUDA's `%globaltimer` and Vulkan's timestamps are one clock: every Vulkan time lay between the two CUDA
-    /// times around it. Then the error of comparing them is at most the shortest way, else the ways below are absent.
+    /// times around it. If so, the error of comparing them is at most the shortest one-way time. If not, the one-way times
+    /// below are absent.
     pub same_clock: bool,
-    /// The largest amount by which a Vulkan time lay outside of its CUDA times; 0 on one clock.
+    /// The most by which a Vulkan time lay outside its CUDA times; 0 on one clock.
     pub clock_violation_us: f64,
-    /// From before CUDA's signal to Vulkan's timestamp behind the wait.
+    /// From before CUDA's signal to Vulkan's timestamp after the wait.
     pub cuda_to_vulkan_us: Option<Distribution>,
-    /// From Vulkan's timestamp before the signal to behind CUDA's wait.
+    /// From Vulkan's timestamp before the signal to after CUDA's wait.
     pub vulkan_to_cuda_us: Option<Distribution>,
-    /// CPU time to enqueue CUDA's half of a ping-pong; absent in files of before it was measured.
+    /// CPU time to enqueue CUDA's half of a ping-pong; absent in older files.
     #[serde(default)]
     pub cuda_enqueue_us: Option<Distribution>,
-    /// What was tried; absent where nothing was.
+    /// The [`Trial`] in words; absent for the usual way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
     /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals. This and the next two are
-    /// absent where the run ended before them.
+    /// absent if the run ended before them.
     pub host_vulkan_us: Option<Distribution>,
     /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
     pub host_cuda_us: Option<Distribution>,
@@ -64,7 +65,7 @@ pub struct Latency {
     pub host_stream_us: Option<Distribution>,
 }
 
-/// What to try besides the usual way.
+/// What to try instead of the usual way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trial {
     /// The priority of CUDA's stream.
@@ -87,17 +88,17 @@ impl Trial {
     }
 }
 
-/// Ping-pongs that are enqueued at once.
+/// How many ping-pongs are enqueued at once.
 const CHUNK: usize = 250;
-/// CPU round trips of each kind; fewer, because some take 10 ms.
+/// CPU round trips of each kind. They are fewer because some take 10 ms.
 const HOST_ROUNDS: usize = 300;
 
 /// Measures `rounds` ping-pongs, rounded up to a whole number of chunks.
 ///
-/// A stop, or a failure once there are some, gives what was measured until then, marked incomplete.
+/// After a stop, or a later failure, the result has what was measured before it and is marked incomplete.
 ///
 /// # Errors
-/// No device that CUDA and Vulkan share, or a stop or a failure before the first ping-pongs were done.
+/// No device that CUDA and Vulkan share, or a stop or a failure before the first ping-pongs are done.
 pub fn measure_latency(
     rounds: usize,
     trial: Trial,
@@ -144,7 +145,7 @@ pub fn measure_latency(
     let measured = bench.measure(rounds, stop, &mut found);
     let mut enqueue_us = std::mem::take(&mut bench.enqueue_us);
     let measured = measured.inspect_err(|_| {
-        // Each side may wait for a signal that the other was never asked for.
+        // Each side may wait for a signal that the other side will never give.
         leave_running(bench);
     });
     let Found { trips, host_us } = found;
@@ -189,7 +190,7 @@ struct Trip {
 }
 
 impl Trip {
-    /// How far Vulkan's time lies outside of CUDA's two; 0 or less if it does not.
+    /// How far Vulkan's time lies outside CUDA's two; 0 or less if it lies between them.
     fn violation(&self) -> f64 {
         (self.out - self.there).max(self.there - self.back)
     }
@@ -201,28 +202,27 @@ struct Bench<'a> {
     graph: Option<PingPong>,
     kernel: Kernel,
     stamps: DeviceMemory,
-    /// CUDA signals.
+    /// Signalled by CUDA.
     ping: SharedTimeline,
-    /// Vulkan signals.
+    /// Signalled by Vulkan.
     pong: SharedTimeline,
     timestamps: Timestamps<1>,
-    /// The last value of both.
+    /// The last value of both timelines.
     value: u64,
     /// CPU time of CUDA's halves.
     enqueue_us: Vec<f64>,
 }
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Default)]
 struct Found {
     trips: Vec<Trip>,
-    /// The CPU's round trips: through Vulkan, through CUDA, and by `cuStreamSynchronize`.
+    /// The CPU's round trips: through Vulkan, through CUDA, and with `cuStreamSynchronize`.
     host_us: [Vec<f64>; 3],
 }
 
 impl Bench<'_> {
-    /// Measures until everything is found or a stop is asked for. After an error the GPU may be left with work that never
-    /// ends.
+    /// Measures until everything is done or a stop is requested. After an error, the GPU may have work that never ends.
     fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut Found) -> Result<()> {
         self.chunk()?; // The warm-up.
         self.enqueue_us.clear();
@@ -271,7 +271,7 @@ impl Bench<'_> {
         stamps.chunks_exact(2).enumerate().filter_map(|pair| trip(pair).transpose()).collect()
     }
 
-    /// A ping-pong for each of the command buffers.
+    /// Enqueues a ping-pong for each of the command buffers.
     fn enqueue(&mut self, commands: &[vk::CommandBuffer]) -> Result<()> {
         for (index, &commands) in commands.iter().enumerate() {
             self.value += 1;
@@ -280,7 +280,7 @@ impl Bench<'_> {
                 Some(graph) => graph.launch(&self.stream, &self.round(index))?,
                 None => {
                     self.stamp(index * 2)?;
-                    // SAFETY: the stream comes to rest before the timelines go.
+                    // SAFETY: the stream is idle before the timelines are dropped.
                     unsafe {
                         self.ping.cuda_signal(&self.stream, self.value)?;
                         self.pong.cuda_wait(&self.stream, self.value)?;
@@ -295,14 +295,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Ping-pong number `index` of a chunk, for the graph.
+    /// The graph's values for ping-pong number `index` of a chunk.
     fn round(&self, index: usize) -> Round<'_> {
         let place = |index: usize| self.stamps.pointer() + (index * size_of::<u64>()) as u64;
         let addresses = [place(index * 2), place(index * 2 + 1)];
         Round { kernel: &self.kernel, ping: &self.ping, pong: &self.pong, value: self.value, addresses }
     }
 
-    /// Enqueues the kernel that writes the clock to place `index`.
+    /// Enqueues the kernel that writes the clock to stamp number `index`.
     fn stamp(&self, index: usize) -> Result<()> {
         let mut out = self.stamps.pointer() + (index * size_of::<u64>()) as u64;
         let mut arguments: [*mut c_void; 1] = [(&raw mut out).cast()];
@@ -310,7 +310,7 @@ impl Bench<'_> {
         unsafe { self.kernel.launch_with(&self.stream, 1, 1, &mut arguments) }
     }
 
-    /// A submission that signals `pong`, and waits for `ping` first if asked.
+    /// Submits commands that signal `pong`, and with `wait` first wait for `ping`.
     fn submit(&mut self, commands: &[vk::CommandBuffer], wait: bool) -> Result<()> {
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         let waits = [self.ping.vulkan_wait(self.value, all)];
@@ -326,7 +326,7 @@ impl Bench<'_> {
         unsafe { self.queue.submit(&batch) }
     }
 
-    /// Times a round trip of the CPU's, in microseconds.
+    /// Times a round trip of the CPU, in microseconds.
     fn host(&mut self, trip: fn(&mut Self) -> Result<bool>) -> Result<f64> {
         self.value += 1;
         let began = Instant::now();
@@ -342,7 +342,7 @@ impl Bench<'_> {
     }
 
     fn through_cuda(&mut self) -> Result<bool> {
-        // A kernel first, so that the wait really has to wait.
+        // A kernel first, so that the wait cannot return at once.
         self.stamp(0)?;
         // SAFETY: as in `enqueue`.
         unsafe { self.ping.cuda_signal(&self.stream, self.value) }?;
@@ -366,7 +366,7 @@ impl fmt::Display for Latency {
             self.machine.driver,
             self.machine.cuda.as_deref().unwrap_or("-")
         )?;
-        writeln!(f, "{} ping-pongs with no work between", self.rounds)?;
+        writeln!(f, "{} ping-pongs without work in between", self.rounds)?;
         if let Some(trial) = &self.trial {
             writeln!(f, "tried: {trial}")?;
         }

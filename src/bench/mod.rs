@@ -1,7 +1,7 @@
-//! The benchmark: what a hand-off costs, measured so that others can check it.
+//! The benchmark: measures what a hand-off costs, so that others can check it.
 //!
-//! [`choose`] takes a device, [`plan`] says which cells there are, [`run`] measures them into a [`record::Report`], and everything that comes out
-//! (table, JSON, CSV, page, comparison) is made from that record alone.
+//! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a [`record::Report`]. Every output
+//! (table, JSON, CSV, page, comparison) is made from that report alone.
 
 mod advice;
 mod chart;
@@ -32,7 +32,7 @@ pub use strategy::{CellPlan, Strategy, plan};
 pub use table::Table;
 pub use traces::write_traces;
 
-/// A made-up machine, for the tests of other records.
+/// A made-up machine for tests.
 #[cfg(test)]
 pub(crate) fn sample_machine() -> record::Machine {
     sample::small().machine

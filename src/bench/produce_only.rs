@@ -1,4 +1,4 @@
-//! The baseline of the CUDA side: the kernel alone, into a ring of shared buffers that nobody draws.
+//! The baseline of the CUDA side: the kernel alone, into a ring of shared slots that nobody draws.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::producer::{Fill, Frame, reads};
 use crate::vulkan::DeviceDesc;
 use crate::{Error, Result};
 
-/// Launches between two waits of the CPU: enough to keep the GPU busy, fewer than [`Fill`] keeps times of.
+/// Launches between two waits of the CPU: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
 const CHUNK: u64 = 64;
 
 pub(super) fn measure(
@@ -30,7 +30,7 @@ pub(super) fn measure(
     let work = work(&device, context, &kernel, &config.producer_desc(), memory)?;
     let fill = Fill::new(context, &kernel.name)?;
     let measured = measure_with(plan, config, samples, &fill, &*work, stop);
-    // After an error some of it is still enqueued and uses the slots.
+    // After an error, enqueued work may still use the slots.
     if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {
         leave_running((fill, work));
     }
@@ -56,7 +56,7 @@ fn measure_with(
             let frame = Frame { index, time, step: 0.0, parameters, reads };
             let slot = Place::Slot(ring.turn(index).slot);
             let enqueued = Instant::now();
-            // SAFETY: nobody but this stream touches the slot.
+            // SAFETY: only this stream touches the slot.
             unsafe { work.enqueue(fill, &frame, slot) }.map_err(|error| fill.blame(error))?;
             if began.is_some() {
                 samples.cpu_us.push(enqueued.elapsed().as_secs_f64() * 1e6);
@@ -79,7 +79,7 @@ fn measure_with(
             break;
         }
     }
-    // The yardstick, on the same memory and right behind: what `cuMemsetD32Async` takes.
+    // For comparison, the time of `cuMemsetD32Async` on the same memory, right after the kernels.
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let Some(address) = work.address(ring.turn(index).slot) else { return Ok(()) };
@@ -87,7 +87,7 @@ fn measure_with(
             fill.timed(index, |stream| unsafe { memset(stream, address, config.grid.bytes()) })?;
         }
         fill.wait_idle(config.timeout)?;
-        // The first is the warm-up.
+        // The first repeat is the warm-up.
         if repeat > 0 {
             for index in 0..CHUNK {
                 samples.memset_us.extend(fill.time(index)?.map(|time| time.as_secs_f64() * 1e6));

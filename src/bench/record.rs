@@ -1,7 +1,7 @@
-//! What a benchmark run found, as data: what `--json` writes and every other output is made from.
+//! The result of a benchmark run as data. `--json` writes it, and every other output is made from it.
 //!
-//! Times are microseconds, sizes are bytes. The schema's version is in [`SCHEMA`]; a field is never renamed or given
-//! another meaning without a new version. `docs/bench-schema.md` describes it for people.
+//! Times are in microseconds, sizes in bytes. The schema's version is in [`SCHEMA`]; no field is renamed or changes its meaning
+//! without a new version. `docs/bench-schema.md` describes the schema for readers of the files.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "wavefield-bench/1";
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// False where the run was stopped before its last round.
+    /// False if the run was stopped before its last round.
     pub complete: bool,
     /// The command line, program name included.
     pub command: String,
@@ -25,7 +25,7 @@ pub struct Report {
     pub machine: Machine,
     /// How it measured.
     pub settings: Settings,
-    /// What it found, in the order of the table.
+    /// The cells, in the order of the table.
     pub cells: Vec<Cell>,
     /// Strategies that could not run here, and why.
     pub skipped: Vec<Skipped>,
@@ -46,23 +46,23 @@ fn sleep() -> String {
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What was shown: `field` or `texture`; older files omit it; the default is `field`.
+    /// What was shown: `field` or `texture`. Older files omit it; the default is `field`.
     #[serde(default = "field")]
     pub scene: String,
     /// The picture's width and height in pixels.
     pub size: [u32; 2],
-    /// Samples per pixel; older files omit it; the default is 4.
+    /// Samples per pixel. Older files omit it; the default is 4.
     #[serde(default = "four")]
     pub samples: u32,
-    /// How the CPU waited for the GPU: `hybrid`, `sleep` or `poll`. Older files omit it: `sleep`, or `poll` where their command has
-    /// `--spin`.
+    /// How the CPU waited for the GPU: `hybrid`, `sleep` or `poll`. Older files omit it; the default is `sleep`, but it was
+    /// `poll` if their command has `--spin`.
     #[serde(default = "sleep")]
     pub wait: String,
-    /// Rounds: in each, every cell runs once, so that drift hits all alike.
+    /// The number of rounds. Every cell runs once in each round, so that drift affects all cells alike.
     pub rounds: u32,
-    /// Frames of each cell that come before the measured ones in every round.
+    /// Frames of each cell before the measured ones, in every round.
     pub warmup_frames: u64,
-    /// Milliseconds that each cell is measured for in every round.
+    /// Milliseconds of measurement for each cell in every round.
     pub round_ms: u64,
 }
 
@@ -75,34 +75,34 @@ pub struct Cell {
     pub ring: u32,
     /// Frames that CUDA fills for each wait.
     pub batch: u32,
-    /// Vertices, or texels, across and along.
+    /// Columns and rows of vertices, or of texels.
     pub grid: [u32; 2],
     /// Frames measured, over all rounds.
     pub frames: u64,
     /// From the end of one frame on the GPU to the end of the next.
     pub frame_us: Distribution,
-    /// The kernel alone, by CUDA events (by Vulkan timestamps where it runs there); absent where nothing is produced.
+    /// The kernel alone, by CUDA events, or by Vulkan timestamps if it runs there; absent if nothing is produced.
     pub kernel_us: Option<f64>,
-    /// What `cuMemsetD32Async` takes for the same bytes, in `produce-only`: as fast as memory can be written. Absent
-    /// elsewhere, and in files of before it was measured.
+    /// With `produce-only`, the time of `cuMemsetD32Async` for the same bytes: as fast as memory can be written. Absent for
+    /// other strategies and in older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memset_us: Option<f64>,
-    /// The draw alone, by Vulkan timestamps; absent where nothing is drawn.
+    /// The draw alone, by Vulkan timestamps; absent if nothing is drawn.
     pub draw_us: Option<f64>,
-    /// CPU time to produce, record and submit a frame, waits left out.
+    /// CPU time to produce, record and submit a frame, without waits.
     pub cpu_us: Distribution,
-    /// Cores that the process kept busy while it was measured, by all of its threads: CPU time / time. Absent where it is not
-    /// known, and in older files.
+    /// Cores that all threads of the process kept busy during the measurement: CPU time / time. Absent if unknown, and in older
+    /// files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// How often the CPU had to wait, per frame.
     pub blocking_waits: f64,
     /// Bytes that the producer writes, per frame.
     pub bytes: u64,
-    /// From the begin of a frame's production to the end of its draw, in frames.
+    /// From the start of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// Hand-off overhead: frame - kernel - draw, by the means, where the draw is that of `render-only` on the same
-    /// grid: a cell's own draw has in it what it waited for CUDA. Absent where one of them is.
+    /// Hand-off overhead: frame - kernel - draw, from the means. The draw is that of `render-only` on the same grid, because a
+    /// cell's own draw includes its waits for CUDA. Absent if one of the three is.
     pub overhead_us: Option<f64>,
     /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,
@@ -113,18 +113,18 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Frames a second, from the mean.
+    /// Frames per second, from the mean frame time.
     pub fn frames_per_second(&self) -> f64 {
         1e6 / self.frame_us.mean
     }
 
-    /// What the producer writes, in 10^9 bytes a second.
+    /// What the producer writes, in 10^9 bytes per second.
     pub fn gigabytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.frame_us.mean * 1e-3
     }
 }
 
-/// What `complete` is in files from before it was recorded.
+/// The default of `complete` for files that omit it.
 pub(super) fn complete() -> bool {
     true
 }
@@ -134,11 +134,11 @@ pub(super) fn complete() -> bool {
 pub struct Distribution {
     /// The arithmetic mean.
     pub mean: f64,
-    /// Half of the samples keep to it.
+    /// Half of the samples are at most this.
     pub p50: f64,
-    /// 95 of 100 keep to it.
+    /// 95 % of the samples are at most this.
     pub p95: f64,
-    /// 99 of 100 keep to it.
+    /// 99 % of the samples are at most this.
     pub p99: f64,
     /// The largest sample.
     pub max: f64,
@@ -147,8 +147,8 @@ pub struct Distribution {
 /// A strategy that could not run here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Its name.
+    /// The strategy's name on the command line.
     pub strategy: String,
-    /// Why.
+    /// Why it could not run.
     pub reason: String,
 }

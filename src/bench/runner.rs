@@ -1,4 +1,4 @@
-//! Measures the cells: in rounds, each cell once a round, so that drift hits all alike.
+//! Measures the cells in rounds. Each cell runs once in each round, so that drift affects all cells alike.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,39 +15,39 @@ use crate::report::Failures;
 use crate::threads::cpu_time;
 use crate::wave::Grid;
 
-/// What to measure, and how long.
+/// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The cells, in the order of the table.
     pub cells: Vec<CellPlan>,
-    /// How often each is measured.
+    /// How often each cell is measured.
     pub rounds: u32,
     /// Frames before the measured ones, in every round.
     pub warmup_frames: u64,
-    /// How long each cell is measured for in every round.
+    /// How long each cell is measured in every round.
     pub round: Duration,
-    /// The picture.
+    /// The picture's size.
     pub size: vk::Extent2D,
-    /// For the record.
+    /// The command line, for the report.
     pub command: String,
 }
 
-/// What a measurement takes besides its round: the device, the memory and the pipelines anew, the warm-up, and the end. On an
-/// H200 260 measurements with frames of 1 to 4 ms took 128 s, 78 of them in rounds.
+/// The time that a measurement takes in addition to its round: it makes device, memory and pipelines, warms up, and cleans up.
+/// On an H200, 260 measurements with frames of 1 to 4 ms took 128 s, 78 s of them in rounds.
 const AROUND: Duration = Duration::from_millis(200);
 
 impl Plan {
-    /// About how long a run takes that has so many measurements, one for each cell and round. It takes longer where a few
+    /// The approximate time of a run with this many measurements, one for each cell and round. A run takes longer if a few
     /// frames take longer than a round.
     pub fn estimate(&self, measurements: usize) -> Duration {
         (self.round + AROUND).saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
     }
 }
 
-/// Frames that a round has at least, however long they take.
+/// The fewest frames of a round, however long they take.
 const MIN_FRAMES: usize = 4;
 
-/// What the frames of a cell took, over all rounds so far.
+/// A cell's measurements over all rounds so far.
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) frame_us: Vec<f64>,
@@ -57,27 +57,27 @@ pub(super) struct Samples {
     pub(super) latency_us: Vec<f64>,
     pub(super) memset_us: Vec<f64>,
     pub(super) waits: u64,
-    /// CPU time of the whole process, and the time in which it was used.
+    /// CPU time of the whole process during `time`.
     cpu: Duration,
     time: Duration,
     pub(super) round_means_us: Vec<f64>,
 }
 
-/// Chooses the device that is measured.
+/// Chooses the device to measure.
 ///
 /// # Errors
-/// No device that can draw, or none that is called so.
+/// No device that can draw, or none of the given name.
 pub fn choose(base: &Config) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Auto)
 }
 
-/// Runs the plan. `progress` is called before each measurement with how many are done and how many there are.
+/// Runs the plan. Calls `progress` before each measurement with the number of finished measurements and of all.
 ///
-/// A strategy that this machine cannot run is no failure: it is listed as skipped. A stop, or a failure in the midst of a
-/// cell, gives what was measured so far, marked incomplete.
+/// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
+/// the report has what was measured before it and is marked incomplete.
 ///
 /// # Errors
-/// What stands in the way of the first cell.
+/// CUDA's context could not be made. Every later failure goes to `failures`.
 pub fn run(
     plan: &Plan,
     base: &Config,
@@ -87,7 +87,7 @@ pub fn run(
     failures: &mut Failures,
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Held throughout, so that no cell pays for making it.
+    // Held for the whole run, so that no cell pays for making it.
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let mut skipped = Vec::new();
     let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
@@ -116,7 +116,7 @@ pub fn run(
             if failures.catch(measured).is_none() {
                 break 'rounds;
             }
-            // A stop inside a cell leaves it short.
+            // A stop within a cell leaves it incomplete.
             done += usize::from(!stop.requested());
         }
     }
@@ -147,7 +147,7 @@ pub fn run(
     })
 }
 
-/// Why a cell cannot be measured here.
+/// Why a cell cannot be measured on this machine, if it cannot.
 pub(super) fn obstacle(
     cell: &CellPlan,
     scene: Scene,
@@ -173,7 +173,7 @@ pub(super) fn obstacle(
     too_large(cell, scene, choice)
 }
 
-/// Why a field cannot be measured here.
+/// Why a cell's frame is too large for this device, if it is.
 fn too_large(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
     let info = choice.adapter.info();
     let Grid { cols, rows } = cell.grid;
@@ -182,7 +182,7 @@ fn too_large(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
         Scene::Texture => ((info.largest_allocation, "maxMemoryAllocationSize"), "texels with their levels"),
     };
     (scene.frame_bytes(cell.grid) > limit)
-        .then(|| format!("{cols}x{rows} {what} are more than {limit} bytes ({name})"))
+        .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
 }
 
 fn measure(
@@ -219,7 +219,7 @@ fn frames(plan: &Plan, warmup: u64, run: &mut Headless, samples: &mut Samples, s
     let began = Instant::now();
     for frame in 0..warmup {
         run.frame(STEP)?;
-        // Where frames take long, a few are warm enough.
+        // If frames take long, a few of them are enough.
         if frame as usize >= MIN_FRAMES
             && began.elapsed() > plan.round * warmup.div_ceil(plan.warmup_frames.max(1)) as u32
         {
@@ -248,7 +248,7 @@ fn frames(plan: &Plan, warmup: u64, run: &mut Headless, samples: &mut Samples, s
 }
 
 impl Samples {
-    /// Adds `timing`, whose frame time began where `last` ended.
+    /// Adds `timing`. Its frame time is from the end of `last` to its own end.
     fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
@@ -261,10 +261,10 @@ impl Samples {
     }
 }
 
-/// Fills in the overhead: frame - kernel - the draw *alone*, which `render-only` has measured on the same grid.
+/// Fills in the overhead: frame - kernel - the draw *alone*, which `render-only` measured on the same grid.
 ///
-/// A cell's own draw will not do: where CUDA gets in while Vulkan draws, the GPU's switch to it and back lies between
-/// that draw's timestamps, and the overhead would seem to vanish.
+/// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
+/// timestamps, and the overhead would seem to vanish.
 fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     let alone: Vec<_> = cells
         .iter()
@@ -320,7 +320,7 @@ mod tests {
         let round = Duration::from_millis(300);
         let (cells, size, command) = (Vec::new(), vk::Extent2D::default(), String::new());
         let plan = Plan { cells, rounds: 5, warmup_frames: 32, round, size, command };
-        // The measured run of an H200: 52 cells, 5 rounds.
+        // A run on an H200: 52 cells, 5 rounds, 128 s.
         let seconds = plan.estimate(52 * 5).as_secs_f64();
         assert!((115.0..=140.0).contains(&seconds), "{seconds}");
         assert_eq!(plan.estimate(0), Duration::ZERO);

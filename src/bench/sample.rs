@@ -1,9 +1,10 @@
-//! A made-up report for the tests, of the size that a real one has.
+//! A made-up report for tests, as large as a real one.
 
 use super::record::{Cell, Distribution, Machine, Report, SCHEMA, Settings, Skipped};
 use super::stats;
 
-/// Name, microseconds of hand-off for each frame, and for each million vertices, by which ring it stops to matter.
+/// Name, hand-off in microseconds per frame, hand-off in microseconds per million vertices, and how many extra slots help to
+/// hide it.
 const STRATEGIES: [(&str, f64, f64, f64); 8] = [
     ("timeline", 9.0, 2.0, 2.0),
     ("timeline-batched", 5.0, 2.0, 2.0),

@@ -1,8 +1,8 @@
-//! From the start of the process to its first frame, by stages.
+//! The time from the start of the process to its first frame, by stages.
 //!
-//! Nothing is simulated: the program starts itself anew for each round, and the child notes its stages by the spans that
-//! `--trace` shows too. The first child has an empty cache for compiled PTX (`CUDA_CACHE_PATH`), the later ones share what it
-//! filled. What the operating system has read from the disk already, it keeps; nothing here empties that.
+//! Nothing is simulated: the program starts itself again for each round, and the child records its stages with the spans that
+//! `--trace` also shows. The first child has an empty cache for compiled PTX (`CUDA_CACHE_PATH`); the later ones use what it
+//! stored. The operating system's file cache is not emptied.
 
 use std::fmt;
 use std::fs::File;
@@ -22,19 +22,19 @@ use crate::{Error, Result};
 /// The schema's name and version.
 pub const STARTUP_SCHEMA: &str = "wavefield-startup/1";
 
-/// What was found. All times in microseconds.
+/// The result. All times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Startup {
     /// [`STARTUP_SCHEMA`].
     pub schema: String,
-    /// False where the run was stopped, or a start failed, before the last one. Older files omit it; the default is true.
+    /// False if the run was stopped, or a start failed, before the last one. Older files omit it; the default is true.
     #[serde(default = "complete")]
     pub complete: bool,
     /// The command line.
     pub command: String,
     /// Where it was measured.
     pub machine: Machine,
-    /// Vertices across and along.
+    /// Columns and rows of vertices.
     pub grid: [u32; 2],
     /// Who filled the field.
     pub producer: String,
@@ -42,7 +42,7 @@ pub struct Startup {
     pub cold: Start,
     /// The later starts.
     pub warm: Vec<Start>,
-    /// Of the later starts: from the start of the process to the first finished frame; absent without any.
+    /// For the later starts: from the start of the process to the first finished frame. Absent without later starts.
     pub warm_us: Option<Distribution>,
 }
 
@@ -51,7 +51,7 @@ pub struct Startup {
 pub struct Start {
     /// From the start of the process to the first finished frame.
     pub total_us: f64,
-    /// The stages in the order in which they began. What those of the main thread leave to the total lies between them.
+    /// The stages in the order in which they began. The rest of the total lies between the stages of the main thread.
     pub stages: Vec<Stage>,
 }
 
@@ -60,15 +60,15 @@ pub struct Start {
 pub struct Stage {
     /// Its name.
     pub name: String,
-    /// How long it took, stages within it left out.
+    /// How long it took, without the stages within it.
     pub us: f64,
-    /// Another thread did it meanwhile, so it is no part of the total: as much of it as the main thread had to wait for is a stage
-    /// of its own. Absent where it is false.
+    /// Whether another thread did it at the same time. Then it is not part of the total; the main thread's wait for it is a
+    /// stage of its own. Absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside: bool,
 }
 
-/// What a child says of itself, as one line of JSON on its standard output.
+/// A child's report: one line of JSON on its standard output.
 #[derive(Serialize, Deserialize)]
 struct ChildReport {
     start: Start,
@@ -76,7 +76,7 @@ struct ChildReport {
     producer: String,
 }
 
-/// The stages, by the names of the spans in the code.
+/// The names of the spans that are stages.
 const STAGES: [&str; 11] = [
     "CUDA driver",
     "Vulkan instance",
@@ -90,17 +90,17 @@ const STAGES: [&str; 11] = [
     "pipelines",
     "first frame",
 ];
-/// Before `main`: the loader's work on the program itself.
+/// The stage before `main`, in which the system loads the program.
 const BEFORE_MAIN: &str = "process";
-/// The time at which the parent started the child, in nanoseconds since 1970, for the child.
+/// The variable that tells the child when the parent started it, in nanoseconds since 1970.
 const STARTED: &str = "WAVEFIELD_STARTED_NS";
 
-/// Starts this program `rounds` times after a first cold start. `arguments` is what makes it call [`startup_child`].
+/// Starts this program `rounds` times after a first cold start. With `arguments`, it calls [`startup_child`].
 ///
-/// A stop, or a later start that fails, gives what was measured until then, marked incomplete.
+/// After a stop, or a later start that fails, the result has what was measured before it and is marked incomplete.
 ///
 /// # Errors
-/// The first start was stopped or failed, with what it said.
+/// The first start was stopped, or it failed; the error has its message.
 pub fn measure_startup(
     rounds: u32,
     arguments: &[String],
@@ -112,7 +112,7 @@ pub fn measure_startup(
     let failed = |problem: String| Error::Unsupported(format!("a start could not be measured: {problem}"));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let cache = tempfile::tempdir().map_err(|error| failed(error.to_string()))?;
-    // `None` where a stop came first.
+    // `None` if a stop came first.
     let start = || -> Result<Option<ChildReport>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let mut command = Command::new(&program);
@@ -130,7 +130,7 @@ pub fn measure_startup(
         }
         serde_json::from_slice(&child.stdout)
             .map(Some)
-            .map_err(|error| failed(format!("the child's answer is no report ({error})")))
+            .map_err(|error| failed(format!("the child's answer is not a report ({error})")))
     };
     let progress = Progress::new("starting");
     progress.at(0, u64::from(rounds) + 1);
@@ -156,9 +156,9 @@ pub fn measure_startup(
     })
 }
 
-/// As [`Command::output`]; `None` if a stop was requested first, and then the child is gone too.
+/// As [`Command::output`]. `None` if a stop was requested first; then the child was killed.
 fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Output>> {
-    // Files, so that nobody has to read along while this waits.
+    // Files instead of pipes: a pipe that nobody reads could block the child.
     let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(err.try_clone()?);
     let mut child = command.spawn()?;
@@ -167,7 +167,7 @@ fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Ou
             break status;
         }
         if stop.requested() {
-            // It writes nothing that could be left half done.
+            // Safe to kill: it writes no files.
             child.kill()?;
             child.wait()?;
             return Ok(None);
@@ -181,15 +181,15 @@ fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Ou
     Ok(Some(Output { status, stdout: read(&mut out)?, stderr: read(&mut err)? }))
 }
 
-/// The child: draws one frame and gives its report as a line of JSON. Call it first thing.
+/// Runs as the child: draws one frame and returns the report as a line of JSON. Must be called first in the process.
 ///
 /// # Errors
-/// Whatever stands in the way of a frame.
+/// The frame could not be drawn.
 pub fn startup_child(config: &Config) -> Result<String> {
     let main = Instant::now();
     let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_nanos);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // The wall clock is the one that two processes share without ado; it would have to be set in this very moment to be wrong.
+    // The wall clock is the simplest clock that two processes share. It is wrong only if it is set at this very moment.
     let before_main = started.and_then(|started| now.checked_sub(started)).unwrap_or_default();
     let spans = CpuSpans::new(10_000);
     spans.install();
@@ -216,7 +216,7 @@ fn microseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// The time of each stage, without that of the stages within it.
+/// The time of each stage, without the stages within it.
 fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
     let stages: Vec<_> = spans
         .iter()
@@ -225,7 +225,7 @@ fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
         .collect();
     let mut found: Vec<Stage> = Vec::new();
     for (index, &(name, beside, begin, end)) in stages.iter().enumerate() {
-        // Those directly within: each later span that begins in here and in none before it.
+        // Spans directly within this one: each later span that begins within it and in none of those found before.
         let mut within = Duration::ZERO;
         let mut until = begin;
         for &(_, inner_beside, inner_begin, inner_end) in &stages[index + 1..] {
@@ -250,7 +250,7 @@ impl Stage {
 }
 
 impl Startup {
-    /// The median of a stage over the warm starts; 0 where none of them had it.
+    /// The median of a stage over the warm starts; 0 if none of them has the stage.
     fn warm_stage(&self, name: &str) -> f64 {
         let of = |start: &Start| start.stages.iter().find(|stage| stage.name == name).map(|stage| stage.us);
         Distribution::of(&mut self.warm.iter().filter_map(of).collect::<Vec<_>>()).p50
@@ -356,7 +356,7 @@ mod tests {
         };
         let spans = [
             span("devices", 0, 100),
-            // Within it by the clock only.
+            // On another thread, so not part of the stage above.
             span("CUDA driver", 5, 39),
             span("wait for CUDA driver", 10, 40),
             span("something else", 41, 99),

@@ -1,16 +1,16 @@
-//! From samples to figures: distributions, spread between rounds, and how sure a ratio of two runs is.
+//! Statistics: distributions, the spread between rounds, and the confidence interval of a ratio of two runs.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::record::Distribution;
 
-/// A cell whose rounds spread further than this is marked as noisy.
+/// A cell whose rounds spread by more than this is marked as noisy.
 ///
-/// On a quiet machine with a GPU at steady clocks the means of rounds lie within a few percent. Beyond a tenth,
-/// something else ran or the clocks moved, and a difference between two cells may be no more than that.
+/// On a quiet machine with a GPU at steady clocks, the means of rounds differ by a few percent. Beyond 10 %, something else
+/// ran or the clocks changed, and a difference between two cells may come from that alone.
 pub const NOISY_SPREAD: f64 = 0.10;
 
-/// How sure an interval is: 95 of 100 such intervals hold the true ratio.
+/// The confidence level: 95 of 100 such intervals contain the true ratio.
 pub const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
@@ -19,10 +19,10 @@ impl Distribution {
         (!samples.is_empty()).then(|| Self::of(samples))
     }
 
-    /// The distribution of `samples`, which are sorted in passing. All zero without samples.
+    /// The distribution of `samples`; sorts them. All zero without samples.
     ///
-    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples keeps to. So every
-    /// figure is a frame that happened, and the p99 of fewer than 100 samples is their largest.
+    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples does not exceed. So every
+    /// quantile is a frame that happened, and the p99 of fewer than 100 samples is the largest.
     pub fn of(samples: &mut [f64]) -> Distribution {
         samples.sort_unstable_by(f64::total_cmp);
         let Some(&max) = samples.last() else { return Distribution::default() };
@@ -42,8 +42,7 @@ impl Distribution {
 
 /// (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
 ///
-/// It grows with the number of rounds, so it is no standard error. It is the worst that was seen, which is what a
-/// reader wants to be warned of.
+/// It grows with the number of rounds, so it is not a standard error. It is the worst case seen, as a warning to the reader.
 pub fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -53,12 +52,12 @@ pub fn spread(round_means: &[f64]) -> f64 {
         0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
         _ => sorted[middle],
     };
-    // Rounds of zero length are broken data, and still no reason to divide by zero.
+    // Rounds of zero length are broken data, but must not divide by zero.
     let scale = if median > 0.0 { median } else { largest.abs() };
     if largest == smallest { 0.0 } else { (largest - smallest) / scale }
 }
 
-/// Whether the rounds spread too far to trust the cell. One round tells nothing of it and is not marked.
+/// Whether the rounds spread too far to trust the cell. A single round has no spread and is never noisy.
 pub fn is_noisy(round_means: &[f64]) -> bool {
     let spread = spread(round_means);
     spread.is_nan() || spread > NOISY_SPREAD
@@ -77,14 +76,14 @@ pub struct Ratio {
 
 /// new / old from the rounds' means, by Welch's t interval on their logarithms.
 ///
-/// A round, not a frame, is the unit: frames of one round follow each other and are far from independent, and a
-/// thousand of them would feign a certainty that nobody has. Logarithms make the ratio a difference and the interval
-/// the same whichever run is called the old one. Welch's form lets both runs have their own variance. With 5 to 10
-/// rounds a bootstrap would come out too narrow; t is wide where it must be.
+/// The unit is a round, not a frame: frames of one round follow each other and are far from independent, so a thousand of them
+/// would suggest too much certainty. Logarithms turn the ratio into a difference, and give the same interval whichever run is
+/// the old one. Welch's form allows each run its own variance. With 5 to 10 rounds, a bootstrap would be too narrow; t is as
+/// wide as it must be.
 ///
-/// `None` where there is no interval: fewer than two rounds on a side, or means that are not positive and finite.
-/// The interval knows the variance between rounds only. What differs between two runs as a whole, such as another
-/// boot or another neighbour on the machine, it cannot see; several runs a side can: [`ratio_of_runs`].
+/// `None` if there is no interval: fewer than two rounds on a side, or means that are not positive and finite. The interval
+/// covers only the variance between rounds. It does not cover differences between whole runs, such as another boot or another
+/// neighbour on the machine; for these, use several runs on each side: [`ratio_of_runs`].
 pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
     let (old, new) = (Logs::of(old)?, Logs::of(new)?);
     let squared_error = old.squared_error + new.squared_error;
@@ -93,17 +92,17 @@ pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
     interval(new.mean - old.mean, squared_error, freedom)
 }
 
-/// new / old from several runs a side, each given by its rounds' means. With one run on each side it is [`ratio`].
+/// new / old from several runs on each side, each given by its rounds' means. With one run on each side, it is [`ratio`].
 ///
-/// A run, not a round, is the unit, and counts by the geometric mean of its rounds. The rounds of one run share its boot,
-/// its clocks and its neighbours. With all rounds in one pool, two runs of 5 rounds would count as 10 independent samples,
-/// and whatever moved a whole run would pass for a difference between old and new.
+/// The unit is a run, not a round. A run counts with the geometric mean of its rounds, because they share its boot, its clocks
+/// and its neighbours. If all rounds were pooled, two runs of 5 rounds would count as 10 independent samples, and an effect on
+/// a whole run would look like a difference between old and new.
 ///
-/// The interval is Student's, with one variance for both sides: what moves a run is the machine, which they share, and two
-/// runs are too few to estimate a variance for each side. So a side may have a single run, if the other has more. With as
-/// many runs on each side the interval stands even where the variances differ. A drift from run to run widens it.
+/// The interval is Student's, with one variance for both sides: the machine causes the variance, both sides share it, and two
+/// runs are too few to estimate a variance for each side. So one side may have a single run if the other has more. With equally
+/// many runs on each side, the interval holds even if the variances differ. A drift from run to run widens it.
 ///
-/// `None` where a run has no rounds, or means that are not positive and finite.
+/// `None` if a run has no rounds, or means that are not positive and finite.
 pub fn ratio_of_runs(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     if let ([old], [new]) = (old, new) {
         return ratio(old, new);
@@ -133,7 +132,7 @@ fn interval(difference: f64, squared_error: f64, freedom: f64) -> Option<Ratio> 
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
 }
 
-/// The logarithms of rounds' means; `None` without any, or of what has no logarithm.
+/// The logarithms of rounds' means; `None` without rounds, or if a mean has no logarithm.
 fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
@@ -189,7 +188,7 @@ mod tests {
 
     #[test]
     fn exponential_with_known_quantiles() {
-        // Evenly spaced through the inverse of the distribution function, so that no luck is needed.
+        // Evenly spaced through the inverse of the distribution function, so that no random numbers are needed.
         let count = 100_000;
         let mut samples: Vec<f64> =
             (0..count).map(|at| -7.0 * (1.0 - (f64::from(at) + 0.5) / f64::from(count)).ln()).collect();
@@ -265,7 +264,7 @@ mod tests {
         assert!(there.low > 1.15 && there.high < 1.27, "{there:?}");
     }
 
-    /// Pseudo-random numbers, the same ones every time: nearly normal, with variance 1 around 0.
+    /// Pseudo-random numbers, the same every time: nearly normal, with mean 0 and variance 1.
     fn normal() -> impl FnMut() -> f64 {
         let mut state = 1u64;
         let mut uniform = move || {
@@ -275,7 +274,7 @@ mod tests {
         move || (0..12).map(|_| uniform()).sum::<f64>() - 6.0
     }
 
-    /// How often the interval of two sides that are alike holds 1.
+    /// How often the interval of two equal sides contains 1.
     fn share_held(mut interval: impl FnMut() -> Ratio) -> f64 {
         let tries = 4000;
         let held = (0..tries).filter(|_| {
@@ -316,7 +315,7 @@ mod tests {
             };
             let held = share(ratio_of_runs);
             assert!((0.94..=0.97).contains(&held), "{old} and {new} runs: {held}");
-            // Why the rounds of several runs are no pool.
+            // This is why the rounds of several runs are not pooled.
             let pooled = share(|old, new| ratio(&old.concat(), &new.concat()));
             assert!(pooled < 0.75, "{old} and {new} runs: {pooled}");
         }
@@ -331,7 +330,7 @@ mod tests {
         let found = ratio_of_runs(&[&runs[0], &runs[1]], &[&runs[2], &runs[3]]).unwrap();
         assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
         assert!(near(found.high.ln(), 0.5 + 0.608_49, 1e-3), "{found:?}");
-        // One run on each side has its rounds only.
+        // With one run on each side, the rounds are the unit.
         assert_eq!(ratio_of_runs(&[&runs[0]], &[&runs[3]]), ratio(&runs[0], &runs[3]));
     }
 
@@ -343,7 +342,7 @@ mod tests {
             assert_eq!(ratio_of_runs(&[sound, sound], broken), None, "{broken:?}");
             assert_eq!(ratio_of_runs(broken, &[sound, sound]), None, "{broken:?}");
         }
-        // A run of one round is a run.
+        // A run with a single round counts.
         assert!(ratio_of_runs(&[&[10.0], &[10.1]], &[sound]).is_some());
     }
 

@@ -1,4 +1,4 @@
-//! What can be measured, and which combinations are worth it.
+//! The strategies that can be measured, and the combinations that are worth it.
 
 use ash::vk;
 use vulkan_cuda::Ring;
@@ -23,20 +23,20 @@ pub enum Strategy {
     CpuSync,
     /// CUDA fills its own memory and copies it on the device.
     DeviceCopy,
-    /// From the device to the host and back.
+    /// A copy from the device to the host and back.
     HostCopy,
-    /// A Vulkan compute shader on the same device: no interop at all.
+    /// A Vulkan compute shader on the same device, without interop.
     Compute,
     /// The draw alone, from ordinary device memory that was filled once.
     RenderOnly,
-    /// The same from memory that could be shared with CUDA, which nobody else touches.
+    /// The draw alone, from memory that could be shared with CUDA but is not.
     RenderShared,
     /// The CUDA kernel alone, into shared memory.
     ProduceOnly,
 }
 
 impl Strategy {
-    /// All of them, in the order of the table.
+    /// All strategies, in the order of the table.
     pub const ALL: [Self; 11] = [
         Self::Auto,
         Self::Timeline,
@@ -51,7 +51,7 @@ impl Strategy {
         Self::ProduceOnly,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -63,7 +63,7 @@ impl Strategy {
         }
     }
 
-    /// The hand-off that it measures; `timeline` for those that have none.
+    /// The hand-off that it measures; `timeline` if it has none.
     pub fn handoff(self) -> Handoff {
         match self {
             Self::Inline => Handoff::Inline,
@@ -90,7 +90,7 @@ impl Strategy {
         }
     }
 
-    /// Whether anything is written every frame.
+    /// Whether a producer writes something in every frame.
     pub(super) fn produces(self) -> bool {
         !matches!(self, Self::RenderOnly | Self::RenderShared)
     }
@@ -100,45 +100,45 @@ impl Strategy {
         self.producer() == ProducerKind::Cuda
     }
 
-    /// Whether the strategy of this name does a part of a frame's work only: something to compare with, no hand-off.
+    /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
     pub(super) fn is_baseline(name: &str) -> bool {
         [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
             .iter()
             .any(|strategy| strategy.name() == name)
     }
 
-    /// Whether the ring's depth means anything to it.
+    /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy)
     }
 
-    /// Whether the ring's batch means anything to it.
+    /// Whether it is measured with different batches.
     pub fn has_batch(self) -> bool {
         self == Self::Timeline
     }
 }
 
-/// What one cell of the table is to measure.
+/// What to measure for one cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlan {
     /// The strategy.
     pub strategy: Strategy,
-    /// The ring; of [`Strategy::Auto`] the one that it would choose.
+    /// The ring; for [`Strategy::Auto`], the one that it would choose.
     pub ring: Ring,
-    /// The batch; of [`Strategy::Auto`] the longest.
+    /// The batch; for [`Strategy::Auto`], the longest.
     pub batch: u32,
-    /// The field.
+    /// Columns and rows of the field or texture.
     pub grid: Grid,
 }
 
 impl CellPlan {
-    /// What it is, for people.
+    /// A description of the cell, for output.
     pub fn name(&self) -> String {
         let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
         format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
     }
 
-    /// Frames before the measured ones: of [`Strategy::Auto`] as many as it takes until the batch has settled.
+    /// Frames before the measured ones. [`Strategy::Auto`] needs more, so that its batch settles.
     pub(super) fn warmup(&self, plan: &Plan) -> u64 {
         match self.strategy {
             Strategy::Auto => plan.warmup_frames.max(128),
@@ -146,7 +146,7 @@ impl CellPlan {
         }
     }
 
-    /// The run that measures it.
+    /// The settings of the run that measures it.
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),
@@ -166,7 +166,7 @@ impl CellPlan {
     }
 }
 
-/// Which cells a run has: every ring and batch for `timeline`, every ring for `device-copy`, one cell for the others.
+/// The cells of a run: every ring and batch for `timeline`, every ring for `device-copy`, one cell for each other strategy.
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],

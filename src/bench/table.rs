@@ -16,7 +16,7 @@ const NAME: usize = 24;
 /// The most characters that a line takes.
 const WIDTH: usize = 160;
 
-/// A report as a table of at most 160 columns, one row for each cell, by grid. Its last sentence says which hand-off to use.
+/// A report as a table of at most 160 columns with one row for each cell, by grid. The last sentence says which hand-off to use.
 pub struct Table<'a>(pub &'a Report);
 
 impl fmt::Display for Table<'_> {
@@ -45,7 +45,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// The rows and what explains them, without a line's end after the last.
+/// The rows and their explanation, without a final newline.
 fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Result {
     if cells.is_empty() {
         return write!(f, "\nNo cell was measured.");
@@ -88,7 +88,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Res
     )?;
     writeln!(
         f,
-        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA meanwhile. CPU: to produce, record and submit."
+        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {
@@ -101,7 +101,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Res
     Ok(())
 }
 
-/// What the baselines say of each other, a line a grid and question.
+/// Comparisons between the baselines, one line for each grid and question.
 fn baselines(cells: &[Cell]) -> Vec<String> {
     let mut lines = Vec::new();
     for cell in cells {
@@ -123,8 +123,8 @@ fn baselines(cells: &[Cell]) -> Vec<String> {
         if let (true, Some(only)) = (cell.strategy == "render-shared", alone("render-only")) {
             let shared = cell.frame_us.mean;
             lines.push(format!(
-                "{at}: drawing from memory that could be shared takes {:.3} of drawing from ordinary memory; overheads below {} µs \
-                 are beyond what these baselines can tell.",
+                "{at}: drawing from memory that could be shared takes {:.3} times as long as from ordinary memory; these baselines \
+                 cannot resolve overheads below {} µs.",
                 shared / only,
                 figure((shared - only).abs())
             ));

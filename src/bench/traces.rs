@@ -1,7 +1,7 @@
-//! `bench --trace`: a few frames of every cell for Perfetto, each cell a process of its own, on one clock.
+//! `bench --trace`: a few frames of every cell for Perfetto, on one clock, with each cell shown as a process.
 //!
-//! A pass of its own after the rounds: a traced draw is cut into pieces with a timestamp between each, and no figure of the
-//! table should have paid for that.
+//! This is a separate pass after the rounds, because tracing has a cost: a traced draw is cut into pieces with timestamps
+//! between them.
 
 use std::path::Path;
 
@@ -14,19 +14,19 @@ use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result};
 
-/// Frames before those that are traced, and frames that are.
+/// Frames before the traced ones, and traced frames.
 const WARM_UP: u64 = 8;
 const FRAMES: usize = 24;
 
-/// Traces every cell of the plan that draws and that this machine can run, and writes the file. After a stop or a failure in
-/// the midst of a cell the file has what was traced until then.
+/// Traces every cell of the plan that draws and that this machine can run, and writes the file. After a stop, or a failure
+/// within a cell, the file has what was traced before it.
 ///
 /// # Errors
-/// A place that cannot be written, a stop, or such a failure.
+/// A path that cannot be written, a stop, or such a failure.
 pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
     if !spans.install() {
-        return Err(Error::Unsupported("a process can be traced once only".into()));
+        return Err(Error::Unsupported("a process can be traced only once".into()));
     }
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let (mut lanes, mut failures) = (Vec::new(), Failures::default());
@@ -64,7 +64,7 @@ fn frames(run: &mut Headless, spans: &CpuSpans) -> Result<()> {
         run.frame(STEP)?;
     }
     run.engine().start_trace(FRAMES)?;
-    // What came before is not part of the trace.
+    // Spans of the warm-up are not part of the trace.
     spans.take();
     for _ in 0..FRAMES {
         run.frame(STEP)?;

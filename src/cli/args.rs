@@ -1,4 +1,4 @@
-//! The options of a run, which several commands have, and the [`Config`] that they make.
+//! The options of a run, which several commands share, and the [`Config`] that they make.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,12 +56,12 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     colormap: ColorMap,
     /// Where the camera starts: its angles around the field and above the horizon in radians, its
-    /// distance, and the point that it looks at. The field is 2 wide.
+    /// distance from its target, and the target. The field is 2 wide.
     #[arg(long, value_name = "AROUND,ABOVE,DISTANCE,X,Y,Z", value_parser = parse::camera, allow_hyphen_values = true, help_heading = help::WHAT)]
     camera: Option<Camera>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// How CUDA's vertices or texture reach Vulkan; the others are for comparison with timeline [default:
+    /// How CUDA's vertices or texture reach Vulkan. All except timeline are for comparison [default:
     /// timeline].
     #[arg(long, value_enum, help_heading = help::HOW)]
     handoff: Option<Handoff>,
@@ -103,8 +103,7 @@ pub struct RunArgs {
     /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
-    /// Write the last frame to this file; needs --headless. For this and every other output, - is
-    /// standard output.
+    /// Write the last frame to this file; needs --headless. For every output, - is standard output.
     #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = help::OUTPUT)]
     output: Option<PathBuf>,
     /// Record the run as a GIF of at most 25 frames a second. - writes raw frames to standard output, 30
@@ -115,8 +114,8 @@ pub struct RunArgs {
     /// number [default: 640].
     #[arg(long, value_name = "PIXELS", value_parser = parse::Whole(16, 4096), allow_hyphen_values = true, help_heading = help::OUTPUT)]
     record_side: Option<u64>,
-    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. A name that ends with
-    /// .svg gives a picture of a few frames instead.
+    /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. With a file name that
+    /// ends in .svg, write a picture of a few frames instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Use the Khronos validation layer with synchronization validation: any error ends the run with exit
@@ -150,7 +149,7 @@ impl Consent {
     }
 }
 
-/// The kernel of `--kernel`, if it can fill that scene.
+/// Reads the kernel of `--kernel`. Fails if it cannot fill the scene.
 pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<KernelSource>> {
     let Some(argument) = argument else { return Ok(None) };
     if let Some(entry) = gallery::named(argument)? {
@@ -166,7 +165,7 @@ pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<Kernel
     Ok(Some(kernel))
 }
 
-/// Sets what `--param` gives; wrong usage where the kernel does not have it.
+/// Sets the parameters of `--param`. It is wrong usage if the kernel does not have one of them.
 pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
     let kernel = config.kernel();
     let given = given.iter().map(|(name, value)| (name.as_str(), *value));
@@ -182,7 +181,7 @@ enum OnOff {
 }
 
 impl RunArgs {
-    /// Wrong usage where an option would have no effect beside another, or without a window, or with one.
+    /// Refuses options that would have no effect together with another option, without a window, or with one.
     fn check(&self, headless: bool) -> Result<()> {
         if headless && self.present.is_some() {
             return Err(Error::Usage(
@@ -247,13 +246,13 @@ impl RunArgs {
         }
     }
 
-    /// Whether --batch was given, or what belongs to it.
+    /// Whether --batch or --batch-latency was given.
     #[cfg(target_os = "linux")] // Only `serve` asks.
     pub fn has_batch(&self) -> bool {
         self.batch.is_some() || self.batch_latency.is_some()
     }
 
-    /// The same for runs whose ring is this producer's alone.
+    /// Refuses a --ring that the hand-off ignores. Not called by `serve`, where the ring is not only this producer's.
     pub fn check_ring(&self) -> Result<()> {
         match (self.handoff, self.ring) {
             (Some(handoff), Some(ring)) if handoff.has_one_slot() && ring.depth() > 1 => {
@@ -267,7 +266,7 @@ impl RunArgs {
         }
     }
 
-    /// What the options ask for, with their defaults.
+    /// The settings that the options ask for, with defaults.
     ///
     /// # Errors
     /// Options that contradict each other, and a kernel that cannot be read.

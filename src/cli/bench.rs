@@ -1,4 +1,4 @@
-//! `wavefield bench`: the arguments, the progress bar, the files.
+//! `wavefield bench`: its arguments, progress bar and files.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,10 +65,10 @@ pub struct BenchArgs {
     /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
     #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     batches: Vec<u32>,
-    /// How often each cell is measured [default: 7; quick: 3].
+    /// How often to measure each cell [default: 7; quick: 3].
     #[arg(long, value_name = "N", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: Option<u64>,
-    /// Milliseconds for each cell in each round [default: 300; quick: 80].
+    /// Milliseconds to measure each cell in each round [default: 300; quick: 80].
     #[arg(long, value_name = "MS", value_parser = parse::Whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
     /// How the CPU waits for the GPU.
@@ -80,28 +80,27 @@ pub struct BenchArgs {
     /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
-    /// Write everything that was found, as JSON (docs/bench-schema.md).
+    /// Write all results as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Write one line per cell, as CSV.
+    /// Write one line per cell as CSV.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
-    /// Write a page with charts that needs no network.
+    /// Write a self-contained page with charts.
     #[arg(long, value_name = "FILE.html", value_parser = parse::named(&["html", "htm"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
-    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. A name that ends
-    /// with .svg gives a picture instead.
+    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. With a file name that
+    /// ends in .svg, write a picture instead.
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
-    /// Measure nothing: show a file of --json as a table; --csv and --report work too.
+    /// Measure nothing: show a file that --json wrote, as a table; --csv and --report work too.
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
-    /// Measure nothing: compare JSON files. Commas separate several runs a side, so a file name cannot
-    /// have one.
+    /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
+    /// contain a comma.
     #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
-    /// With --compare: exit with code 1 if a cell's frame time grew by more than this factor, beyond
-    /// doubt.
+    /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
     fail_above: Option<f64>,
     /// With --compare: compare even if the hardware differs.
@@ -111,9 +110,9 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// How long a signal takes from CUDA to Vulkan and back, and what the CPU sees of it.
+    /// Measure how long a signal takes from CUDA to Vulkan and back, and to the CPU.
     Latency(LatencyArgs),
-    /// From the start of the process to the first frame, by stages.
+    /// Measure the time from the start of the process to the first frame, by stages.
     Startup(StartupArgs),
 }
 
@@ -131,10 +130,10 @@ struct LatencyArgs {
     /// Try CUDA's half as a CUDA graph.
     #[arg(long, help_heading = help::HOW)]
     graph: bool,
-    /// How many ping-pongs.
+    /// The number of ping-pongs.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
-    /// Write what was found, as JSON.
+    /// Write the results as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
@@ -147,13 +146,13 @@ struct StartupArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// How many starts, after a first one that finds no compiled PTX.
+    /// The number of starts, after a first one without compiled PTX.
     #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
-    /// Write what was found, as JSON.
+    /// Write the results as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Be one of the starts.
+    /// Run as one of the starts.
     #[arg(long, hide = true)]
     child: bool,
 }
@@ -187,7 +186,7 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     ended(failures, found.complete, "round trip")
 }
 
-/// How a measurement ended. `last` is what it did not come to, if it is not complete.
+/// How a measurement ended. `last` names the last step, which an incomplete measurement did not reach.
 fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     if !complete {
         failures.add(Error::Stopped(format!(
@@ -206,9 +205,9 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
     }
-    // Not left to clap, which forgives a missing --compare where --quick forbids it.
+    // Checked here because clap accepts a missing --compare if --quick conflicts with it.
     if args.force || args.fail_above.is_some() {
-        return Err(Error::Usage("--force and --fail-above go with --compare".into()));
+        return Err(Error::Usage("--force and --fail-above need --compare".into()));
     }
     args.check()?;
     if let Some(path) = &args.from {
@@ -239,7 +238,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     let mut failures = Failures::default();
     let on_software = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
     let mut said = false;
-    // Before the first measurement, when it is known what this machine can run.
+    // Printed before the first measurement: only then is it known what this machine can run.
     let count = &mut |done: usize, total: usize| {
         if !std::mem::replace(&mut said, true) && total > 0 {
             note!("{}", duration_note(&plan, total, on_software));
@@ -257,20 +256,20 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     write(&mut failures, &args.json, |path| bench::write_json(path, &report));
     write(&mut failures, &args.csv, |path| bench::write_csv(path, &report));
     write(&mut failures, &args.report, |path| bench::write_html(path, &report));
-    // Not on a GPU that has just failed.
+    // A GPU that has just failed is not traced.
     if !failed {
         write(&mut failures, &args.trace, |path| bench::write_traces(path, &plan, &config, &choice, stop));
     }
     if report.cells.is_empty() && report.complete {
-        let words = "nothing could be measured here; the reasons stand above";
+        let words = "nothing could be measured here; the reasons are above";
         failures.add(Error::Unsupported(words.into()));
     }
     ended(failures, report.complete, "round")
 }
 
-/// How long a run takes that has so many measurements.
+/// The note on how long a run with this many measurements takes.
 fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
-    // There a frame may take longer than a round.
+    // On a software device, a frame may take longer than a round.
     let about = if on_software { "at least" } else { "about" };
     let cells = match measurements / plan.rounds.max(1) as usize {
         1 => "1 cell".to_owned(),
@@ -281,7 +280,7 @@ fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String 
     format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
 }
 
-/// Everything that is made from a record alone.
+/// Prints and writes a saved report.
 fn show(report: &Report, args: &BenchArgs) -> Result<()> {
     check_outputs([&args.csv, &args.report].into_iter().flatten())?;
     say!("{}", Table(report));
@@ -305,7 +304,7 @@ fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
 }
 
 impl BenchArgs {
-    /// Wrong usage where an option would have no effect on any strategy.
+    /// Refuses options that would have no effect on any strategy.
     fn check(&self) -> Result<()> {
         let strategies = self.strategies();
         let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
@@ -330,7 +329,7 @@ impl BenchArgs {
         if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() }
     }
 
-    /// Those that were asked for, or what this device draws in reasonable time.
+    /// The grids that were given, or defaults that this device draws in reasonable time.
     fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
         if !self.grids.is_empty() {
             return self.grids.clone();
@@ -338,7 +337,7 @@ impl BenchArgs {
         let sides = match device.kind {
             vk::PhysicalDeviceType::CPU => {
                 note!(
-                    "note: {} draws in software, so the fields are small; --grids names others",
+                    "note: {} draws in software, so the fields are small; --grids chooses others",
                     device.name
                 );
                 [64, 128, 256]
@@ -349,7 +348,7 @@ impl BenchArgs {
         sides[..count].iter().map(|&side| Grid { cols: side, rows: side }).collect()
     }
 
-    /// A kernel that is not built in runs there with consent only.
+    /// Whether to leave out `inline`: a kernel that is not built in needs consent.
     fn leaves_inline_out(&self) -> bool {
         self.consent.check(self.kernel.as_deref(), true).is_err()
     }
@@ -361,7 +360,7 @@ impl BenchArgs {
             _ => given.to_vec(),
         };
         let mut strategies = self.strategies();
-        // Asked for by name it was refused.
+        // If it was asked for by name, it has already been refused.
         strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);

@@ -1,4 +1,4 @@
-//! Connects to the display, and gives up in time.
+//! Connects to the display, with a timeout.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use wavefield::{Error, Result, note};
 
 /// Connects to the display.
 ///
-/// A display server that accepts the connection and then says nothing holds this thread inside its library for ever. So another
-/// thread keeps the time and listens for a stop meanwhile, and ends the process: nothing was begun yet.
+/// If a display server accepts the connection and then sends nothing, this thread never returns from the library. So another
+/// thread watches the time and the stop, and ends the process if needed. That is safe because nothing has begun.
 ///
 /// # Errors
 /// Those of [`EventLoop::new`].
@@ -19,7 +19,7 @@ pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let mut asked = None;
     let watch = move || {
         while wait.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
-            // Not at once: a display that answers in time shows and closes its window, which is the better end.
+            // Wait a second after a stop: if the display answers by then, the window can open and close properly.
             let stopped =
                 stop.requested() && asked.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(1);
             let error = if stopped {
@@ -40,7 +40,7 @@ pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
             crate::leave_at_once(error.exit_code());
         }
     };
-    // Without a thread to spare it goes on without a limit; a second signal ends that.
+    // If the thread could not be started, there is no timeout; a second signal still ends the process.
     let _ = std::thread::Builder::new().name("display watch".into()).spawn(watch);
     let event_loop = EventLoop::new();
     drop(connected);

@@ -1,4 +1,4 @@
-//! `wavefield devices`: what there is, what is used, and with `--formats` what it shares with CUDA.
+//! `wavefield devices`: all devices, the one to use, and with `--formats` what that one can share with CUDA.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ use super::help;
 use super::outcome::write;
 
 const EXAMPLES: &str =
-    "  wavefield devices                              what there is, and which one would be used
-  wavefield devices --formats --check            what it shares with CUDA, and whether that works";
+    "  wavefield devices                              all devices, and which one would be used
+  wavefield devices --formats --check            what it can share with CUDA, and whether that works";
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
@@ -29,7 +29,7 @@ pub struct DevicesArgs {
     /// Write and read each of them from both sides, level by level; needs CUDA.
     #[arg(long, requires = "formats", help_heading = help::HOW)]
     check: bool,
-    /// Write what was found, as JSON (docs/formats-schema.md).
+    /// Write the results as JSON (docs/formats-schema.md).
     #[arg(long, value_name = "FILE", requires = "formats", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// With --check: use the Khronos validation layer with synchronization validation; any error gives
@@ -50,7 +50,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let table = DeviceTable::headless(validation)?;
     let wish = args.device.device.as_deref();
     if !args.formats {
-        // A pipe or file has the table, however wide it is.
+        // A pipe or a file gets the table in full width.
         let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
         say!("{}", table.describe(wish, producer, width));
         return Ok(());

@@ -1,4 +1,4 @@
-//! The command line: the commands, a file each, and what they share.
+//! The command line: one file for each command, and what they share.
 
 mod args;
 mod bench;
@@ -24,7 +24,7 @@ use clap::{Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::Stop;
 
-/// The program in which kernels and imports are tried: this very one, wherever its file is by now.
+/// The program in which kernels and imports are tried: this one, even if its file was moved or replaced.
 fn try_with() -> Option<PathBuf> {
     cfg!(target_os = "linux").then(|| "/proc/self/exe".into())
 }
@@ -46,28 +46,28 @@ enum Command {
     /// Draw the field (the default command).
     #[command(after_help = help::end(run::EXAMPLES))]
     Run(args::RunArgs),
-    /// List every device of both APIs, and which one would be used.
+    /// List the devices of both APIs, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(target_os = "linux")]
     Serve(serve::ServeArgs),
-    /// Run the PTX on standard input once: what is started for each kernel that a client sends or that is reloaded, see
+    /// Run the PTX on standard input once. A renderer starts this for each kernel that a client sends or that is reloaded: see
     /// `try_kernel.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryKernel(try_kernel::TryKernelArgs),
-    /// Import memory once: what is started for each import that a client asks for, see `try_import.rs`.
+    /// Import memory once. A renderer starts this for each import that a client asks for: see `try_import.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryImport(try_import::TryImportArgs),
-    /// Measure what each way of handing a frame over costs.
+    /// Measure what each hand-off costs.
     Bench(Box<bench::BenchArgs>),
     /// Check every vertex of every frame, or every texel of every level: is any stale, torn or missing?
     Verify(verify::VerifyArgs),
 }
 
 impl Cli {
-    /// Whether it looks after signals itself. A trial does not: a signal is to end it, whatever happens there.
+    /// Whether the command handles signals itself. Trials do not: a signal must always end them.
     pub fn handles_signals(&self) -> bool {
         #[cfg(target_os = "linux")]
         return !matches!(self.command, Some(Command::TryKernel(_) | Command::TryImport(_)));
@@ -75,7 +75,7 @@ impl Cli {
         true
     }
 
-    /// Does what was asked.
+    /// Runs the command.
     pub fn execute(self, stop: &Stop) -> Result<()> {
         match self.command {
             None => run::execute(self.run, stop),

@@ -1,4 +1,4 @@
-//! What a command leaves behind: its outputs, and what it says in the end.
+//! The end of a command: its outputs and its summary.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use wavefield::app::Ended;
 use wavefield::report::Failures;
 use wavefield::{Result, note, say};
 
-/// Prints the summary, whatever failed, and hands the failure on.
+/// Prints the summary, also after a failure, and returns the failure.
 pub fn show(ended: Ended) -> Result<()> {
     say!("{}", ended.summary);
     ended.failure.map_or(Ok(()), Err)
 }
 
-/// Writes an output if it was asked for, and says so.
+/// Writes an output if `path` is given, and prints a note.
 pub fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
     if let Some(path) = path
         && failures.catch(write(path)).is_some()

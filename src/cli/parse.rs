@@ -1,4 +1,4 @@
-//! The values of options: what is taken, and what is nonsense.
+//! Parses and checks the values of options.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use vulkan_cuda::Ring;
 use wavefield::render::Camera;
 use wavefield::wave::Grid;
 
-/// An output whose format its name tells: an ending, if it has one, is one of these.
+/// An output whose file name must have one of these endings, or none.
 pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {
         let ending = path.extension();
@@ -24,7 +24,7 @@ pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = 
     })
 }
 
-/// Files with commas between. A name that is no Unicode is one file.
+/// Files separated by commas. A name that is not Unicode is one file.
 pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     PathBufValueParser::new().try_map(|path| {
         let Some(text) = path.to_str() else { return Ok(vec![path]) };
@@ -39,16 +39,16 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
 /// A device's UUID.
 #[cfg(target_os = "linux")]
 pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
-    DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is no UUID: 32 hexadecimal digits"))
+    DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is not a UUID: 32 hexadecimal digits"))
 }
 
-/// Digits and nothing else. What is beyond 64 bits is the largest that they hold, which is too large for everything here.
+/// A number of digits only. A number beyond 64 bits becomes the largest one, which is too large for every option.
 fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Takes whole numbers from the first to the second.
+/// Accepts whole numbers from the first to the second, both included.
 #[derive(Clone)]
 pub struct Whole(pub u64, pub u64);
 
@@ -73,7 +73,7 @@ impl TypedValueParser for Whole {
     }
 }
 
-/// A name and a number with a `=` between.
+/// A name and a number with a `=` in between.
 pub fn parameter(text: &str) -> Result<(String, f32), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     match value.parse::<f32>() {
@@ -82,7 +82,7 @@ pub fn parameter(text: &str) -> Result<(String, f32), String> {
     }
 }
 
-/// The name of something.
+/// A name; not empty.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the name is empty: give one, or leave the option out".into()),
@@ -101,7 +101,7 @@ pub fn grid(text: &str) -> Result<Grid, String> {
     if cols < 2 || rows < 2 {
         return Err(format!("a field of {text} has no surface: it needs 2 vertices each way at least"));
     }
-    // Indices are 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
+    // Indices have 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
     match (u32::try_from(cols), u32::try_from(rows)) {
         (Ok(cols), Ok(rows)) if u64::from(cols) * u64::from(rows) <= 1 << 28 => Ok(Grid { cols, rows }),
         _ => Err(format!("a field of {text} is beyond 2^28 vertices: the largest square is 16384x16384")),
@@ -124,7 +124,7 @@ pub fn ring(text: &str) -> Result<Ring, String> {
     depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
 }
 
-/// What `--batch` takes.
+/// The value of `--batch`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Frames {
     Auto,
@@ -138,7 +138,7 @@ pub fn frames(text: &str) -> Result<Frames, String> {
     }
 }
 
-/// As much as a minute.
+/// Milliseconds, up to a minute.
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(milliseconds) if (0.0..=60_000.0).contains(&milliseconds) => {
@@ -159,7 +159,7 @@ pub fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// As [`Camera`] has it, and within what the mouse could reach.
+/// The numbers of a [`Camera`], within the limits of [`Camera::new`].
 pub fn camera(text: &str) -> Result<Camera, String> {
     let numbers: Option<Vec<f32>> = text.split(',').map(|number| number.parse().ok()).collect();
     let Some(&[azimuth, elevation, distance, x, y, z]) = numbers.as_deref() else {

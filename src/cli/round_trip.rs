@@ -1,4 +1,4 @@
-//! Settings become a command line, and that the same settings again.
+//! Turns settings into a command line, parses that, and expects the same settings.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use wavefield::wave::Grid;
 
 use super::Cli;
 
-/// Splits a line as a shell does, as far as quotes go.
+/// Splits a line into words as a shell does, with its quotes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     let mut rest = line.chars();
@@ -50,7 +50,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// What is shown, and what comes out.
+    /// The settings of what is shown and of the outputs.
     fn shown()(
         scene in select(vec![Scene::Field, Scene::Texture]),
         style in select(vec![Style::Surface, Style::Wireframe, Style::Points]),
@@ -144,7 +144,7 @@ prop_compose! {
     }
 }
 
-/// What a run without `--validation` has.
+/// The default without `--validation`.
 fn usual_validation() -> Validation {
     if cfg!(debug_assertions) { Validation::IfInstalled } else { Validation::Off }
 }
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// The splitting above is a shell's.
+/// [`words`] splits a line as a real shell does.
 #[cfg(unix)]
 #[test]
 fn a_shell_sees_the_same_words() {

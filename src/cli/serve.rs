@@ -1,4 +1,4 @@
-//! `wavefield serve`: the arguments.
+//! `wavefield serve`: its arguments.
 
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -28,18 +28,18 @@ pub struct ServeArgs {
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
     #[arg(long, value_name = "PATH", help_heading = help::HOW)]
     socket: Option<PathBuf>,
-    /// End when the other end of this inherited pipe or socket closes: when the program that started this
-    /// one has ended. The socket's folder is removed then, if it is empty.
+    /// End when the other end of this inherited pipe or socket closes, that is, when the program that
+    /// started this one ends. Then the socket's folder is removed if it is empty.
     #[arg(long, value_name = "FD", value_parser = parse::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
     until_closed: Option<u64>,
     /// Headless: draws per second while there is nothing new; 0 draws without a pause.
     #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = help::HOW)]
     pace: f64,
-    /// Write what was measured for each client, as JSON.
+    /// Write the measurements of each client as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Check every stamp of every frame: it must be the frame's number, as docs/protocol.md says. If any
-    /// is wrong, the exit code is 1.
+    /// Check every stamp of every frame: it must be the frame's number (docs/protocol.md). If any is
+    /// wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
     /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. A client that
@@ -48,12 +48,12 @@ pub struct ServeArgs {
     trust: bool,
 }
 
-/// Runs until it is ended, or `--frames` are drawn.
+/// Runs until a stop, or until `--frames` frames are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
-        // Waits for the GPU end by --timeout; what else takes long is a driver that does not come back.
+        // Waits for the GPU end after --timeout. Only a driver call that never returns takes longer.
         end_when_closed(parent, stop, args.run.timeout + Duration::from_secs(10))?;
     }
     let options = Options {
@@ -69,7 +69,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     let mut config = args.run.config(headless)?;
     config.verify = args.verify;
     if !has_batch {
-        // A client may change the parameters at any time, and frames that are filled ahead would show that late.
+        // A client may change parameters at any time. Frames filled ahead of time would show the change late.
         config.batch = Batching::Fixed(1);
     }
     if config.record.is_some() {
@@ -97,14 +97,14 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// The descriptor of that number, if this process has it from its parent.
+/// The descriptor with this number, if this process inherited it from its parent.
 fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if number < 3 {
         return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
     }
-    // SAFETY: it is only asked about, by calls that check it.
+    // SAFETY: used only for queries, and these fail if it is not open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    // What survived the start of a program does not have the flag, and everything that is opened here does.
+    // An inherited descriptor does not have this flag, and everything that this process opens has it.
     let flags = rustix::io::fcntl_getfd(descriptor);
     if flags.map_or(true, |flags| flags.contains(FdFlags::CLOEXEC)) {
         return Err(format!("descriptor {number} was not passed to this program"));
@@ -113,10 +113,10 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
         return Err(format!("descriptor {number} is neither a pipe nor a socket"));
     }
-    // For the programs that this one starts.
+    // So that programs started by this one do not inherit it.
     rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
         .map_err(|error| format!("descriptor {number}: {error}"))?;
-    // SAFETY: it is open, and nobody else in this process has it: see above.
+    // SAFETY: it is open, and nothing else in this process owns it: see above.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

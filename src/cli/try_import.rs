@@ -1,7 +1,7 @@
-//! `wavefield try-import`: the child process in which memory that a client allocated is imported first, hidden from `--help`.
+//! `wavefield try-import`: a child process that imports a client's memory before the renderer does. Hidden from `--help`.
 //!
-//! The descriptors come by a packet over the socket that standard input is. It says on standard output when both devices are open, and on
-//! standard error what went wrong. Exit codes as everywhere: 0 it can be imported, 1 it cannot, 2 wrong usage.
+//! Standard input is a socket; the descriptors come in a packet over it. The child writes to standard output when both devices
+//! are open, and to standard error what went wrong. Exit codes: 0 the memory can be imported, 1 it cannot, 2 wrong usage.
 
 use clap::Args;
 use vulkan_cuda::DeviceUuid;
@@ -11,16 +11,16 @@ use super::parse;
 
 #[derive(Args)]
 pub struct TryImportArgs {
-    /// The UUID of the device, as `wavefield devices` has it.
+    /// The UUID of the device, as `wavefield devices` prints it.
     #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
-    /// What the memory is used for: VkBufferUsageFlags.
+    /// The usage of the memory: VkBufferUsageFlags.
     #[arg(long, value_name = "FLAGS")]
     usage: u32,
-    /// The bytes of each chunk.
+    /// The size of each chunk in bytes.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', required = true)]
     chunks: Vec<u64>,
-    /// End as soon as this process, which must be the parent, has ended.
+    /// End when this process ends; it must be the parent.
     #[arg(long, value_name = "PID", value_parser = parse::Whole(1, i32::MAX as u64))]
     parent: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! `wavefield try-kernel`: the child process in which a new kernel is tried, hidden from `--help`.
+//! `wavefield try-kernel`: a child process that tries a new kernel. Hidden from `--help`.
 //!
-//! The PTX comes on standard input. It says on standard output when the kernel is launched, and on standard error what went
-//! wrong. Exit codes as everywhere: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By hand:
+//! The PTX comes on standard input. The child writes to standard output when the kernel is launched, and to standard error what
+//! went wrong. Exit codes: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By hand:
 //!
 //! ```sh
 //! wavefield try-kernel --device UUID --grid 64x64 --entry wave < kernels/wave.ptx
@@ -19,16 +19,16 @@ use super::parse;
 
 #[derive(Args)]
 pub struct TryKernelArgs {
-    /// The UUID of the CUDA device, as `wavefield devices` has it.
+    /// The UUID of the CUDA device, as `wavefield devices` prints it.
     #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
-    /// Vertices across and along.
+    /// Columns and rows of vertices.
     #[arg(long, value_name = "COLSxROWS", value_parser = parse::grid)]
     grid: Grid,
     /// The `.entry` to run.
     #[arg(long, value_name = "NAME", value_parser = parse::name)]
     entry: String,
-    /// End as soon as this process, which must be the parent, has ended.
+    /// End when this process ends; it must be the parent.
     #[arg(long, value_name = "PID", value_parser = parse::Whole(1, i32::MAX as u64))]
     parent: Option<u64>,
 }

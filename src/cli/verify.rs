@@ -1,4 +1,4 @@
-//! `wavefield verify`: a run in which every vertex or texel of every frame is looked at.
+//! `wavefield verify`: a run that checks every vertex or texel of every frame.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +20,7 @@ use super::outcome::write;
 const EXAMPLES: &str =
     "  wavefield verify                               headless, every vertex of every frame
   wavefield verify --scene texture --json found.json
-  wavefield verify --break ready --ring 1        without one of the waits: now it must find wrong data";
+  wavefield verify --break ready --ring 1        without one of the waits: it must find wrong data";
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
@@ -30,7 +30,7 @@ pub struct VerifyArgs {
     /// Draw in a window; the default is headless.
     #[arg(long, conflicts_with = "headless", help_heading = help::HOW)]
     window: bool,
-    /// Write what was found, as JSON (docs/reliability.md).
+    /// Write the results as JSON (docs/reliability.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// Leave out a part of the hand-off, to test the check. With ready and free the command succeeds only
@@ -50,7 +50,7 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         if !breakable {
             return Err(Error::Usage(format!("--break {broken} {}", Broken::NEEDS)));
         }
-        // Another producer would have nothing to break, so this must not fall back to one.
+        // Only CUDA has a hand-off to break, so this must not fall back to another producer.
         config.producer = ProducerKind::Cuda;
     }
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
@@ -59,7 +59,7 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
         true => attempt_windowed(&mut connect(&config, stop)?, &config, stop)?,
         false => attempt_headless(&config, stop)?,
     };
-    // A window without --frames is complete whenever it is closed.
+    // Without --frames, a window is complete when it is closed.
     let complete = match config.frames {
         _ if failure.is_some() => false,
         Some(frames) => summary.frames >= frames,

@@ -1,4 +1,4 @@
-//! Two binary semaphores around one slot: the classic scheme (NVIDIA's simpleVulkan has it where there are no timelines).
+//! Two binary semaphores around one slot: the classic scheme (NVIDIA's simpleVulkan uses it where timelines are missing).
 //!
 //! The GPU waits both ways, as with timelines, but the two sides take turns: each frame pays for two switches between
 //! the CUDA context and the graphics context.
@@ -12,18 +12,18 @@ use super::order::Order;
 use crate::producer::{Fill, FrameSync};
 use crate::{Error, Result};
 
-/// The two semaphores of one slot, with whatever is under way. Each signal has exactly one wait, and nothing waits for what
-/// was not submitted.
+/// The two semaphores of one slot, and their pending signals. Each signal has exactly one wait, and nothing waits for a
+/// signal that was not submitted.
 pub(super) struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
     free: SharedBinary,
-    /// CUDA has signalled `ready`: the frame at hand is to wait for it.
+    /// CUDA has signalled `ready`: the current frame must wait for it.
     written: Option<BinarySignal>,
     /// Both halves of the submission that is about to be made.
     submitting: Option<(WaitToSubmit, SignalToSubmit)>,
-    /// Vulkan will signal `free`: the next frame is to wait for it.
+    /// Vulkan will signal `free`: the next frame must wait for it.
     read: Option<BinarySignal>,
 }
 
@@ -36,9 +36,9 @@ impl BinaryPair {
 
 impl Order for BinaryPair {
     fn wait_free(&mut self, fill: &Fill, _turn: Turn) -> Result<()> {
-        // Only what was submitted can be waited for, and the frame before was. The first frame has none before it.
+        // Only a submitted signal can be waited for, and the frame before was submitted. The first frame waits for nothing.
         let Some(read) = self.read.take() else { return Ok(()) };
-        // SAFETY: the stream comes to rest before the semaphore goes.
+        // SAFETY: the stream is idle before the semaphore is dropped.
         Ok(unsafe { read.cuda_wait(fill.stream()) }?)
     }
 
@@ -52,7 +52,7 @@ impl Order for BinaryPair {
         let written = self.written.take();
         let written =
             written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
-        // All commands: the barriers that transfer the slot are in no narrower stage.
+        // All commands: no narrower stage orders the ownership transfers.
         let (wait, ready) = written.vulkan_wait(vk::PipelineStageFlags2::ALL_COMMANDS);
         let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
         self.submitting = Some((ready, free));

@@ -1,5 +1,5 @@
 //! One slot and no semaphore: the CPU waits for CUDA before it submits to Vulkan, and for Vulkan before the next
-//! frame. Nothing is copied, and nothing overlaps. The wait for CUDA asks the stream again and again, which keeps a core busy.
+//! frame. Nothing is copied, and nothing overlaps. The wait for CUDA polls the stream, which keeps a core busy.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ impl Order for CpuSync {
     }
 
     fn wait_free(&mut self, _fill: &Fill, _turn: Turn) -> Result<()> {
-        // With one frame in flight the frame loop has waited for the frame before.
+        // With one frame in flight, the frame loop has already waited for the frame before.
         Ok(())
     }
 

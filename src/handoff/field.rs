@@ -13,7 +13,7 @@ use crate::{Error, Result};
 
 pub(super) struct FieldWork {
     kernel: Kernel,
-    /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
+    /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Kernel>,
     slots: Vec<SharedBuffer>,
     own: Option<DeviceMemory>,
@@ -30,7 +30,7 @@ impl FieldWork {
     ) -> Result<Self> {
         let grid = desc.grid;
         check_grid(device, grid)?;
-        // First the kernel: a bad one should be known before gigabytes are allocated.
+        // The kernel first: a bad one should fail before gigabytes are allocated.
         let kernel = load(context, source, Signature::Field)?;
         let stamp = desc.stamped.then(|| Kernel::load(context, &KernelSource::frame_stamp())).transpose()?;
         let slots = match memory.slots {
@@ -69,7 +69,8 @@ impl Work for FieldWork {
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
-            // SAFETY: (both) the documented signature; 16 bytes a vertex, which nobody else touches (the caller's promise).
+            // SAFETY: both kernels have the documented signature; 16 bytes a vertex, which nobody else touches (the caller's
+            // promise).
             unsafe {
                 kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
             }
@@ -79,7 +80,7 @@ impl Work for FieldWork {
     }
 
     unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()> {
-        // SAFETY: both have the grid's bytes; the caller's promise.
+        // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
         unsafe { self.own()?.copy_to(stream, self.slots[slot].cuda()) }
     }
 

@@ -1,4 +1,4 @@
-//! Device → host → device: what a program does whose two APIs know nothing of each other. Here to show what it costs.
+//! Device → host → device: how a program hands over a frame if its two APIs share nothing. Here to show what that costs.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::wave::Grid;
 
 /// Memory of CUDA's own, host memory, and a buffer or an image of Vulkan's own.
 pub struct HostCopyHandoff {
-    // Field order is drop order: the stream before what it uses.
+    // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
     work: Box<dyn Work>,
     staging: Buffer,
@@ -60,7 +60,7 @@ impl HostCopyHandoff {
             Slot::Buffer(buffer) => buffer.raw().into(),
             Slot::Image(image) => Source::Texture(own_slot(image)),
         };
-        // There is one staging buffer: the wait for the frame before says that Vulkan has read it.
+        // There is one staging buffer: after the wait for the frame before, Vulkan has read it.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, parameters, ..usual };
@@ -81,7 +81,7 @@ impl HostCopyHandoff {
         // SAFETY: nobody else touches memory of CUDA's own.
         unsafe { self.work.enqueue(&self.fill, frame, Place::Own) }?;
         let began = Instant::now();
-        // The copy itself would wait too, but not give up.
+        // The copy would wait too, but without a timeout.
         self.fill.wait_idle(self.timeout)?;
         self.work.read_own(self.fill.stream(), self.staging.bytes_mut()?)?;
         Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })

@@ -1,7 +1,8 @@
-//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore; the ring only
+//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The ring only
 //! lets frames overlap.
 //!
-//! [`Module`] is the kernel as Vulkan holds it; what launches it is experimental, so this is an option with a fallback.
+//! [`Module`] is the kernel as Vulkan holds it. The extensions that launch it are experimental, so this hand-off is an
+//! option with a fallback.
 
 use std::ffi::c_void;
 
@@ -18,7 +19,7 @@ use crate::wave::Grid;
 /// Launches the kernel from a command buffer ahead of the draw's.
 pub struct InlineHandoff {
     module: Module,
-    /// Where frames are stamped: runs behind the kernel. See [`crate::stamp`].
+    /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Module>,
     _buffers: Vec<Buffer>,
     addresses: Vec<vk::DeviceAddress>,
@@ -28,7 +29,7 @@ pub struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// The queue's device was made with `inline`. `context` is used to link kernels, and to ask for their blocks.
+    /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
     ///
     /// # Errors
     /// A device without either extension, a kernel that does not link or has another signature, out of memory.
@@ -44,7 +45,7 @@ impl InlineHandoff {
         let buffers = own_slots(device, grid, desc.ring, addressed, MemoryLocation::GpuOnly)?;
         let address = |buffer: &Buffer| {
             let info = vk::BufferDeviceAddressInfo::default().buffer(buffer.raw());
-            // SAFETY: a live buffer with the usage for it, on a device with the feature enabled.
+            // SAFETY: a live buffer with the usage that this needs, on a device with the feature enabled.
             unsafe { device.raw().get_buffer_device_address(&info) }
         };
         let addresses = buffers.iter().map(address).collect();
@@ -56,7 +57,7 @@ impl InlineHandoff {
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
 
-    /// Records the launch of a kernel with the documented signature, one thread a vertex.
+    /// Records the launch of a kernel with the documented signature, one thread for each vertex.
     fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
         let (vertices, grid) = (self.addresses[slot], self.grid);
         let mut values = kernel.parameters().values(&frame.parameters);
@@ -68,8 +69,8 @@ impl InlineHandoff {
             (&raw const frame.time).cast(),
             values.pointer(),
         ];
-        // SAFETY: producers record outside a render pass; the arguments have the types of the signature that was
-        // checked; the slot lives as long as this does, and the barriers around this order its memory.
+        // SAFETY: producers record outside a render pass; the arguments have the types of the checked signature; the
+        // slot lives as long as `self`, and the caller's barriers order its memory.
         unsafe { kernel.launch_frame(commands, grid, &arguments) };
     }
 }
@@ -91,7 +92,7 @@ impl Producer for InlineHandoff {
         barrier((frame.reads.stage, vk::AccessFlags2::NONE), writes);
         self.launch(&self.module, commands, slot, frame);
         if let Some(stamp) = &self.stamp {
-            // It reads and writes what the kernel has written.
+            // The stamp reads and writes what the kernel has written.
             barrier(writes, (kernels, writes.1 | vk::AccessFlags2::MEMORY_READ));
             self.launch(stamp, commands, slot, frame);
         }

@@ -1,6 +1,6 @@
-//! Ways to hand CUDA's frames to Vulkan, made to be compared.
+//! Ways to hand CUDA's frames to Vulkan, side by side for comparison.
 //!
-//! Most of them are an *order*, which keeps the two sides apart, applied to a *work*, which is what CUDA does for a frame;
+//! Most of them combine an *order*, which keeps the two sides apart, with a *work*, which is what CUDA does for a frame.
 //! `shared` puts the two together:
 //!
 //! | `--handoff` | file | what orders the two sides | what is copied |
@@ -9,7 +9,7 @@
 //! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
 //! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
 //! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
-//! | `host-copy` | `host_copy` | the CPU | device → host → device: life without interop |
+//! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline`, `texture_inline` | one queue: *Vulkan* launches the CUDA kernel | nothing |
 //!
 //! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
@@ -40,13 +40,13 @@ pub use shared::SharedHandoff;
 pub use texture_inline::TextureInlineHandoff;
 pub(crate) use work::{Memory, Place, Work, work};
 
-/// What the producer of [`Handoff::Timeline`] is called.
+/// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
 
 /// How a frame gets from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Handoff {
-    /// A ring of shared buffers or images and two timeline semaphores; the GPU waits.
+    /// A ring of shared buffers or images, and two timeline semaphores; the GPU waits.
     #[default]
     Timeline,
     /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture
@@ -60,16 +60,16 @@ pub enum Handoff {
     /// CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all
     /// levels.
     DeviceCopy,
-    /// From the device to the host and back, as without interop.
+    /// A copy from the device to the host and back, as without interop.
     HostCopy,
 }
 
 impl Handoff {
-    /// Every one, the default first.
+    /// All hand-offs, the default first.
     pub const ALL: [Self; 6] =
         [Self::Timeline, Self::Inline, Self::Binary, Self::CpuSync, Self::DeviceCopy, Self::HostCopy];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeline => "timeline",
@@ -81,7 +81,7 @@ impl Handoff {
         }
     }
 
-    /// This one, or what stands in for it on a device, with a note why.
+    /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
     pub fn on(self, info: &AdapterInfo, scene: Scene) -> (Self, Option<String>) {
         let name = &info.name;
         match (self, scene, self.supports_texture(info)) {
@@ -94,7 +94,7 @@ impl Handoff {
             }
             (_, Scene::Texture, Err(reason)) => {
                 let note = format!(
-                    "--scene texture has no --handoff {} on {name}, and falls back to timeline: {reason}",
+                    "--scene texture has no --handoff {} on {name} and falls back to timeline: {reason}",
                     self.name()
                 );
                 (Self::Timeline, Some(note))
@@ -103,7 +103,7 @@ impl Handoff {
         }
     }
 
-    /// Whether it has one slot by nature, whatever ring is asked for.
+    /// Whether it always has one slot, whatever the ring's depth.
     pub fn has_one_slot(self) -> bool {
         match self {
             Self::Binary | Self::CpuSync | Self::HostCopy => true,
@@ -111,7 +111,7 @@ impl Handoff {
         }
     }
 
-    /// Why a texture cannot be handed over like that on a device, if it cannot.
+    /// Fails with the reason if a device cannot hand over a texture this way.
     pub fn supports_texture(self, info: &AdapterInfo) -> Result<(), &'static str> {
         match self {
             Self::Inline => TextureInlineHandoff::supports(info),
@@ -119,11 +119,11 @@ impl Handoff {
         }
     }
 
-    /// Makes the producer. `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the
-    /// queue.
+    /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
+    /// [`vulkan_cuda::find_twin`].
     ///
     /// # Errors
-    /// Where [`Handoff::supports_texture`] is one, and those of the hand-off.
+    /// A texture that [`Handoff::supports_texture`] refuses, and the errors of the hand-off itself.
     pub fn make(
         self,
         queue: &mut Queue,

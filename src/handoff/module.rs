@@ -1,11 +1,11 @@
 //! A CUDA kernel as Vulkan holds it, and its launch from a command buffer.
 //!
 //! Two vendor extensions launch CUDA kernels from Vulkan. `VK_NV_cuda_kernel_launch` takes PTX; its predecessor
-//! `VK_NVX_binary_import` takes machine code for the very GPU, which the CUDA driver's linker makes from the PTX. Both
-//! are marked experimental and hardly documented, so what rests on them is an option with a fallback and not the default.
+//! `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from the PTX. Both
+//! are marked experimental and hardly documented, so the hand-off that uses them is an option with a fallback.
 //!
-//! The second was run on an H200 (driver 580). The first is written from its specification and was not run: no driver
-//! that has it was at hand.
+//! The second ran on an H200 (driver 580). The first is written from its specification and has never run: no driver
+//! with it was available.
 
 use std::ffi::{CString, c_void};
 
@@ -31,10 +31,10 @@ enum Loaded {
 }
 
 impl Module {
-    /// `support` is an extension that the device was made with; `context` links the kernel where that one takes machine code.
+    /// `support` is an extension that the device was made with. If it takes machine code, `context` links the kernel.
     ///
     /// # Errors
-    /// A kernel that does not link, that the driver refuses, or that takes no block of one dimension.
+    /// A kernel that does not link, that the driver refuses, or that does not take one-dimensional blocks.
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
@@ -44,7 +44,7 @@ impl Module {
         let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };
         let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
         let (instance, raw) = (device.instance().raw(), device.raw());
-        // Vulkan does not say which blocks a kernel takes. CUDA does, of the same code.
+        // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
         let (loaded, kernel) = match support {
             InlineSupport::KernelLaunch => {
                 let ptx = source.text()?;
@@ -87,7 +87,7 @@ impl Module {
         // SAFETY: as above.
         let made = unsafe { (ext.fp().create_cuda_function_nv)(raw, &info, std::ptr::null(), &mut function) };
         if let Err(result) = made.result() {
-            // SAFETY: made above, and nothing refers to it.
+            // SAFETY: created above, and nothing refers to it.
             unsafe { (ext.fp().destroy_cuda_module_nv)(raw, module, std::ptr::null()) };
             return Err(device.failed("vkCreateCudaFunctionNV")(result));
         }
@@ -112,14 +112,14 @@ impl Module {
         // SAFETY: as above.
         let made = unsafe { (ext.fp().create_cu_function_nvx)(raw, &info, std::ptr::null(), &mut function) };
         if let Err(result) = made.result() {
-            // SAFETY: made above, and nothing refers to it.
+            // SAFETY: created above, and nothing refers to it.
             unsafe { (ext.fp().destroy_cu_module_nvx)(raw, module, std::ptr::null()) };
             return Err(device.failed("vkCreateCuFunctionNVX")(result));
         }
         Ok(Loaded::Nvx { ext, module, function })
     }
 
-    /// The extension that it was loaded by.
+    /// The extension that loaded it.
     pub(super) fn support(&self) -> InlineSupport {
         match self.loaded {
             Loaded::Nv { .. } => InlineSupport::KernelLaunch,
@@ -127,13 +127,13 @@ impl Module {
         }
     }
 
-    /// What it can be told between two frames.
+    /// Parameters of the kernel that may change between frames.
     pub(super) fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
 
-    /// As [`Module::launch`], of a kernel that fills a frame; the last argument is its parameters' structure, if it has one. What
-    /// the launch before has left in the module's own memory, this one sees: a kernel may keep its state there.
+    /// As [`Module::launch`], for a kernel that fills a frame. The last argument is the structure of its parameters, if it has
+    /// any. The launch sees what earlier launches wrote to the module's own memory, so a kernel may keep its state there.
     ///
     /// # Safety
     /// As for [`Module::launch`].
@@ -145,7 +145,7 @@ impl Module {
     ) {
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let both = vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE;
-        // Of all memory, because no Vulkan object stands for the module's.
+        // A barrier for all memory, because no Vulkan object stands for the module's.
         let state = [vk::MemoryBarrier2::default()
             .src_stage_mask(kernels)
             .src_access_mask(vk::AccessFlags2::MEMORY_WRITE)
@@ -159,12 +159,12 @@ impl Module {
         unsafe { self.launch(commands, threads, &arguments[..count]) };
     }
 
-    /// Records a launch of one thread for each vertex, or texel, of `threads`. `parameters` point to the kernel's arguments, as
-    /// for `cuLaunchKernel`, and are read before this returns.
+    /// Records a launch with one thread for each vertex, or texel, of `threads`. `parameters` point to the kernel's
+    /// arguments, as for `cuLaunchKernel`, and are read before this returns.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type; what they
-    /// lead to lives until the GPU is done, and barriers order the kernel with whoever else uses that.
+    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type. The memory
+    /// that they point to lives until the GPU is done, and barriers order the kernel with its other users.
     pub(super) unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
@@ -217,7 +217,7 @@ impl Drop for Module {
         let raw = self.device.raw().handle();
         let none = std::ptr::null();
         let _alone = cuda_inside_vulkan();
-        // SAFETY: made from this device; whoever drops a resource waits for the GPU first (see the module `vulkan`).
+        // SAFETY: created from this device, and the GPU is done with it: see the module `vulkan`.
         unsafe {
             match &self.loaded {
                 Loaded::Nv { ext, module, function } => {

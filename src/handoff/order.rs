@@ -1,5 +1,5 @@
-//! What keeps CUDA and Vulkan apart. Each order is a file of its own, made to be compared with the others: [`Timelines`],
-//! [`BinaryPair`], [`CpuSync`].
+//! What keeps CUDA and Vulkan apart. Each order has its own file, for comparison: [`Timelines`], [`BinaryPair`],
+//! [`CpuSync`].
 //!
 //! [`Timelines`]: super::timeline::Timelines
 //! [`BinaryPair`]: super::binary::BinaryPair
@@ -12,31 +12,31 @@ use vulkan_cuda::Turn;
 use crate::Result;
 use crate::producer::{Fill, FrameSync};
 
-/// Who waits for whom. For each frame `wait_free` and `signal_ready` are called around the work that fills its slot; then
-/// `submission` before Vulkan's submission that reads the slot, and `submitted` after it.
+/// Who waits for whom. For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot.
+/// Then `submission` is called before Vulkan's submission that reads the slot, and `submitted` after it.
 pub(super) trait Order {
     /// Whether the GPU does all the waiting. If not, the CPU waits, and one frame is in flight at a time.
     fn is_on_gpu(&self) -> bool {
         true
     }
 
-    /// CUDA: what is enqueued from now on writes the turn's slot, so Vulkan must have read it.
+    /// CUDA: work enqueued after this call writes the turn's slot, so it must wait until Vulkan has read the slot.
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()>;
 
-    /// CUDA: everything enqueued so far fills the slot. Gives how long the CPU waited, if it did, for the summary's "waits of the
-    /// CPU". Such a wait has an end: see [`Fill::wait_idle`].
+    /// CUDA: work enqueued before this call fills the slot. Returns how long the CPU waited, if it did, for the summary's
+    /// "waits of the CPU". Such a wait has a timeout: see [`Fill::wait_idle`].
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>>;
 
     /// Vulkan: what the submission that reads the slot waits for and signals.
     fn submission(&mut self, turn: Turn) -> Result<FrameSync>;
 
-    /// The submission was made.
+    /// Called after the submission.
     fn submitted(&mut self) {}
 
-    /// Who keeps the other waiting, in words, for the error of a run that got stuck; `None` where that is known already, because
-    /// the CPU itself waits.
+    /// Which side keeps the other waiting, in words, for the error of a run that is stuck. `None` if the CPU does the
+    /// waiting: then the side is already known.
     fn late_side(&self, fill: &Fill) -> Option<String>;
 
-    /// CUDA has failed, and signals nothing more: lets go of whatever Vulkan waits for.
+    /// CUDA has failed and signals nothing more: releases every wait of Vulkan.
     fn abandon(&self) {}
 }

@@ -19,10 +19,10 @@ use crate::producer::{
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::{Error, Result};
 
-/// Every hand-off but `inline` and `host-copy`. Nothing is copied, except by `device-copy`, which is what programs do whose
-/// memory comes from an allocator of another library (Taichi and Warp, for example).
+/// Every hand-off except `inline` and `host-copy`. Only `device-copy` copies anything. Programs whose memory comes from
+/// another library's allocator (Taichi and Warp, for example) copy like this.
 pub struct SharedHandoff {
-    // Field order is drop order: the stream before what it uses.
+    // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
     order: Box<dyn Order>,
     work: Box<dyn Work>,
@@ -30,7 +30,7 @@ pub struct SharedHandoff {
     copies: bool,
     ring: Ring,
     plan: Plan,
-    /// Frames that the next batch has.
+    /// The length of the next batch, in frames.
     next_batch: usize,
     /// The batch that was filled last.
     filled: Batch,
@@ -40,7 +40,7 @@ pub struct SharedHandoff {
 }
 
 impl SharedHandoff {
-    /// `context` must be the same GPU as the queue's device: see [`vulkan_cuda::find_twin`]. Waits for the queue.
+    /// Waits for the queue. `context` must belong to the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
     ///
     /// # Errors
     /// A hand-off that shares nothing, a frame that is too large, a kernel that does not load, out of memory.
@@ -71,9 +71,9 @@ impl SharedHandoff {
         let usual = Profile::of_queue(name, slots);
         let profile = Profile {
             owner: Owner::External,
-            // Else the CPU's wait for the frame before is the wait for Vulkan.
+            // With one frame in flight, the CPU's wait for the frame before is also the wait for Vulkan.
             max_in_flight: if on_gpu { desc.in_flight.unwrap_or(usual.max_in_flight) } else { 1 },
-            // With `device-copy` only the copy waits for the slot, and it has nothing to gain from a batch.
+            // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
             longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
             parameters: work.parameters().clone(),
             ..usual
@@ -84,7 +84,8 @@ impl SharedHandoff {
         Ok(Self { fill, order, work, copies, ring, plan, next_batch: 1, filled, profile, device, family })
     }
 
-    /// CUDA's half of a frame, unless it was filled ahead. Returns before any of it has run, but for `cpu-sync`.
+    /// Enqueues CUDA's half of a frame, unless an earlier batch filled it. Except with `cpu-sync`, returns before any of it
+    /// has run.
     fn enqueue(&mut self, frame: &Frame) -> Result<Produced> {
         let blocked = if frame.index < self.filled.end() { None } else { self.fill_batch(frame)? };
         let turn = (self.plan)(self.ring.turn(frame.index));
@@ -93,8 +94,8 @@ impl SharedHandoff {
         Ok(Produced { source, number: frame.index, batch: self.filled, sync, blocked })
     }
 
-    /// Fills a batch of which `first` is the first frame; those that come later are filled ahead of their time. Gives how long
-    /// the CPU waited, if it did.
+    /// Fills a batch that begins with frame `first`; the later frames are filled ahead of time. Returns how long the CPU
+    /// waited, if it did.
     fn fill_batch(&mut self, first: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, .. } = self;
         let mut blocked = None;
@@ -111,7 +112,7 @@ impl SharedHandoff {
                 unsafe { work.enqueue(fill, &frame, Place::Own) }?;
                 // Only the copy must wait for the slot.
                 order.wait_free(fill, turn)?;
-                // SAFETY: between the order's two calls the slot is CUDA's. (A plan that leaves the wait out tears frames, no more.)
+                // SAFETY: between the order's two calls the slot is CUDA's. (A plan without the wait tears frames, nothing worse.)
                 unsafe { work.copy_to_slot(fill.stream(), turn.slot) }?;
             } else {
                 order.wait_free(fill, turn)?;
@@ -127,8 +128,8 @@ impl SharedHandoff {
     }
 }
 
-/// The plans of a batch in a ring of which no more slots are used than the batch and the frames in flight need: to be further ahead
-/// would only add latency.
+/// The turns of a batch. They wait as in a ring that is only as deep as the batch and the frames in flight need: to be
+/// further ahead would only add latency.
 fn turns(ring: Ring, in_flight: usize, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
     let depth = in_flight.max(frames).min(ring.depth());
     let near = Ring::new(depth as u32).unwrap_or(ring);
@@ -176,7 +177,7 @@ impl Producer for SharedHandoff {
     }
 }
 
-/// Gives new images to CUDA, before it writes for the first time and not in Vulkan's first acquire: see
+/// Gives new images to CUDA before its first write. Vulkan's first acquire would be too late: see
 /// [`vulkan_cuda::ownership`]. Buffers need nothing.
 fn first_releases(queue: &mut Queue, device: &Device, slots: &[Source]) -> Result<()> {
     let family = queue.family();
@@ -189,7 +190,7 @@ fn first_releases(queue: &mut Queue, device: &Device, slots: &[Source]) -> Resul
         return Ok(());
     }
     one_shot(queue, |commands| {
-        // One after the other: the second of an image needs what the first has done.
+        // One at a time: an image's second barrier needs the result of its first.
         for barrier in barriers {
             // SAFETY: recording; the images outlive the wait in `one_shot`.
             unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
@@ -205,7 +206,7 @@ mod tests {
     fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
         let ring = Ring::new(16).unwrap();
         let wait = |in_flight, frames| turns(ring, in_flight, 100, frames).next().unwrap().wait_free;
-        // By itself a frame waits for the third before it; with as many in flight as slots, for the one that had its slot.
+        // With 3 frames in flight, a frame waits for the third before it; with 16, for the previous frame in its slot.
         assert_eq!((wait(3, 1), wait(16, 1)), (Some(98), Some(85)));
         assert_eq!((wait(3, 3), wait(3, 16), wait(16, 16)), (Some(100), Some(100), Some(100)));
         assert_eq!(wait(99, 1), Some(85), "never deeper than the ring is");

@@ -1,6 +1,6 @@
 //! The texture's work: a kernel paints level 0 of a mip chain, and another makes each level below from the one above.
 //!
-//! CUDA reaches an image through surface objects, one a level (see [`vulkan_cuda::image`](mod@vulkan_cuda::image)).
+//! CUDA reaches an image through surface objects, one for each level (see [`vulkan_cuda::image`](mod@vulkan_cuda::image)).
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::{Error, Result};
 pub(super) struct TextureWork {
     paint: Kernel,
     reduce: Kernel,
-    /// Where frames are stamped: runs behind all others, on every level. See [`crate::stamp::texel`].
+    /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].
     stamp: Option<Kernel>,
     slots: Vec<SharedPicture>,
     own: Option<Chain>,
@@ -41,7 +41,7 @@ impl TextureWork {
     ) -> Result<Self> {
         let size = desc.grid;
         check_texture(device, size)?;
-        // First the kernels: a bad one should be known before gigabytes are allocated.
+        // The kernels first: a bad one should fail before gigabytes are allocated.
         let paint = load(context, source, Signature::Texture)?;
         let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
         let stamp =
@@ -72,8 +72,8 @@ impl Work for TextureWork {
             Place::Own => self.own()?,
         };
         fill.timed(frame.index, |stream| {
-            // SAFETY: (and below) each kernel has the signature that is asked of it; nobody else touches the chain (the
-            // caller's promise).
+            // SAFETY: (here and below) each kernel has the signature that its launch needs; nobody else touches the chain
+            // (the caller's promise).
             unsafe {
                 chain.launch(&self.paint, stream, 0, frame)?;
                 (1..chain.levels.len()).try_for_each(|level| chain.reduce(&self.reduce, stream, level))
@@ -86,7 +86,7 @@ impl Work for TextureWork {
     }
 
     unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()> {
-        // SAFETY: of the same size; the caller's promise.
+        // SAFETY: both chains have the same size; the rest is the caller's promise.
         unsafe { self.own()?.copy_to(stream, &self.slots[slot].chain) }
     }
 
@@ -100,7 +100,7 @@ impl Work for TextureWork {
     }
 }
 
-/// A chain of surfaces, in memory of whomever.
+/// A surface for each level of a mip chain, in a shared slot or in memory of CUDA's own.
 struct Chain {
     levels: Vec<Surface>,
     size: Grid,
@@ -112,7 +112,7 @@ impl Chain {
         Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
-    /// In memory of CUDA's own, of the shape of a shared picture.
+    /// A chain in memory of CUDA's own, with the shape of a shared picture.
     fn own(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;
@@ -124,7 +124,7 @@ impl Chain {
     /// Enqueues a kernel with the signature of `paint` over one level.
     ///
     /// # Safety
-    /// It has that signature; nobody else touches the level until the stream has passed this point.
+    /// `kernel` has that signature; nobody else touches the level until the stream has passed this point.
     unsafe fn launch(&self, kernel: &Kernel, stream: &Stream, level: usize, frame: &Frame) -> Result<()> {
         let size = texture::level(self.size, level as u32);
         let Grid { cols: mut width, rows: mut height } = size;
@@ -146,7 +146,7 @@ impl Chain {
     /// Enqueues `reduce` of `kernels/texture.cu`, which makes a level from the one above.
     ///
     /// # Safety
-    /// The kernel is that one; nobody else touches either level until the stream has passed this point.
+    /// `kernel` is `reduce`; nobody else touches either level until the stream has passed this point.
     unsafe fn reduce(&self, kernel: &Kernel, stream: &Stream, level: usize) -> Result<()> {
         let (from, to) =
             (texture::level(self.size, level as u32 - 1), texture::level(self.size, level as u32));
@@ -168,7 +168,7 @@ impl Chain {
     /// Enqueues a copy of every level.
     ///
     /// # Safety
-    /// `target` is of the same size; nobody else touches either until the stream has passed this point.
+    /// `target` has the same size; nobody else touches either chain until the stream has passed this point.
     unsafe fn copy_to(&self, stream: &Stream, target: &Self) -> Result<()> {
         for (index, (from, to)) in self.levels.iter().zip(&target.levels).enumerate() {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
@@ -179,20 +179,20 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies every level to the host, one behind the other, and waits for the stream. `bytes` has room for all.
+    /// Copies every level to the host, one after another in `bytes`, and waits for the stream. `bytes` has room for all.
     ///
     /// # Safety
-    /// Nobody else writes the chain meanwhile.
+    /// Nobody else writes the chain in the meantime.
     unsafe fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         let mut rest = bytes;
         for (index, level) in self.levels.iter().enumerate() {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
-            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which comes after an error, too.
+            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which also follows an error.
             let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
             if copied.is_err() {
-                // Earlier levels may be under way.
+                // Copies of earlier levels may still be running.
                 let _ = stream.synchronize();
                 return Ok(copied?);
             }
@@ -202,7 +202,7 @@ impl Chain {
     }
 }
 
-/// One texture that both APIs reach: a surface a level on CUDA's side, one view on Vulkan's.
+/// One texture that both APIs reach: CUDA through a surface for each level, Vulkan through one view.
 struct SharedPicture {
     // The view and the surfaces go before the image.
     view: View,

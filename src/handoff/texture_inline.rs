@@ -1,10 +1,10 @@
-//! Images painted *inside the Vulkan command buffer*: as [`inline`](super::InlineHandoff), with surfaces in the buffers' place.
+//! Images painted *inside the Vulkan command buffer*: as [`inline`](super::InlineHandoff), with surfaces instead of buffers.
 //!
-//! The images are Vulkan's own; nothing is exported, and CUDA's side never sees them. What the kernels take for a CUDA surface
-//! object is the handle of a storage image's view, which `VK_NVX_image_view_handle` gives: 32 bits, and 64 in the kernel's
-//! argument, the upper ones zero. NVIDIA does not document that the two are the same thing; Direct3D's translation to Vulkan
-//! (vkd3d-proton's `GetCudaSurfaceObject`) has relied on it for years, and on an H200 (driver 580) it holds. Of
-//! `VK_NV_cuda_kernel_launch` nobody says so: there images are refused.
+//! The images are Vulkan's own. Nothing is exported, and no CUDA context sees them. Where a kernel expects a CUDA surface
+//! object, it gets the handle of a storage image's view from `VK_NVX_image_view_handle`: 32 bits, zero-extended to 64 in the
+//! kernel's argument. NVIDIA does not document that the two are the same. Direct3D's translation to Vulkan (vkd3d-proton's
+//! `GetCudaSurfaceObject`) has relied on it for years, and it holds on an H200 (driver 580). Nothing says that it holds for
+//! `VK_NV_cuda_kernel_launch`, so images are refused there.
 
 use std::ffi::c_void;
 
@@ -27,7 +27,7 @@ use crate::{Error, Result, texture};
 pub struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,
-    /// Where frames are stamped: runs behind all others, on every level. See [`crate::stamp::texel`].
+    /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].
     stamp: Option<Module>,
     // The levels' views go before their images.
     levels: Vec<Vec<Level>>,
@@ -36,16 +36,16 @@ pub struct TextureInlineHandoff {
     device: Device,
 }
 
-/// One level of a slot as the kernels reach it.
+/// One level of a slot, as the kernels see it.
 struct Level {
-    /// What they take for a surface object; good for as long as the view lives.
+    /// Their surface object; valid while the view lives.
     surface: u64,
     size: Grid,
     _view: View,
 }
 
 impl TextureInlineHandoff {
-    /// Why a device cannot, if it cannot.
+    /// Fails with the reason if a device cannot do this.
     pub fn supports(info: &AdapterInfo) -> Result<(), &'static str> {
         match (info.inline, info.inline_images) {
             (_, true) => Ok(()),
@@ -61,15 +61,15 @@ impl TextureInlineHandoff {
         }
     }
 
-    /// The queue's device was made with `inline`. `context` is used to link kernels, and to ask for their blocks.
+    /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
     ///
     /// # Errors
     /// A device that lacks one of the two extensions, a kernel that does not link or has another signature, a texture that is
-    /// too large, out of memory, handles that cannot be right.
+    /// too large, out of memory, two views with the same handle.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         check_texture(device, size)?;
-        // Before all else, because it knows what the device lacks.
+        // Asked first, because its error names what the device lacks.
         device.image_view_handles()?;
         let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
         let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
@@ -106,7 +106,8 @@ fn levels(device: &Device, image: &Image, size: Grid) -> Result<Vec<Level>> {
     Ok(views.map(level).collect())
 }
 
-/// The call that gives handles cannot fail; but two views with the same one would write each other's texels.
+/// Refuses equal handles: two views with the same one would write each other's texels. The call that makes handles returns
+/// no error.
 fn check_handles(device: &str, mut handles: Vec<u64>) -> Result<()> {
     let count = handles.len();
     handles.sort_unstable();
@@ -121,7 +122,7 @@ fn check_handles(device: &str, mut handles: Vec<u64>) -> Result<()> {
 }
 
 impl Level {
-    /// Records the launch of a kernel with the signature of `paint` in `kernels/texture.cu`, one thread a texel.
+    /// Records the launch of a kernel with the signature of `paint` in `kernels/texture.cu`, one thread for each texel.
     ///
     /// # Safety
     /// As for [`Module::launch`]; the kernel has that signature.
@@ -142,7 +143,7 @@ impl Level {
     /// Records the launch of `reduce` in the same file, which makes this level from the one above.
     ///
     /// # Safety
-    /// As for [`Module::launch`]; the kernel is that one.
+    /// As for [`Module::launch`]; `kernel` is `reduce`.
     unsafe fn launch_reduce(&self, kernel: &Module, commands: vk::CommandBuffer, above: &Self) {
         let parameters: [*const c_void; 6] = [
             (&raw const above.surface).cast(),
@@ -166,18 +167,18 @@ impl Producer for TextureInlineHandoff {
         let Source::Texture(ImageSlot { image, layout, .. }) = source else { return };
         let levels = &self.levels[self.profile.slot_of(frame.index)];
         let color = vk::ImageAspectFlags::COLOR;
-        // Barriers see a launch as a compute shader; how a kernel's accesses are called there is nowhere said, so all are named.
+        // For barriers, a launch is a compute shader. No text says which accesses a kernel makes, so all are named.
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let writes = vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE;
         let reads = vk::AccessFlags2::SHADER_STORAGE_READ | vk::AccessFlags2::MEMORY_READ;
-        // The layout in which storage images are written, and read.
+        // The layout in which storage images are written and read.
         let general = vk::ImageLayout::GENERAL;
         let written = (general, (kernels, writes));
-        // All of it is written anew, so what was there may go; whoever read it K frames ago must be done.
+        // The image is overwritten, so its content may be lost. The draw that read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         self.barrier(commands, image_barrier(image, color, old, written).subresource_range(whole_image()));
-        // SAFETY: (of all launches) recording, outside a render pass; `paint` has the signature that was checked, and the other
-        // kernels are this program's own; handles live as long as this does, and the barriers order each level's users.
+        // SAFETY: (for all launches) recording, outside a render pass; `paint` has the checked signature, and the other
+        // kernels are this program's own; handles live as long as `self`, and the barriers order each level's users.
         unsafe { levels[0].launch(&self.paint, commands, frame) };
         for (index, pair) in levels.windows(2).enumerate() {
             let above = whole_image().base_mip_level(index as u32).level_count(1);
@@ -187,7 +188,7 @@ impl Producer for TextureInlineHandoff {
             unsafe { pair[1].launch_reduce(&self.reduce, commands, &pair[0]) };
         }
         if let Some(stamp) = &self.stamp {
-            // It reads and writes what the other kernels have written, once they have read it too.
+            // The stamp reads and writes what the other kernels have written, after they have read it.
             let again = image_barrier(image, color, written, (general, (kernels, writes | reads)));
             self.barrier(commands, again.subresource_range(whole_image()));
             for level in levels {

@@ -1,5 +1,5 @@
-//! The order that this program exists to show: two timelines over a ring of slots. The GPU waits for each hand-off; the CPU waits
-//! only for its own pace, a few frames behind.
+//! The order that this program exists to show: two timelines over a ring of slots. The GPU waits for each hand-off. The CPU
+//! waits only to stay at most a few frames ahead.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::producer::{Fill, FrameSync};
 
 /// The two timelines of a ring. Each has one signaller only, so that its values strictly increase.
 pub(super) struct Timelines {
-    /// Set by CUDA: the slot is written.
+    /// Signalled by CUDA when the slot is written.
     ready: SharedTimeline,
-    /// Set by Vulkan: the slot was read.
+    /// Signalled by Vulkan when the slot has been read.
     free: SharedTimeline,
     /// The value of `free` that CUDA waits for before it fills a frame, for the last [`REMEMBERED`] frames.
     waits: [u64; REMEMBERED],
 }
 
-/// As many frames as can be enqueued and not signalled: a ring's in flight, and a batch.
+/// The most frames that can be enqueued and not yet signalled: a ring's frames in flight, and a batch.
 const REMEMBERED: usize = 2 * MAX_DEPTH as usize;
 
 impl Timelines {
@@ -34,13 +34,13 @@ impl Timelines {
 impl Order for Timelines {
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
         let frame = turn.signal_ready - 1;
-        // What the frame before waits for, this one waits for too: the stream is in order.
+        // The stream is in order, so this frame also waits for whatever the frame before waits for.
         let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
         self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
         // ANCHOR: wait
-        // Not in a slot's first frame, and in a batch only once for all of it.
+        // A slot's first frame needs no wait, and a batch waits only once.
         let Some(value) = turn.wait_free else { return Ok(()) };
-        // SAFETY: the stream comes to rest before the timelines go.
+        // SAFETY: the stream is idle before the timelines are dropped.
         Ok(unsafe { self.free.cuda_wait(fill.stream(), value) }?)
         // ANCHOR_END: wait
     }
@@ -55,7 +55,7 @@ impl Order for Timelines {
 
     fn submission(&mut self, turn: Turn) -> Result<FrameSync> {
         // ANCHOR: submission
-        // The barriers that transfer the slot are in no narrower stage.
+        // No narrower stage orders the ownership transfers.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         Ok(FrameSync {
             signal_before: None,
@@ -76,18 +76,18 @@ impl Order for Timelines {
     }
 
     fn abandon(&self) {
-        // Nothing can be returned, and without it the queue only stays busy.
-        // SAFETY: CUDA has failed, and signals nothing more.
+        // Ignored: there is no caller to tell, and if the signal fails, the queue only stays busy.
+        // SAFETY: CUDA has failed and signals nothing more.
         let _ = unsafe { self.ready.signal_from_host(self.ready.promised()) };
     }
 }
 
-/// Where in [`Timelines::waits`] a frame is.
+/// A frame's index in [`Timelines::waits`].
 fn remembered(frame: u64) -> usize {
     (frame % REMEMBERED as u64) as usize
 }
 
-/// Who keeps the other waiting. CUDA's next frame is number `ready`; before it is filled, CUDA waits until `free` is `wait`.
+/// Which side keeps the other waiting. CUDA's next frame is number `ready`; CUDA fills it once `free` is `wait`.
 fn late_side(ready: u64, promised: u64, free: u64, wait: u64) -> &'static str {
     if ready < promised && free >= wait { "CUDA" } else { "Vulkan" }
 }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(late_side(3, 3, 0, 0), "Vulkan");
         assert_eq!(late_side(3, 4, 0, 1), "Vulkan");
         assert_eq!(late_side(3, 4, 1, 1), "CUDA");
-        // A batch waits for its last slot, all of its frames alike.
+        // All frames of a batch wait for its last slot.
         assert_eq!(late_side(3, 6, 2, 3), "Vulkan");
         assert_eq!(late_side(4, 6, 3, 3), "CUDA");
     }

@@ -1,4 +1,4 @@
-//! What CUDA does for a frame, whatever orders it with Vulkan: kernels, and the memory that they write.
+//! What CUDA does for a frame, independent of the order: kernels, and the memory that they write.
 
 use cudarc::driver::sys::CUdeviceptr;
 
@@ -10,17 +10,17 @@ use crate::producer::{Fill, Frame, ProducerDesc, Source};
 use crate::scene::Scene;
 use crate::vulkan::Device;
 
-/// The kernels of a scene with what they write: slots shared with Vulkan, memory of CUDA's own, or both.
+/// A scene's kernels and the memory that they write: slots shared with Vulkan, memory of CUDA's own, or both.
 ///
-/// Before it is dropped, the stream that it was enqueued on must be idle.
+/// The stream that it was enqueued on must be idle before it is dropped.
 pub(crate) trait Work {
     /// The shared slots as Vulkan knows them.
     fn slots(&self) -> Vec<Source>;
 
-    /// What the kernel can be told between two frames.
+    /// Parameters of the kernel that may change between frames.
     fn parameters(&self) -> &KernelParameters;
 
-    /// Enqueues a frame's kernels, between its events.
+    /// Enqueues a frame's kernels between the frame's two events.
     ///
     /// # Safety
     /// Nobody else touches the slot until the stream has passed this point.
@@ -35,7 +35,7 @@ pub(crate) trait Work {
     /// Copies [`Place::Own`] to the host, and waits for the stream.
     fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 
-    /// Where CUDA finds a slot that is a buffer.
+    /// The slot's address in CUDA; `None` if the slot is an image.
     fn address(&self, slot: usize) -> Option<CUdeviceptr>;
 }
 
@@ -44,34 +44,35 @@ pub(crate) trait Work {
 pub(crate) enum Place {
     /// A shared slot.
     Slot(usize),
-    /// Memory of CUDA's own, which one stream alone uses.
+    /// Memory of CUDA's own, used by one stream only.
     Own,
 }
 
 /// What memory to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// Shared slots.
+    /// The number of shared slots.
     pub(crate) slots: usize,
-    /// Whether there is [`Place::Own`].
+    /// Whether to make [`Place::Own`].
     pub(crate) own: bool,
 }
 
 /// Loads the kernel that fills a scene.
 ///
 /// # Errors
-/// It does not load, or has another signature.
+/// A kernel that does not load or has another signature.
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
-    // Only now, because the compiler knows better what is wrong with text that is no PTX.
+    // Checked only now: for text that is not PTX, the compiler's message is better.
     source.check_signature(signature)?;
     Ok(kernel)
 }
 
-/// Loads the kernels and makes the memory. `context` must be the same GPU as the device: see [`vulkan_cuda::find_twin`].
+/// Loads the kernels and makes the memory. `context` must belong to the same GPU as the device: see
+/// [`vulkan_cuda::find_twin`].
 ///
 /// # Errors
-/// A frame that is too large, a kernel that does not load or is of another scene, out of memory.
+/// A frame that is too large, a kernel that does not load or is for another scene, out of memory.
 pub(crate) fn work(
     device: &Device,
     context: &Cuda,

@@ -18,7 +18,7 @@ use crate::wave::Grid;
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    /// What owns the slots.
+    /// Owns the slots.
     _memory: Memory,
     twin: &'static Twin,
     grid: Grid,
@@ -41,7 +41,7 @@ impl ComputeProducer {
         Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
     }
 
-    /// The wave with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
+    /// The wave with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;
@@ -86,10 +86,10 @@ impl ComputeProducer {
     }
 }
 
-/// As in `shaders/gallery.wgsl`: columns, rows, phase, which bits of a colour to keep and which to set, three that are unused,
-/// and the values of the kernel's parameters.
+/// As in `shaders/gallery.wgsl`: columns, rows, phase, the bits of a colour to keep and those to set, three unused words, and
+/// the values of the kernel's parameters.
 type Constants = [u32; 8 + VALUES];
-/// How many parameters a shader can have.
+/// The most parameters that a shader can have.
 const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {
@@ -101,13 +101,13 @@ impl Producer for ComputeProducer {
         let Source::Vertices(Vertices { buffer, .. }) = source else { return };
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (frame.reads.stage, frame.reads.access);
-        // The draw that read this slot K frames ago must be done (no memory to make visible: it only read).
+        // The draw that read this slot K frames ago must be done. It only read, so there is no memory to make visible.
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);
         let slot = self.profile.slot_of(frame.index);
-        // SAFETY: recording, outside a render pass; the buffer is alive; there is one list, of the slots, and
-        // the constants have their type's size; the barriers order the shader's writes with the draws around it.
+        // SAFETY: recording, outside a render pass; the buffer is alive; the slots are the only list, and the
+        // constants have their type's size; the barriers order the shader's writes with the draws around it.
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);

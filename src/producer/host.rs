@@ -10,7 +10,7 @@ use crate::stamp;
 use crate::vulkan::{Buffer, Device};
 use crate::wave::{self, Grid, Shape, Vertex};
 
-/// Fills slots on the CPU, one row a task.
+/// Fills slots on the CPU; each row is a task.
 pub struct HostProducer {
     buffers: Vec<Buffer>,
     profile: Profile,
@@ -27,7 +27,7 @@ impl HostProducer {
         let none = vk::BufferUsageFlags::empty();
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
-        // No more than the ring has slots: then the frame that last used this slot is done before `produce` begins.
+        // Not more than the ring's slots, so that a slot's last frame is done before `produce` writes the slot again.
         let (max_in_flight, parameters) = (slots.len(), wave_parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
@@ -45,7 +45,7 @@ impl Producer for HostProducer {
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut()?;
-        // A device aligns such buffers to 16 bytes and more; the cast looks.
+        // Devices align such buffers to at least 16 bytes; the cast checks it.
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {

@@ -1,13 +1,13 @@
-//! Who fills a slot with vertices: a CUDA kernel (see [`crate::handoff`]), a Vulkan compute shader ([`ComputeProducer`]) or CPU
-//! threads ([`HostProducer`]).
+//! Producers fill slots: a CUDA kernel (see [`crate::handoff`]), a Vulkan compute shader ([`ComputeProducer`]) or CPU threads
+//! ([`HostProducer`]).
 //!
-//! A producer owns the ring's slots, because what a slot *is* differs: memory shared with CUDA, memory of Vulkan alone,
-//! or memory that the CPU can write. It also owns the hand-off, so the renderer never learns which one it has. For each frame
+//! A producer owns the ring's slots, because their memory differs: shared with CUDA, Vulkan's own, or writable by the CPU. It
+//! also owns the hand-off, so the renderer never learns which one it has. For each frame,
 //!
-//! 1. [`Producer::produce`] enqueues the work or does it, and says what to draw and what the submission waits for and signals;
-//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw, if those of an
-//!    earlier frame will not do (see [`Profile::in_queue`]);
-//! 3. [`Producer::submitted`] hears that the submission was made.
+//! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw and what the submission waits for and signals;
+//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw, unless those of an
+//!    earlier frame can be used again (see [`Profile::in_queue`]);
+//! 3. [`Producer::submitted`] is called after the submission.
 
 mod compute;
 mod fill;
@@ -41,52 +41,52 @@ pub use texture_host::TextureHostProducer;
 pub(crate) use texture_host::{level_regions, level_views, own_images, own_slot, record_upload};
 pub(crate) use transfer::Transfer;
 
-/// What every producer is told before its first frame.
+/// What to produce, the same for every producer.
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerDesc {
-    /// What is shown: slots are of its kind.
+    /// What is shown. It decides whether slots are buffers or images.
     pub scene: Scene,
-    /// Vertices, or texels, across and along.
+    /// Columns and rows of vertices, or of texels.
     pub grid: Grid,
-    /// How many slots it should have. Some need only one, whatever this says.
+    /// The slots. Some producers have one slot whatever this says.
     pub ring: Ring,
-    /// How many frames the CPU may have in flight, where that is fewer than the ring has slots: the others are for batches.
+    /// The most frames that the CPU may have in flight, if fewer than the ring's slots: the other slots are for batches.
     pub in_flight: Option<usize>,
     /// Whether every vertex or texel carries its frame's number: see [`crate::stamp`].
     pub stamped: bool,
-    /// How long the CPU waits for CUDA, where it does.
+    /// The most time that the CPU waits for CUDA, in hand-offs where it waits.
     pub timeout: Duration,
-    /// The turn itself, unless `wavefield verify --break` asks for another.
+    /// Returns the turn unchanged, unless `wavefield verify --break` is given.
     pub plan: Plan,
 }
 
-/// What a frame waits for and signals, of what its [`Turn`] says, where timelines order the two sides.
+/// Changes what a frame waits for and signals where timelines order the two sides.
 pub type Plan = fn(Turn) -> Turn;
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Counts the frames that were produced, from 0, without gaps.
+    /// The frame's number: counts produced frames from 0 without gaps.
     pub index: u64,
     /// Seconds since the start.
     pub time: f64,
-    /// Seconds to the next frame, as far as is known: for what fills frames ahead of their time.
+    /// The estimated seconds to the next frame, for producers that fill frames ahead of time.
     pub step: f64,
     /// Values for [`Profile::parameters`].
     pub parameters: KernelValues,
-    /// Who reads the slot: see [`reads`].
+    /// How the slot is read: see [`reads`].
     pub reads: Access,
 }
 
-/// What a producer has done for a frame.
+/// What [`Producer::produce`] returns for a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Produced {
     /// What to draw.
     pub source: Source,
-    /// The number that its vertices carry where frames are stamped: the frame's own, unless whoever writes them counts by
-    /// itself, and may be shown twice.
+    /// The number in its stamps, if frames are stamped. It is the frame's own, unless a client writes the frames: a client
+    /// counts for itself, and its frame may be shown twice.
     pub number: u64,
-    /// The frames that were filled together with it.
+    /// The batch that the frame belongs to.
     pub batch: Batch,
     /// What the submission waits for and signals on the producer's behalf.
     pub sync: FrameSync,
@@ -94,24 +94,24 @@ pub struct Produced {
     pub blocked: Option<Duration>,
 }
 
-/// Frames that were filled in one go, when the first of them was asked for: the others ahead of their time.
+/// Frames that were filled in one go when the first of them was due; the others are filled ahead of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The number of the first.
+    /// The number of the first frame.
     pub first: u64,
-    /// How many.
+    /// How many frames.
     pub frames: u64,
-    /// The value of `free` that CUDA waited for before it filled the first, where it did: see [`Turn::wait_free`].
+    /// The value of `free` that CUDA waited for before it filled the first frame, if it did: see [`Turn::wait_free`].
     pub wait_free: Option<u64>,
 }
 
 impl Batch {
-    /// A frame that is filled by itself.
+    /// A frame filled on its own.
     pub fn of_one(frame: u64) -> Self {
         Self { first: frame, frames: 1, wait_free: None }
     }
 
-    /// The number of the first frame behind it.
+    /// The number of the first frame after the batch.
     pub fn end(self) -> u64 {
         self.first + self.frames
     }
@@ -120,34 +120,34 @@ impl Batch {
 /// What a frame's submission waits for and signals on the producer's behalf.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameSync {
-    /// Ahead of this frame's commands, once all that was submitted before is done.
+    /// Signalled before this frame's commands, once everything submitted earlier is done.
     pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// Before the slot is read.
+    /// Waited for before the slot is read.
     pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// After it was read.
+    /// Signalled after it was read.
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
-/// What a frame is drawn from. A scene has one kind of it.
+/// What a frame is drawn from. Each scene has one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Of [`Scene::Field`].
+    /// For [`Scene::Field`].
     Vertices(Vertices),
-    /// Of [`Scene::Texture`].
+    /// For [`Scene::Texture`].
     Texture(ImageSlot),
 }
 
-/// Where a frame's vertices lie, or another array of a client's.
+/// Where a frame's vertices, or another array of a client, lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertices {
-    /// In this buffer.
+    /// The buffer.
     pub buffer: vk::Buffer,
-    /// From this byte on.
+    /// The offset of the first byte.
     pub offset: u64,
 }
 
 impl Vertices {
-    /// The part of the buffer that an array there has. Shaders read whole words, so the buffer is that large.
+    /// The range of the buffer that `array` fills, rounded up to whole words because shaders read whole words.
     pub(crate) fn whole(self, array: &Array) -> vk::DescriptorBufferInfo {
         vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
     }
@@ -160,7 +160,7 @@ pub struct ImageSlot {
     pub image: vk::Image,
     /// A view of all its levels.
     pub view: vk::ImageView,
-    /// The layout in which the draw finds it.
+    /// Its layout when it is drawn.
     pub layout: vk::ImageLayout,
 }
 
@@ -171,8 +171,8 @@ impl From<vk::Buffer> for Source {
     }
 }
 
-/// How a frame's slot is read: by the draw, and, where frames are checked, by the compute shader of [`crate::verify`] too. The
-/// draw reads vertices as a storage buffer in both its shaders, and samples an image in the fragment shader.
+/// How a frame's slot is read: by the draw and, if frames are checked, by the compute shader of [`crate::verify`]. The draw
+/// reads vertices as a storage buffer in both of its shaders, and samples an image in the fragment shader.
 pub fn reads(scene: Scene, checked: bool) -> Access {
     let (vertex, fragment) =
         (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
@@ -184,38 +184,38 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
     Access { stage: stage | check, access }
 }
 
-/// What is the same for all frames of a producer.
+/// The properties of a producer that are the same for all frames.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name for people.
+    /// Its name, for output.
     pub name: &'static str,
     /// The slots that are drawn from, in ring order.
     pub slots: Vec<Source>,
     /// Who owns a slot between frames.
     pub owner: Owner,
-    /// How many frames the CPU may have in flight with it.
+    /// The most frames that the CPU may have in flight.
     pub max_in_flight: usize,
-    /// Whether its work is in Vulkan's queue: then [`Producer::record_before_draw`] records it anew for every frame. All else that
-    /// producers record is the same for every frame in the same slot; it is recorded once, and submitted again whenever the
-    /// slot's turn comes.
+    /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for every frame.
+    /// Everything else that producers record is the same for all frames in one slot, so it is recorded once and submitted
+    /// again whenever the slot's turn comes.
     pub in_queue: bool,
-    /// How many frames it can fill in one go: see [`Producer::set_batch`].
+    /// The most frames that it can fill in one go: see [`Producer::set_batch`].
     pub longest_batch: usize,
-    /// What [`Frame::parameters`] has values for.
+    /// The parameters whose values are in [`Frame::parameters`].
     pub parameters: KernelParameters,
 }
 
 impl Profile {
-    /// Of a producer whose slots belong to the Vulkan queue, and whose work the CPU does not wait for.
+    /// The profile of a producer whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
     pub(crate) fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
-        // Two at least, so that the CPU can prepare a frame while the GPU draws another.
+        // At least two, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
         let owner = Owner::Queue;
         let parameters = KernelParameters::default();
         Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1, parameters }
     }
 
-    /// Whether CUDA fills the slots, be it by a stream of its own or in Vulkan's command buffer.
+    /// Whether CUDA fills the slots, on a stream of its own or in Vulkan's command buffer.
     pub fn uses_cuda(&self) -> bool {
         self.name.starts_with("cuda")
     }
@@ -225,7 +225,7 @@ impl Profile {
         (frame % self.slots.len() as u64) as usize
     }
 
-    /// What was produced where nothing is handed over but the frame's slot.
+    /// The result of [`Producer::produce`] if there is nothing to wait for or to signal.
     pub(crate) fn produced(&self, frame: &Frame) -> Produced {
         Produced {
             source: self.slots[self.slot_of(frame.index)],
@@ -237,54 +237,54 @@ impl Profile {
     }
 }
 
-/// What the wave can be told, whoever computes it: the parameters of the CUDA kernel.
+/// The wave's parameters, for every producer: those of the CUDA kernel.
 pub(crate) fn wave_parameters() -> KernelParameters {
-    // A test reads them, too.
+    // A test checks that they can be read.
     KernelSource::built_in().parameters().unwrap_or_default()
 }
 
 /// Fills the slots of a ring. See the [module](self) for the order of calls.
 ///
-/// Before it is dropped, it and the Vulkan queue must be idle.
+/// The producer and the Vulkan queue must be idle before it is dropped.
 pub trait Producer {
-    /// What is the same for all frames.
+    /// The properties that are the same for all frames.
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot, or enqueues that. Nothing, where all of the work is in Vulkan's queue.
+    /// Fills the frame's slot, or enqueues the work that fills it. Does neither if all of the work runs in Vulkan's queue.
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }
 
-    /// From the next batch on, fills so many frames in one go, at least 1 and at most [`Profile::longest_batch`].
+    /// Sets the length of the next batches, clamped to 1..=[`Profile::longest_batch`].
     fn set_batch(&mut self, _frames: usize) {}
 
-    /// Records what makes `source`, which [`Producer::produce`] answered for this frame, readable for [`Frame::reads`]. Outside a
-    /// render pass.
+    /// Records what makes `source` readable for [`Frame::reads`], outside a render pass. `source` is the one that
+    /// [`Producer::produce`] returned for this frame.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Records what gives `source` back. Outside a render pass.
+    /// Records what gives `source` back, outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// The submission with what [`Producer::produce`] answered was made.
+    /// Called after the submission of what [`Producer::produce`] returned.
     fn submitted(&mut self) {}
 
-    /// CUDA's stream, where there is one: it knows how long each frame's kernel took, and when.
+    /// CUDA's stream, if there is one. It knows when each frame's kernel ran and how long it took.
     fn fill(&self) -> Option<&Fill> {
         None
     }
 
-    /// Whether nothing of its own is running (what runs on the Vulkan queue is the queue's affair); does not wait. An
-    /// error if what it enqueued has failed: a kernel that faulted, say.
+    /// Whether none of its own work is running, not counting work in the Vulkan queue. Does not wait. Fails if its work has
+    /// failed, for example because a kernel faulted.
     fn is_idle(&self) -> Result<bool> {
         self.fill().map_or(Ok(true), Fill::is_idle)
     }
 
-    /// How far its side has come, in words, for the error of a run that got stuck.
+    /// How far its side has come, in words, for the error of a run that is stuck.
     fn progress(&self) -> Option<String> {
         None
     }
 
-    /// Gives up after a failure: lets go of whatever Vulkan still waits for, so that its queue can become idle.
+    /// Gives up after a failure: releases every wait of Vulkan, so that its queue can become idle.
     fn abandon(&mut self) {}
 }
 
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(names, ["amplitude", "frequency"]);
         assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());
         assert_eq!(Shape::of(&parameters.values(&[9.0, 0.0])), Shape { amplitude: 2.0, frequency: 0.25 });
-        // The source and its PTX, from which they are read, say the same.
+        // They are read from the PTX; the source declares the same.
         assert_eq!(KernelParameters::of(include_str!("../../kernels/wave.cu")), Ok(parameters));
     }
 }

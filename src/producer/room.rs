@@ -1,4 +1,4 @@
-//! Room for slots: how large one may be, how many fit, and what to ask for where they do not.
+//! Memory for slots: how large one may be, how many fit, and what would fit if they do not.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -9,7 +9,7 @@ use crate::vulkan::{Buffer, BufferDesc, Device};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, texture};
 
-/// What every slot's buffer may be used for: drawing, checking, being blanked before a checked run, and read-back.
+/// The uses of every slot's buffer: drawing, checking, clearing before a checked run, and read-back.
 pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
@@ -19,7 +19,7 @@ pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_r
 /// The format of a slot that is an image: [`texture::Texel`].
 pub(crate) const TEXTURE_FORMAT: vk::Format = vk::Format::R16G16B16A16_SFLOAT;
 
-/// A ring's slots in memory of Vulkan's own: a buffer each for the whole grid, with `more` uses besides [`SLOT_USAGE`].
+/// A ring's slots in memory of Vulkan's own: each is a buffer for the whole grid. `more` adds uses to [`SLOT_USAGE`].
 pub(crate) fn own_slots(
     device: &Device,
     grid: Grid,
@@ -33,11 +33,10 @@ pub(crate) fn own_slots(
     each_slot(device, None, grid, ring.depth(), || Buffer::new(device, &desc))
 }
 
-/// Makes the memory of each of `depth` slots with `make`; where it runs out, says how much was asked for, how much there
-/// is and what would fit. `context` is CUDA's side, where CUDA has a part in that memory.
+/// Makes the memory of `depth` slots with `make`. `context` is CUDA's side, if CUDA shares that memory.
 ///
 /// # Errors
-/// Those of `make`; one that says that memory ran out becomes [`Error::NoRoom`].
+/// Those of `make`. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what would fit.
 pub(crate) fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,
@@ -51,9 +50,9 @@ pub(crate) fn each_slot<T>(
             Ok(slot) => slots.push(slot),
             Err(error) if error.is_out_of_memory() => {
                 let fitted = slots.len();
-                // What these take is free for the ring that is asked for next.
+                // Their memory counts as free for the ring that the advice suggests.
                 drop(slots);
-                // CUDA knows what other processes have; Vulkan's budget is an estimate.
+                // CUDA knows what other processes use; Vulkan's budget is an estimate.
                 let cuda = context.and_then(|context| context.memory().ok());
                 let free = cuda.map(|(free, _)| free).or_else(|| device.free_memory());
                 let bytes = grid.bytes();
@@ -77,13 +76,13 @@ fn asked(grid: Grid, depth: usize) -> String {
     format!("a ring of {depth} slots of {cols}x{rows} vertices, {each} bytes each, {all} in all")
 }
 
-/// What would fit, of slots with `bytes` each, where `depth` of them did not and the first `fitted` did.
+/// What would fit. Of `depth` slots with `bytes` each, only the first `fitted` did.
 fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
     let deepest = match fitted {
         0 => "not even one of them fits".to_owned(),
         fitted => format!("the deepest that fits is --ring {fitted}"),
     };
-    // Slots that were made are proof; what the driver says is free may be less by now, or not be had in one piece.
+    // Slots that were made are proof. The driver's free memory may have shrunk since, or be fragmented.
     let room = (fitted as u64 * bytes).max(free.unwrap_or(0)).min(depth as u64 * bytes - 1);
     match (room / depth as u64 / size_of::<Vertex>() as u64).isqrt() {
         0 | 1 => format!(", {deepest}"),
@@ -159,7 +158,7 @@ mod tests {
         // The driver knows of more, but not of enough.
         let text = advice(bytes, 8, 5, Some(6 * bytes));
         assert!(text.contains("--ring 5,") && text.contains("--grid 866x866"), "{text}");
-        // It says that there is enough, and yet there was not.
+        // The driver says that there is enough, but there was not.
         let text = advice(bytes, 8, 5, Some(u64::MAX));
         assert!(text.contains("--grid 999x999"), "{text}");
         assert_eq!(advice(bytes, 8, 0, None), ", not even one of them fits");

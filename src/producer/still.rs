@@ -1,4 +1,4 @@
-//! Fills its slot once and never again: the draw alone, for comparison.
+//! Fills its slot only once, to measure the draw alone.
 
 use vulkan_cuda::Ring;
 
@@ -8,14 +8,14 @@ use crate::cuda::KernelValues;
 use crate::scene::Scene;
 use crate::vulkan::{Queue, one_shot};
 
-/// One slot that another producer, whose work is in Vulkan's queue, has filled.
+/// One slot, filled once by another producer whose work runs in Vulkan's queue.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,
 }
 
 impl StillProducer {
-    /// Shows frame 0 of `filled_by` for good. Waits for the queue.
+    /// Shows frame 0 of `filled_by` in every frame. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,
@@ -25,7 +25,7 @@ impl StillProducer {
         let slots = filled_by.profile().slots.clone();
         let first = Frame { index: 0, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
         one_shot(queue, |commands| filled_by.record_before_draw(commands, &first, slots[0]))?;
-        // As many as the default ring allows: nothing is ever overwritten.
+        // As many as with the default ring. Nothing is ever overwritten.
         let max_in_flight = Ring::default().depth();
         let profile = Profile { max_in_flight, ..Profile::of_queue("still", slots) };
         Ok(Self { _filled_by: filled_by, profile })

@@ -18,7 +18,7 @@ use crate::vulkan::{
 };
 use crate::wave::{self, Grid};
 
-/// Texels of a workgroup each way, as in `shaders/paint.wgsl`.
+/// The side of a workgroup in texels, as in `shaders/paint.wgsl`.
 const WORKGROUP: u32 = 8;
 
 /// Paints slots with `shaders/paint.wgsl`.
@@ -48,7 +48,7 @@ impl TextureComputeProducer {
         Self::with(device, desc, &slots, None, Memory::Own { _images: images })
     }
 
-    /// The same with one slot in memory that was exported, though nobody imports it: to find out what that costs a draw.
+    /// The same with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         let size = desc.grid;
         check_texture(device, size)?;
@@ -89,7 +89,7 @@ impl Producer for TextureComputeProducer {
         let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let written = (vk::ImageLayout::GENERAL, (compute, vk::AccessFlags2::SHADER_STORAGE_WRITE));
         let read = (LAYOUT, (compute | frame.reads.stage, frame.reads.access));
-        // All of it is written anew, so what was there may go; whoever read it K frames ago must be done.
+        // The image is overwritten, so its content may be lost. The draw that read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = image_barrier(image, color, old, written).subresource_range(whole_image());
         let parameters = Parameters {
@@ -103,7 +103,7 @@ impl Producer for TextureComputeProducer {
             // Read by the level below, and by the draw.
             let range = whole_image().base_mip_level(level as u32).level_count(1);
             let ready = image_barrier(image, color, written, read).subresource_range(range);
-            // SAFETY: as above; the barriers order this level's writes with those who read it before and after.
+            // SAFETY: as above; the barriers order this level's writes with the reads before and after.
             unsafe {
                 self.pipelines.dispatch(commands, (slot, level), size, parameters);
                 pipeline_barrier(&self.device, commands, &[], &[ready]);
@@ -116,7 +116,7 @@ impl Producer for TextureComputeProducer {
 struct Pipelines {
     paint: ComputePipeline,
     reduce: ComputePipeline,
-    /// Levels of a slot below the first.
+    /// How many levels a slot has below the first.
     below: usize,
 }
 
@@ -132,7 +132,7 @@ impl Pipelines {
     fn new(device: &Device, levels: &[Vec<View>]) -> Result<Self> {
         let written = |view: &View| Bound::Storage(view.raw());
         let read = |view: &View| Bound::Sampled(view.raw(), LAYOUT);
-        // Each slot's first; of each slot all but the first; of each slot all but the last, which is above those.
+        // Each slot's first level; all levels but the first; for each of those, the level above it.
         let first: Vec<_> = levels.iter().flat_map(|slot| slot.first()).map(written).collect();
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =

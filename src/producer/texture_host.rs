@@ -1,5 +1,5 @@
-//! CPU threads paint the texture and its mip chain into memory that both can address; Vulkan copies it into the image,
-//! because only the driver knows how an image's texels lie.
+//! CPU threads paint the texture and its mip chain into memory that the CPU and the GPU can address. Vulkan copies it into
+//! the image, because only the driver knows an image's memory layout.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -17,7 +17,7 @@ use crate::vulkan::{
 };
 use crate::wave::{Grid, phase};
 
-/// Paints slots on the CPU, one row a task.
+/// Paints slots on the CPU; each row is a task.
 pub struct TextureHostProducer {
     staging: Vec<Buffer>,
     _images: Vec<Image>,
@@ -27,7 +27,7 @@ pub struct TextureHostProducer {
     device: Device,
 }
 
-/// Where the draw finds an image that Vulkan alone writes.
+/// The layout in which the draw reads an image that only Vulkan writes.
 pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
 
 impl TextureHostProducer {
@@ -45,18 +45,18 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
-        // No more than the ring has slots: then the frame that last used this staging buffer is done before `produce` begins.
+        // Not more than the ring's slots, so that a buffer's last frame is done before `produce` writes the buffer again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         Ok(Self { staging, _images: images, profile, size, stamped: request.stamped, device: device.clone() })
     }
 }
 
-/// What the renderer reads of an image of Vulkan's own.
+/// An image of Vulkan's own, as the renderer reads it.
 pub(crate) fn own_slot(image: &Image) -> ImageSlot {
     ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
 }
 
-/// Images of Vulkan's own with mip chains, for sampling, read-back, being blanked before a checked run, and `more`.
+/// Images of Vulkan's own with mip chains. They can be sampled, read back and cleared before a checked run; `more` adds uses.
 pub(crate) fn own_images(
     device: &Device,
     size: Grid,
@@ -78,7 +78,7 @@ pub(crate) fn own_images(
     (0..count).map(|_| Image::new(device, &desc)).collect()
 }
 
-/// A view of each level alone, as whoever writes one level wants it.
+/// A view for each single level, through which shaders write that level.
 pub(crate) fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
     let view = |level| {
         let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
@@ -96,7 +96,7 @@ impl Producer for TextureHostProducer {
         let (size, phase) = (self.size, phase(frame.time) as f32);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.staging[slot].bytes_mut()?;
-        // A device aligns such buffers to 16 bytes and more; the cast looks.
+        // Devices align such buffers to at least 16 bytes; the cast checks it.
         let bytes = &mut bytes[..texture::chain_bytes(size) as usize];
         let chain: &mut [Texel] = bytemuck::cast_slice_mut(bytes);
         texture::paint_chain(size, phase, chain);
@@ -114,10 +114,12 @@ impl Producer for TextureHostProducer {
     }
 }
 
-/// Records the copy of a whole chain from a buffer into an image of Vulkan's own, which `reads` then finds in [`LAYOUT`].
+/// Records the copy of a whole chain from a buffer into an image of Vulkan's own. After it, `reads` may read the image in
+/// [`LAYOUT`].
 ///
 /// # Safety
-/// `commands` is recording, outside a render pass; the buffer has [`texture::chain_bytes`] of `size`, the image its levels.
+/// `commands` is recording, outside a render pass; the buffer has [`texture::chain_bytes`] of `size`, and the image has the
+/// levels of `size`.
 pub(crate) unsafe fn record_upload(
     device: &Device,
     commands: vk::CommandBuffer,
@@ -129,7 +131,7 @@ pub(crate) unsafe fn record_upload(
     let color = vk::ImageAspectFlags::COLOR;
     let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
     let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
-    // All of it is written anew, so what was there may go; whoever read it in a frame before must be done.
+    // The image is overwritten, so its content may be lost. Reads by earlier frames must be done.
     let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
     let reuse = image_barrier(image, color, old, target).subresource_range(whole_image());
     let sampled = (LAYOUT, (reads.stage, reads.access));
@@ -143,7 +145,7 @@ pub(crate) unsafe fn record_upload(
     }
 }
 
-/// One copy a level, level after level in the buffer.
+/// One copy for each level. The levels follow one another in the buffer.
 pub(crate) fn level_regions(size: Grid) -> Vec<vk::BufferImageCopy> {
     let mut offset = 0;
     (0..texture::levels(size))

@@ -1,4 +1,4 @@
-//! The queue family ownership transfers of a slot that Vulkan and CUDA share.
+//! Ownership transfers between queue families, for slots that Vulkan and CUDA share.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
@@ -6,20 +6,20 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::{ImageSlot, Source, Vertices};
 use crate::vulkan::{Device, pipeline_barrier};
 
-/// Which way a slot goes.
+/// The direction of an ownership transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
-    /// Vulkan's queue family takes it from CUDA.
+    /// Vulkan's queue family takes the slot from CUDA.
     Acquire,
-    /// It gives it back.
+    /// Vulkan's queue family gives it back to CUDA.
     Release,
 }
 
 impl Transfer {
-    /// Records the transfer, for a queue of `family` that reads the slot by `reads`.
+    /// Records the transfer for a queue of `family` that reads the slot as `reads` says.
     ///
     /// # Safety
-    /// Recording, outside a render pass, for a queue of that family; the slot is alive.
+    /// `commands` is recording, outside a render pass, for a queue of that family; the slot is alive.
     pub(crate) unsafe fn record(
         self,
         device: &Device,

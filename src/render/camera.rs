@@ -1,4 +1,4 @@
-//! A camera that circles the field.
+//! The camera, which orbits the field.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,25 +6,25 @@ use std::ops::RangeInclusive;
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
-/// What is seen in one pixel, from the eye on.
+/// The ray from the eye through one pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ray {
     /// The eye.
     pub origin: Vec3,
-    /// Of length 1.
+    /// A vector of length 1.
     pub direction: Vec3,
 }
 
-/// Looks at a point from a distance. Angles in radians, lengths in the field's units (it is 2 wide).
+/// Looks at a point from a distance. Angles are in radians, lengths in the field's units (the field is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
-    /// Around the vertical, 0 looks along -z.
+    /// The angle around the vertical; 0 looks along -z.
     pub azimuth: f32,
-    /// Above the horizon.
+    /// The angle above the horizon.
     pub elevation: f32,
-    /// From the target.
+    /// The distance from the target.
     pub distance: f32,
-    /// What is in the middle of the picture.
+    /// The point in the middle of the picture.
     pub target: Vec3,
 }
 
@@ -43,36 +43,36 @@ impl fmt::Display for Camera {
 }
 
 impl Camera {
-    /// Low above a plane, so that it is seen from near the eye to the horizon.
+    /// Low above a plane, which then reaches from near the eye to the horizon.
     pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
 
-    /// In front of an image, all of which is in the picture.
+    /// In front of an image, with all of it in the picture.
     pub const UPRIGHT: Self = Self { azimuth: 0.0, elevation: 0.0, distance: 3.3, target: Vec3::ZERO };
 }
 
-/// Vertical field of view.
+/// The vertical field of view, in radians.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;
-/// Below this width to height the field would not fit.
+/// If width over height is less than this, the view widens so that the field fits.
 const NARROW: f32 = 1.35;
 
-/// The highest and lowest elevation: at the poles there is no up.
+/// The highest elevation, and its negative the lowest: at the poles there is no up.
 const STEEPEST: f32 = 1.5;
-/// From the nearest to the farthest distance.
+/// The distances that the camera may have.
 const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
 /// How far the target may be from the field's middle.
 const FARTHEST: f32 = 3.0;
 
 impl Camera {
-    /// A camera where the mouse could put one.
+    /// Makes a camera within the limits that the mouse has too.
     ///
     /// # Errors
-    /// What is out of reach, and the range.
+    /// A value out of range; the message names the value and the range.
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
-        // NaN is in no range.
+        // No range contains NaN.
         if !azimuth.is_finite() {
-            return Err(format!("an angle of {azimuth} is no direction"));
+            return Err(format!("an angle of {azimuth} is not a direction"));
         }
         if !(-STEEPEST..=STEEPEST).contains(&elevation) {
             return Err(format!("an elevation of {elevation} is not from -{STEEPEST} to {STEEPEST}"));
@@ -81,7 +81,7 @@ impl Camera {
             let (near, far) = (DISTANCES.start(), DISTANCES.end());
             return Err(format!("a distance of {distance} is not from {near} to {far}"));
         }
-        // A pan may end a little beyond, by its rounding.
+        // A pan may end a little beyond the limit, because of rounding.
         match target.length() <= FARTHEST + 1e-3 {
             true => Ok(Self { azimuth, elevation, distance, target }),
             false => Err(format!("{target} is farther than {FARTHEST} from the field's middle")),
@@ -95,19 +95,20 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// World to Vulkan's clip space (Y down), with reversed depth: 1 at the near plane, 0 infinitely far, which keeps precision even.
+    /// From world space to Vulkan's clip space (Y down). Depth is reversed for even precision: 1 at the near plane, 0 at
+    /// infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();
         perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
     }
 
-    /// How many pixels a length of 1 has at a distance of 1, in a picture of this size.
+    /// The pixels that a length of 1 covers at a distance of 1, in a picture of this size.
     pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
         height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
     }
 
-    /// What is seen at a place of a picture of this width and height, in pixels from the top left.
+    /// The ray through a point of a picture. Both the point and the size are in pixels, the point from the top left.
     pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
         let forward = (self.target - self.eye()).normalize();
         let across = forward.cross(Vec3::Y).normalize();
@@ -118,20 +119,21 @@ impl Camera {
         Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
-    /// Turns by a drag of the pointer, in pixels.
+    /// Turns with a drag of the pointer, in pixels.
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
         self.elevation = (self.elevation + down * PER_PIXEL).clamp(-STEEPEST, STEEPEST);
     }
 
-    /// Turns by itself for so many seconds.
+    /// Turns at constant speed for this many seconds.
     pub fn rotate(&mut self, seconds: f32) {
         const PER_SECOND: f32 = 0.3;
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
     }
 
-    /// Moves the target with a drag of the pointer, in heights of the picture: what is under the pointer there stays there.
+    /// Moves the target with a drag of the pointer, in heights of the picture. What is under the pointer, at the target's
+    /// distance, stays there.
     pub fn pan(&mut self, right: f32, down: f32) {
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
@@ -140,12 +142,13 @@ impl Camera {
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
-    /// Moves the target of an image with a drag of the pointer, in halves of its longer side: what is under the pointer stays there.
+    /// Moves the target of an image with a drag of the pointer, in halves of the image's longer side. What is under the
+    /// pointer stays there.
     pub fn slide(&mut self, right: f32, down: f32) {
         self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }
 
-    /// Comes nearer (positive) or goes away, in notches of a wheel.
+    /// Moves nearer (positive) or farther away, in notches of a wheel.
     pub fn zoom(&mut self, notches: f32) {
         self.distance = (self.distance * 0.9f32.powf(notches)).clamp(*DISTANCES.start(), *DISTANCES.end());
     }
@@ -155,9 +158,9 @@ fn aspect(width: u32, height: u32) -> f32 {
     width.max(1) as f32 / height.max(1) as f32
 }
 
-/// Half of what is seen from top to bottom at a distance of 1.
+/// Half the height of the view at a distance of 1.
 fn half_height(aspect: f32) -> f32 {
-    // In a narrow picture the width is what must fit.
+    // In a narrow picture, the width must fit.
     (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)
 }
 
@@ -188,7 +191,7 @@ mod tests {
         let mut camera = Camera::default();
         let before = camera;
         camera.pan(0.25, 0.1);
-        // Where the old middle is now: -1 to 1 across the height.
+        // Where the old middle is now, from -1 to 1 across the height.
         let clip = camera.view_projection(1000, 500) * before.target.extend(1.0);
         let (x, y) = (clip.x / clip.w * 2.0, clip.y / clip.w);
         assert!((x - 0.5).abs() < 1e-4 && (y - 0.2).abs() < 1e-4, "{x} {y}");

@@ -1,6 +1,6 @@
 //! Perceptual colour maps, as a strip of texels.
 
-/// Which colours stand for w = 0 to 1. All of them are even to the eye, and readable when printed grey.
+/// The colours for w = 0 to 1. All maps are perceptually uniform, and readable when printed in grey.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]
@@ -15,15 +15,15 @@ pub enum ColorMap {
     Magma,
     /// Black, red, yellow.
     Inferno,
-    /// Blue to yellow; made for colour-blind eyes.
+    /// Blue to yellow; made for colour-blind readers.
     Cividis,
 }
 
 impl ColorMap {
-    /// Every one.
+    /// All colour maps.
     pub const ALL: [Self; 5] = [Self::Viridis, Self::Plasma, Self::Magma, Self::Inferno, Self::Cividis];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viridis => "viridis",
@@ -34,7 +34,7 @@ impl ColorMap {
         }
     }
 
-    /// The colours as sRGB texels, `count` of them.
+    /// The colours as `count` sRGB texels.
     pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
         let gradient = match self {
             Self::Viridis => colorous::VIRIDIS,
@@ -51,7 +51,7 @@ impl ColorMap {
             .collect()
     }
 
-    /// The next one, round and round.
+    /// The next map; the first follows the last.
     pub fn next(self) -> Self {
         match self {
             Self::Viridis => Self::Plasma,

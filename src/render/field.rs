@@ -1,4 +1,4 @@
-//! Draws a slot, multisampled, into a picture: a grid as an indexed surface, points, an image, or the plane with its texture; then
+//! Draws a slot, multisampled, into a picture: a grid as an indexed surface, points, an image, or the textured plane, and then
 //! the background behind it.
 
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, Queue};
 use crate::{Error, Result};
 
-/// How to cut a draw into pieces, for whoever wants to know how long each takes.
+/// How to cut a draw into pieces, to time each of them.
 pub struct Slices<'a> {
     /// How many pieces.
     pub count: usize,
@@ -30,21 +30,21 @@ pub struct Slices<'a> {
 pub struct FieldRendererDesc {
     /// The pictures' format.
     pub format: vk::Format,
-    /// Frames in flight: each has uniforms of its own.
+    /// Frames in flight; each has its own uniforms.
     pub flights: usize,
     /// What is drawn.
     pub scene: Scene,
-    /// What a slot holds; of a texture, the size of its first level.
+    /// What a slot holds; for a texture, the size of its first level.
     pub array: Array,
     /// How a mesh or a surface is drawn.
     pub style: Style,
     /// The colours.
     pub color_map: ColorMap,
-    /// Samples a pixel.
+    /// Samples per pixel.
     pub samples: Samples,
 }
 
-/// How arrays of one shape are drawn. A renderer has one at a time.
+/// How arrays of one shape are drawn. A renderer uses one at a time.
 #[derive(Clone)]
 pub struct Drawing {
     array: Array,
@@ -59,7 +59,7 @@ impl Drawing {
     }
 }
 
-/// The pipelines and everything that they read besides the slots.
+/// The pipelines, and everything that they read except the slots.
 pub struct FieldRenderer {
     drawing: Drawing,
     background_pipeline: Pipeline,
@@ -73,13 +73,13 @@ pub struct FieldRenderer {
     device: Device,
 }
 
-/// Vertices of the plane, of an image and of a point: two triangles.
+/// Vertices of the plane, an image or a point: two triangles.
 const SQUARE_VERTICES: u32 = 6;
-/// Vertices of the background: one triangle, which is larger than the picture.
+/// Vertices of the background: one triangle, larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
 impl FieldRenderer {
-    /// Makes pipelines and buffers, and uploads the colour map; waits for the queue.
+    /// Makes pipelines and buffers, and uploads the colour map. Waits for the queue.
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
@@ -111,12 +111,12 @@ impl FieldRenderer {
         })
     }
 
-    /// What it draws now.
+    /// The current drawing.
     pub fn drawing(&self) -> &Drawing {
         &self.drawing
     }
 
-    /// What draws an array, in the style of now.
+    /// Makes a drawing for an array, in the current style.
     ///
     /// # Errors
     /// The pipeline could not be made.
@@ -126,7 +126,7 @@ impl FieldRenderer {
 
     fn made(&self, array: Array, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
-        // Arrays that differ in their size only share it.
+        // Arrays that differ only in size share the pipeline.
         if (array.kind(), style) == (now.array.kind(), now.style) {
             return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
         }
@@ -136,10 +136,10 @@ impl FieldRenderer {
         Ok(Drawing { array, style, pipeline })
     }
 
-    /// Makes a drawing of an earlier time fit for [`FieldRenderer::exchange`]: the style may be another one since.
+    /// Updates an older drawing for [`FieldRenderer::exchange`]: the style may have changed since it was made.
     ///
     /// # Errors
-    /// The pipeline could not be made; then nothing has changed.
+    /// The pipeline could not be made; then the drawing is unchanged.
     pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
         if drawing.style != self.drawing.style {
             *drawing = self.drawing_of(drawing.array)?;
@@ -147,23 +147,22 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Draws other arrays from now on; gives back what drew those until now. The GPU must be idle, and no draw that was recorded before
-    /// may be submitted again.
+    /// Replaces the drawing and returns the old one. The GPU must be idle, and no draw recorded earlier may be submitted
+    /// again.
     pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
         std::mem::replace(&mut self.drawing, drawing)
     }
 
-    /// Draws a mesh or a surface in another way from now on. The GPU must be idle, and no draw that was recorded before may be submitted
-    /// again.
+    /// Changes the style of a mesh or a surface. The GPU must be idle, and no draw recorded earlier may be submitted again.
     ///
     /// # Errors
-    /// The pipeline could not be made; then nothing has changed.
+    /// The pipeline could not be made; then the style is unchanged.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
     }
 
-    /// Uploads other colours; waits for the queue.
+    /// Changes the colours. Waits for the queue.
     pub fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         self.inputs.set_color_map(queue, map)
     }
@@ -173,29 +172,30 @@ impl FieldRenderer {
         self.attachments.as_ref().is_none_or(|a| a.extent() != extent)
     }
 
-    /// Remakes the multisampled colour and depth. No frame may be in flight.
+    /// Makes the attachments for pictures of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
-        // The old ones first, so that both are never held at once.
+        // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
         self.attachments = Some(Attachments::new(&self.device, extent, self.format, self.samples)?);
         Ok(())
     }
 
-    /// Sets how a flight's array is looked at. Its previous frame is done.
+    /// Sets the view for a flight. The flight's previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
         self.inputs.set_view(flight, view, extent, &self.drawing.array)
     }
 
-    /// Records the draw of `source` into `picture`: in one piece, or cut into [`Slices`].
+    /// Records the draw of `source` into `picture`, in one piece or cut into [`Slices`].
     ///
     /// # Errors
-    /// [`FieldRenderer::resize`] was not called for this size, or the source is of the other scene.
+    /// [`FieldRenderer::resize`] was not called for this size, or the source is for the other scene.
     ///
     /// # Safety
-    /// `commands` is recording; the flight's previous frame is done; what is drawn from is as large as the array, in whole
-    /// words, alive until the frame is done, and readable: see [`crate::producer::reads`], an array at an offset that a
-    /// storage buffer may have; the picture is of the renderer's format, alive, and its previous contents and
-    /// uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
+    /// - `commands` is recording, and the flight's previous frame is done.
+    /// - `source` is as large as the array in whole words, alive until the frame is done, and readable as
+    ///   [`crate::producer::reads`] says. An array's offset is one that a storage buffer may have.
+    /// - `picture` has the renderer's format and is alive. Its contents may be overwritten. Its earlier uses end at
+    ///   `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only for these.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -219,12 +219,12 @@ impl FieldRenderer {
                 }
             }
         }
-        // SAFETY: the caller's promise. Surface and background cover every pixel between them.
+        // SAFETY: the caller's promise. Together, surface and background cover every pixel.
         unsafe { attachments.record(commands, picture, || self.draw(commands, flight, slices)) };
         Ok(())
     }
 
-    /// Records the draws of surface and background.
+    /// Records the draws of the surface and the background.
     ///
     /// # Safety
     /// `commands` is recording, in a render pass; the flight's source was set.
@@ -232,7 +232,7 @@ impl FieldRenderer {
         let Drawing { array, style, pipeline } = &self.drawing;
         let grid = array.grid();
         let draws = draws(self.scene, array.kind(), *style);
-        // The pieces that a slice has some of.
+        // The pieces that are divided among the slices.
         let pieces = match draws {
             Draws::Square => 1,
             Draws::Dots => most_dots(array),
@@ -270,7 +270,6 @@ impl FieldRenderer {
     }
 }
 
-/// What draws this.
 fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
     match (scene, kind, style) {
         (Scene::Texture, ..) => &PLANE,
@@ -285,12 +284,12 @@ fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
     }
 }
 
-/// What a draw is made of.
+/// The pieces of a draw.
 #[derive(Clone, Copy)]
 enum Draws {
-    /// Two triangles.
+    /// Two triangles in all.
     Square,
-    /// Two for each element.
+    /// Two triangles for each element.
     Dots,
     /// An instance of the index buffer for each tile.
     Tiles,
@@ -304,12 +303,12 @@ fn draws(scene: Scene, kind: Kind, style: Style) -> Draws {
     }
 }
 
-/// How many dots there are. Vertices are counted in 32 bits: of more than 700 million heights the last have no dot.
+/// The number of dots. Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
 fn most_dots(array: &Array) -> u32 {
     array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32
 }
 
-/// Where slice number `slice` of `slices` begins in `all` pieces.
+/// The first of `all` pieces that belongs to slice number `slice` of `slices`.
 fn part(all: u32, slice: usize, slices: usize) -> u32 {
     (u64::from(all) * slice as u64 / slices as u64) as u32
 }

@@ -1,4 +1,4 @@
-//! What the shaders of a picture read: where it is seen from, the colours, and the slot.
+//! What the shaders of a picture read: the view, the colours and the slot.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
@@ -40,15 +40,15 @@ fn code(number: Number) -> u32 {
     }
 }
 
-/// The shaders' set of what stays: uniforms and colours.
+/// The shaders' set with the uniforms and the colours.
 const FRAME: usize = 0;
-/// The shaders' set of what the frame is drawn from.
+/// The shaders' set with the slot.
 const SOURCE: usize = 1;
 
-/// The descriptor sets, and all that they point at but the slots.
+/// The descriptor sets, and everything that they point at except the slots.
 ///
-/// Each frame in flight has its own sets and uniforms. Its source set is pointed at that frame's slot when the frame is
-/// recorded: a producer may have any slots, and another producer others.
+/// Each frame in flight has its own sets and uniforms. Its source set is pointed at the frame's slot when the frame is
+/// recorded, because each producer has its own slots.
 pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Vec<Buffer>,
@@ -57,7 +57,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Makes them; waits for the queue.
+    /// Makes the sets. Waits for the queue.
     pub(super) fn new(queue: &mut Queue, scene: Scene, flights: usize, map: ColorMap) -> Result<Self> {
         let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
         let sampled =
@@ -85,7 +85,7 @@ impl Inputs {
         };
         let [colors, color_sampler] = inputs.palette.bound();
         for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
-            // SAFETY: the set was never used.
+            // SAFETY: the set has never been used.
             unsafe {
                 let bound = [Bound::Uniforms(uniforms.raw()), colors, color_sampler];
                 inputs.bindings.point(FRAME, flight, bound);
@@ -94,17 +94,17 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The layout for pipelines that read these.
+    /// The layout for pipelines that use these sets.
     pub(super) fn layout(&self) -> vk::PipelineLayout {
         self.bindings.layout()
     }
 
-    /// Uploads other colours; waits for the queue.
+    /// Changes the colours. Waits for the queue.
     pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         self.palette.set(queue, map)
     }
 
-    /// Sets what a flight's draw looks from. Its previous frame is done.
+    /// Sets the view for a flight. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         flight: usize,
@@ -135,8 +135,8 @@ impl Inputs {
     /// Points a flight's source at an array, for [`Scene::Field`].
     ///
     /// # Safety
-    /// The flight's previous frame is done, and none that was recorded for it is submitted again. The array lives until
-    /// the frame is done.
+    /// The flight's previous frame is done, and no frame recorded for this flight earlier is submitted again. The array lives
+    /// until the frame is done.
     pub(super) unsafe fn point_at_array(&self, flight: usize, vertices: Vertices, array: &Array) {
         let part = vertices.whole(array);
         // SAFETY: the caller's promise.
@@ -156,7 +156,7 @@ impl Inputs {
     /// Binds a flight's sets.
     ///
     /// # Safety
-    /// `commands` is recording, and the flight's source was pointed somewhere.
+    /// `commands` is recording, and the flight's source was set.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };

@@ -2,8 +2,7 @@
 
 use crate::wave::Grid;
 
-/// Cells along a tile's edge. 33 x 33 corners fit 16-bit indices, and a tile has enough triangles to be worth an
-/// instance.
+/// Cells along a tile's edge. Its 33 x 33 corners fit 16-bit indices, and it has enough triangles to be worth an instance.
 pub const TILE: u32 = 32;
 
 /// How many tiles cover the grid, across and along.
@@ -13,8 +12,8 @@ pub fn tile_count(grid: Grid) -> (u32, u32) {
 
 /// Two counter-clockwise triangles (seen from above) for each cell of a tile.
 ///
-/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before. Measured
-/// (`docs/performance.md`, "The draw"): 2 columns take 1 % longer, 8 take 9 %.
+/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before. Strips of 2 columns
+/// take 1 % longer, strips of 8 take 9 % (`docs/performance.md`, "The draw").
 pub fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
     let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn triangles_face_up() {
-        // x grows with the column, z (towards the eye) with the row: counter-clockwise from above means up is +y.
+        // x grows with the column, z (towards the eye) with the row, so counter-clockwise from above faces +y.
         for triangle in tile_indices().chunks_exact(3) {
             let at = |index: u16| {
                 let (col, row) = (u32::from(index) % (TILE + 1), u32::from(index) / (TILE + 1));

@@ -1,6 +1,6 @@
-//! The picture: an array as a lit surface, points or an image, or a plane with a texture.
+//! The picture: an array as a lit surface, points or an image, or a textured plane.
 //!
-//! [`FieldRenderer`] (`field`) records it from three parts: what the shaders read (`inputs`), the `pipeline` of each pair of
+//! [`FieldRenderer`] (`field`) records it from three parts: what the shaders read (`inputs`), a `pipeline` for each pair of
 //! shaders, and the render pass around the draws (`pass`).
 
 mod camera;

@@ -1,4 +1,4 @@
-//! What is drawn on where there is no window.
+//! The picture of a run without a window.
 
 use ash::vk;
 
@@ -6,13 +6,13 @@ use super::Picture;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc};
 
-/// An image to draw on without a window, and to read back.
+/// An image to draw to without a window, and to read back.
 pub struct OffscreenTarget {
     image: Image,
 }
 
 impl OffscreenTarget {
-    /// The pixel format: 8 bits a channel, sRGB, as a PNG wants them.
+    /// The pixel format: 8 bits per channel, sRGB, as PNG files have it.
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
     /// Makes the image.
@@ -41,7 +41,7 @@ impl OffscreenTarget {
         })
     }
 
-    /// The image as what to draw on.
+    /// The image as a picture to draw to.
     pub(crate) fn picture(&self) -> Picture {
         Picture {
             image: self.image.raw(),
@@ -51,7 +51,7 @@ impl OffscreenTarget {
         }
     }
 
-    /// The image; after a frame it is in the layout `TRANSFER_SRC_OPTIMAL`.
+    /// The image. After a frame, it is in the layout `TRANSFER_SRC_OPTIMAL`.
     pub fn image(&self) -> &Image {
         &self.image
     }

@@ -1,4 +1,4 @@
-//! Draws what egui lays out over a picture.
+//! Draws egui's output over a picture.
 
 use std::mem::ManuallyDrop;
 
@@ -11,27 +11,27 @@ use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
 use crate::vulkan::{Device, Queue, TransientPool, image_barrier, pipeline_barrier};
 use crate::{Error, Result};
 
-/// What egui has laid out: see [`egui::Context::tessellate`].
+/// egui's output for a frame: see [`egui::Context::tessellate`].
 #[derive(Default)]
 pub struct Painting {
     /// The shapes.
     pub primitives: Vec<ClippedPrimitive>,
-    /// Pixels of the picture for each of egui's points.
+    /// Pixels of the picture per egui point.
     pub pixels_per_point: f32,
 }
 
-/// egui's renderer on our device. Its pipeline has one sample, so it draws on pictures that are resolved.
+/// egui's renderer on our device. Its pipeline has one sample, so it draws on resolved pictures.
 ///
-/// Before it is dropped, the queue must be idle.
+/// The queue must be idle before it is dropped.
 pub struct Painter {
-    // Dropped by hand: not where the device is left running.
+    // Dropped by hand: never if the device is leaked.
     renderer: ManuallyDrop<Renderer>,
     pool: TransientPool,
     device: Device,
 }
 
 impl Painter {
-    /// Makes it for pictures of `format`, with room for `flights` frames in flight.
+    /// Makes a painter for pictures of `format`, with room for `flights` frames in flight.
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
         let pool = TransientPool::new(&device, queue.family())?;
@@ -47,8 +47,8 @@ impl Painter {
         Ok(Self { renderer, pool, device })
     }
 
-    /// Uploads glyphs and pictures. Waits for the queue if there are any, and without a limit: so whoever calls this has waited for
-    /// all that was submitted.
+    /// Uploads glyphs and images. If there are any, it waits for the queue without a timeout, so wait for all submissions
+    /// first.
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let set = self.renderer.set_textures(raw, pool, &textures.set);
@@ -56,11 +56,11 @@ impl Painter {
             .map_err(|error| failed(&self.device, error))
     }
 
-    /// Records the draw over `picture`, which is left as it is found, in its final layout.
+    /// Records the draw over `picture`, which is in its final layout before and after.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, behind the draw of `picture`, which is alive until they are done and of the
-    /// format that this was made for. No more frames are in flight than this has room for.
+    /// `commands` is recording, outside a render pass, after the draw of `picture`. The picture is alive until the commands are
+    /// done, and has the format that the painter was made for. No more frames are in flight than it has room for.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -88,14 +88,14 @@ impl Painter {
         unsafe { device.raw().cmd_begin_rendering(commands, &rendering) };
         let painted =
             self.renderer.cmd_draw(commands, picture.extent, painting.pixels_per_point, &painting.primitives);
-        // SAFETY: in the render pass that was begun above.
+        // SAFETY: in the render pass begun above.
         unsafe { device.raw().cmd_end_rendering(commands) };
         barrier((drawn, COLOR_WRITES), (picture.final_layout, next_use(picture.final_layout)));
         painted.map_err(|error| failed(&device, error))
     }
 }
 
-/// An error of egui's renderer as one of ours.
+/// Turns an error of egui's renderer into one of ours.
 fn failed(device: &Device, error: RendererError) -> Error {
     match error {
         RendererError::Vulkan(result) => device.failed("drawing the overlay")(result),
@@ -108,7 +108,7 @@ impl Drop for Painter {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: once, here; whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: dropped only here; the GPU is done with it, as the module `vulkan` demands.
         unsafe { ManuallyDrop::drop(&mut self.renderer) };
     }
 }

@@ -1,4 +1,4 @@
-//! A colour map as an image that shaders read.
+//! A colour map as an image for shaders.
 
 use ash::vk;
 
@@ -8,7 +8,7 @@ use crate::vulkan::{
     Bound, Buffer, Image, ImageDesc, Queue, Sampler, image_barrier, one_shot, pipeline_barrier,
 };
 
-/// The texels that stand for w = 0 to 1.
+/// The number of texels for w = 0 to 1.
 const TEXELS: u32 = 256;
 
 /// An image of one row of texels, and its sampler.
@@ -18,7 +18,7 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// Makes it with these colours; waits for the queue.
+    /// Makes the image with these colours. Waits for the queue.
     pub(super) fn new(queue: &mut Queue, map: ColorMap) -> Result<Self> {
         let device = queue.device();
         let image = Image::new(
@@ -38,7 +38,7 @@ impl Palette {
         Ok(palette)
     }
 
-    /// Uploads other colours; waits for the queue.
+    /// Changes the colours. Waits for the queue.
     pub(super) fn set(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
         let texels = map.texels(TEXELS as usize);

@@ -1,11 +1,11 @@
-//! The render pass of a picture: the samples and the depth behind it, and the barriers around it.
+//! The render pass of a picture: its multisampled colour, its depth, and the barriers around it.
 
 use ash::vk;
 
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
-/// What to draw on.
+/// The target of a draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture {
     /// The image, of the renderer's format.
@@ -14,11 +14,12 @@ pub struct Picture {
     pub view: vk::ImageView,
     /// Its size.
     pub extent: vk::Extent2D,
-    /// The layout that it is left in.
+    /// Its layout after the draw.
     pub final_layout: vk::ImageLayout,
 }
 
-/// Samples a pixel. Every device has 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+/// Samples per pixel. Every device supports 1 and 4 for colour and depth ("Required Limits",
+/// `framebufferColorSampleCounts`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Samples {
     /// One: fast, with jagged edges.
@@ -31,7 +32,7 @@ pub enum Samples {
 }
 
 impl Samples {
-    /// As Vulkan has it.
+    /// The Vulkan flag.
     pub fn flags(self) -> vk::SampleCountFlags {
         match self {
             Self::One => vk::SampleCountFlags::TYPE_1,
@@ -39,33 +40,33 @@ impl Samples {
         }
     }
 
-    /// As a number.
+    /// The number of samples.
     pub fn count(self) -> u32 {
         self.flags().as_raw()
     }
 }
 
-/// What the pass does to colours.
+/// How the pass writes colours.
 pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 
-/// Where pictures are drawn on and copied from.
+/// The stages that draw to pictures and copy from them.
 pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
     vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
         | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
 );
 
-/// Who uses a picture next that is left in a layout.
+/// The next use of a picture, by its final layout.
 pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
     match layout {
-        // The present's semaphore orders what follows; commands behind the draw begin at these stages.
+        // A semaphore orders the present. Commands after the draw begin at these stages.
         vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
         _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
     }
 }
 
-/// 24 bits, where the device has that, else 32: every device has one of them ("Required Format Support"). Fewer bits are less to
-/// clear and to write (`docs/performance.md`, "The draw"), and with 24 the default camera still tells depths apart that differ by a
+/// 24 bits if the device supports that, otherwise 32. Every device supports one of them ("Required Format Support"). Fewer
+/// bits are faster to clear and write (`docs/performance.md`, "The draw"). With 24 bits, the default camera still resolves a
 /// hundred-thousandth of the field's width.
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
@@ -78,8 +79,8 @@ pub(super) fn depth_format(device: &Device) -> vk::Format {
     }
 }
 
-/// Multisampled colour, where there is more than one sample, and depth; one pair serves every frame, since frames on one queue
-/// draw one after the other.
+/// Depth, and multisampled colour if there is more than one sample. One pair serves all frames, because frames on one queue
+/// draw one after another.
 pub(super) struct Attachments {
     color: Option<Image>,
     depth: Image,
@@ -87,7 +88,7 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
-    /// Makes them for pictures of this size and format.
+    /// Makes the attachments for pictures of this size and format.
     pub(super) fn new(
         device: &Device,
         extent: vk::Extent2D,
@@ -103,7 +104,7 @@ impl Attachments {
                     format,
                     levels: 1,
                     samples: samples.flags(),
-                    // The contents never outlive the render pass, and a tiling GPU need not store them at all.
+                    // The contents never outlive the render pass, so a tiling GPU need not store them.
                     usage: usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT,
                     aspect,
                 },
@@ -124,11 +125,12 @@ impl Attachments {
         self.depth.extent()
     }
 
-    /// Records a render pass that `draw` fills: it must cover every pixel of the picture.
+    /// Records a render pass with the draws of `draw`, which must cover every pixel of the picture.
     ///
     /// # Safety
-    /// `commands` is recording. The picture is of this size and format, alive until the commands are done, and its previous
-    /// contents and uses (up to `COLOR_ATTACHMENT_OUTPUT` and transfers) may be overwritten.
+    /// `commands` is recording. The picture has this size and format and is alive until the commands are done. Its contents may
+    /// be overwritten. Its earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
+    /// these.
     pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -140,7 +142,7 @@ impl Attachments {
         }
     }
 
-    /// Makes picture and attachments ready to be drawn on, whatever is in them.
+    /// Makes the picture and the attachments ready for the draw, and discards their contents.
     ///
     /// # Safety
     /// As [`Attachments::record`].
@@ -150,8 +152,8 @@ impl Attachments {
             vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
             vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
         );
-        // What the picture was used for last: drawn on, presented (the acquire semaphore waits at this same stage), or
-        // read back.
+        // The picture's last use: a draw, a present (the wait for the acquire semaphore is at this same stage) or a
+        // read-back.
         let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
         let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
         let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
@@ -173,20 +175,20 @@ impl Attachments {
         unsafe {
             match multisampled {
                 Some(drawn) => pipeline_barrier(&self.device, commands, &[], &[depth, resolved, drawn]),
-                // The picture itself is drawn on.
+                // The draw goes to the picture itself.
                 None => pipeline_barrier(&self.device, commands, &[], &[depth, resolved]),
             }
         }
     }
 
-    /// Begins the pass, with the whole picture to draw on.
+    /// Begins the pass over the whole picture.
     ///
     /// # Safety
     /// As [`Attachments::record`].
     unsafe fn begin(&self, commands: vk::CommandBuffer, picture: &Picture) {
         let target = vk::RenderingAttachmentInfo::default()
             .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
-            // Every pixel is drawn, so nothing need be there before.
+            // Every pixel is drawn, so the old contents do not matter.
             .load_op(vk::AttachmentLoadOp::DONT_CARE);
         let colors = [match &self.color {
             // Only the resolved picture is kept.
@@ -229,7 +231,7 @@ impl Attachments {
         }
     }
 
-    /// Hands the picture on to what comes after the pass.
+    /// Makes the picture ready for its next use.
     ///
     /// # Safety
     /// As [`Attachments::record`].

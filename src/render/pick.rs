@@ -1,8 +1,8 @@
-//! Which vertex of a field lies under a pixel.
+//! Finds the vertex of a field under a pixel.
 //!
-//! The CPU does not have the vertices. So this is done in two steps: a [`Trail`] names the few that the pixel's [`Ray`] passes over;
-//! once those are read from the slot, it says where the ray meets the surface. It takes the field for a regular grid seen from
-//! above, 2 wide both ways: a kernel that puts x and z elsewhere is answered wrongly.
+//! The CPU does not have the vertices, so this takes two steps. A [`Trail`] names the few vertices that the pixel's [`Ray`]
+//! passes over. Once these are read from the slot, it says where the ray meets the surface. The field is taken for a regular
+//! grid, 2 wide both ways. If a kernel puts x and z elsewhere, the answer is wrong.
 
 use glam::{Vec2, Vec3};
 
@@ -13,18 +13,18 @@ use crate::wave::{Grid, Vertex};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trail {
     grid: Grid,
-    // In columns and rows; and the height, in the field's units.
+    // The place in columns and rows, and the height in the field's units.
     begin: (Vec2, f32),
     end: (Vec2, f32),
 }
 
-/// A ray ends so far from the eye. A camera is never so far away.
+/// The length of a ray. A camera is never so far away.
 const FARTHEST: f32 = 100.0;
 impl Trail {
-    /// Vertices of a trail at most. A field with more rows and columns has some left out between them.
+    /// The most vertices of a trail. In a field with more rows or columns, a trail leaves some out.
     pub const MOST: usize = 1024;
 
-    /// The part of `ray` above or below a field; `None` if it passes by.
+    /// The part of `ray` above or below a field; `None` if the ray misses the field.
     pub fn new(ray: Ray, grid: Grid) -> Option<Self> {
         let (mut near, mut far) = (0.0f32, FARTHEST);
         for (from, by) in [(ray.origin.x, ray.direction.x), (ray.origin.z, ray.direction.z)] {
@@ -43,18 +43,18 @@ impl Trail {
         (near < far).then(|| Self { grid, begin: at(near), end: at(far) })
     }
 
-    /// How many vertices it passes over, as far as they are looked at.
+    /// The number of vertices in the trail.
     fn count(&self) -> usize {
         let cells = (self.end.0 - self.begin.0).abs().max_element();
         (cells.ceil() as usize + 1).clamp(2, Self::MOST)
     }
 
-    /// How far along vertex `index` is, 0 to 1.
+    /// The position of vertex `index` along the trail, from 0 to 1.
     fn part(&self, index: usize) -> f32 {
         index as f32 / (self.count() - 1) as f32
     }
 
-    /// The vertices that it passes over as `(column, row)`, from the eye on.
+    /// The vertices that the ray passes over, as `(column, row)`, from the eye outwards.
     pub fn vertices(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..self.count()).map(|index| {
             let at = self.begin.0.lerp(self.end.0, self.part(index)).round();
@@ -62,13 +62,13 @@ impl Trail {
         })
     }
 
-    /// Which of [`Trail::vertices`] the ray meets first, when these are their values.
+    /// The index of the first of [`Trail::vertices`] that the ray meets. `values` are the vertices' values.
     pub fn hit(&self, values: &[Vertex]) -> Option<usize> {
         let heights = (0..self.count()).map(|index| {
             let (begin, end) = (self.begin.1, self.end.1);
             begin + (end - begin) * self.part(index)
         });
-        // NaN lies neither above nor below.
+        // NaN is neither above nor below.
         let gaps = heights.zip(values).map(|(height, vertex)| height - vertex.y).enumerate();
         let mut gaps = gaps.filter(|(_, gap)| gap.is_finite());
         let mut before = gaps.next()?;
@@ -100,7 +100,7 @@ mod tests {
         trail.hit(&values).and_then(|index| trail.vertices().nth(index))
     }
 
-    /// Where a point is in the picture, in pixels, and its depth: the nearer the larger.
+    /// A point's place in the picture, in pixels, and its depth, which is larger if it is nearer.
     fn seen(camera: &Camera, point: Vec3) -> (f32, f32, f32) {
         let clip = camera.view_projection(SIZE.0, SIZE.1) * point.extend(1.0);
         let at = clip / clip.w;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn the_vertex_under_a_pixel_is_found_even_behind_a_crest() {
         let all = |grid: Grid| (0..grid.rows).flat_map(move |row| (0..grid.cols).map(move |col| (col, row)));
-        // On the border it passes by too often.
+        // On the border, too many rays miss the field.
         let is_inside =
             |(col, row): &(u32, u32)| (1..GRID.cols - 1).contains(col) && (1..GRID.rows - 1).contains(row);
         for (azimuth, elevation) in [(0.58, 0.52), (3.0, 0.2), (5.0, 1.5), (1.0, -0.4)] {
@@ -128,7 +128,7 @@ mod tests {
                 let got = wave::vertex(GRID, got_col, got_row, 0.25, wave::Shape::default());
                 let got = seen(&camera, Vec3::new(got.x, got.y, got.z));
                 assert!((got.0 - x).hypot(got.1 - y) < 15.0, "{col}, {row}: {got:?} is not near {x} {y}");
-                // Where the surface is seen from the side, many vertices lie in a pixel.
+                // Where the surface is seen from the side, one pixel covers many vertices.
                 match got_col.abs_diff(col).max(got_row.abs_diff(row)) {
                     ..5 => found += 1,
                     _ if got.2 > depth => hidden += 1,
@@ -136,7 +136,7 @@ mod tests {
                 }
             }
             assert!(found > 300, "{found} found, {hidden} hidden");
-            // Only on an outline, by its rounding.
+            // Rays may miss only at an outline, because of rounding.
             assert!(20 * missed < found, "{missed} missed, {found} found");
         }
     }

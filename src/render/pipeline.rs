@@ -1,4 +1,4 @@
-//! A graphics pipeline: two shaders, and how what they draw meets the picture.
+//! A graphics pipeline: two shaders, and the state around them.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use super::pass::depth_format;
 use crate::Result;
 use crate::vulkan::{Device, ShaderModule};
 
-/// Two shaders of a file of `shaders/`, as SPIR-V.
+/// Two shaders from one file in `shaders/`, as SPIR-V.
 pub(super) struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],
@@ -46,25 +46,25 @@ pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");
 
 /// How to make a [`Pipeline`].
 pub(super) struct PipelineDesc {
-    /// What the shaders read.
+    /// The layout of what the shaders read.
     pub(super) layout: vk::PipelineLayout,
     /// The picture's format.
     pub(super) format: vk::Format,
-    /// Samples a pixel.
+    /// Samples per pixel.
     pub(super) samples: Samples,
-    /// What shows in front of what was drawn before. Depth is reversed: what is nearer is `GREATER`. The background lies at the
-    /// farthest depth, which is what the depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
+    /// The depth test. Depth is reversed, so `GREATER` means nearer. The background lies at the farthest depth, the value that
+    /// depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
     pub(super) shows: vk::CompareOp,
 }
 
-/// The pipeline. Viewport and scissor are set when it is used.
+/// A graphics pipeline. Viewport and scissor are dynamic state.
 pub(super) struct Pipeline {
     raw: vk::Pipeline,
     device: Device,
 }
 
 impl Pipeline {
-    /// Makes it.
+    /// Makes the pipeline.
     pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc) -> Result<Self> {
         let vertex = ShaderModule::new(device, shaders.vertex)?;
         let fragment = ShaderModule::new(device, shaders.fragment)?;
@@ -81,7 +81,7 @@ impl Pipeline {
         let viewport = vk::PipelineViewportStateCreateInfo::default().viewport_count(1).scissor_count(1);
         let raster = vk::PipelineRasterizationStateCreateInfo::default()
             .polygon_mode(vk::PolygonMode::FILL)
-            // Both sides show: from a low camera the underside of a crest is in the picture.
+            // Both sides show: a low camera sees the underside of a crest.
             .cull_mode(vk::CullModeFlags::NONE)
             .front_face(vk::FrontFace::COUNTER_CLOCKWISE)
             .line_width(1.0);
@@ -113,7 +113,7 @@ impl Pipeline {
             .dynamic_state(&dynamic)
             .layout(desc.layout)
             .push_next(&mut rendering)];
-        // SAFETY: the description points to locals; on failure there is nothing to destroy with one pipeline.
+        // SAFETY: the description points to locals; if a single pipeline fails, there is nothing to destroy.
         let made = unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
         Ok(Self { raw: made[0], device: device.clone() })
@@ -136,7 +136,7 @@ impl Drop for Pipeline {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_pipeline(self.raw, None) };
     }
 }

@@ -1,19 +1,19 @@
 //! The ways to draw a field.
 
-/// How a field is drawn. The texture's plane has one way only.
+/// How a field is drawn. The texture's plane has only one style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
     /// A lit surface.
     #[default]
     Surface,
-    /// The grid's lines on a dark surface; where they would touch, only every second, fourth, … line.
+    /// The grid's lines on a dark surface. Where they would touch, only every second, fourth, … line.
     Wireframe,
     /// A dot for each vertex.
     Points,
 }
 
 impl Style {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Surface => "surface",
@@ -22,7 +22,7 @@ impl Style {
         }
     }
 
-    /// The next one, round and round.
+    /// The next style; the first follows the last.
     pub fn next(self) -> Self {
         match self {
             Self::Surface => Self::Wireframe,

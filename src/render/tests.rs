@@ -1,4 +1,4 @@
-//! Arrays with known contents, and the pixels that they must become.
+//! Draws arrays with known contents and checks the pixels.
 
 use std::fs::File;
 use std::path::Path;
@@ -36,13 +36,13 @@ impl Drawn {
         self.pixels[y * self.width + x]
     }
 
-    /// How many pixels are another picture's.
+    /// How many pixels differ from another picture's.
     fn unlike(&self, other: &Self) -> usize {
         self.pixels.iter().zip(&other.pixels).filter(|(a, b)| !close(**a, **b, 3)).count()
     }
 }
 
-/// Whether two colours are the same but for rounding.
+/// Whether two colours are the same except for rounding.
 fn close(a: Pixel, b: Pixel, tolerance: u8) -> bool {
     a.iter().zip(b).all(|(a, b)| a.abs_diff(b) <= tolerance)
 }
@@ -64,7 +64,7 @@ impl Bench {
         Self { queue, log, style: Style::Surface, samples: Samples::Four }
     }
 
-    /// Draws an array with these bytes in a picture of this size; `change` says how it is looked at.
+    /// Draws an array with these bytes into a picture of this size; `change` changes the default view.
     fn draw(
         &mut self,
         (kind, shape, number): (Kind, &[u64], Number),
@@ -76,7 +76,7 @@ impl Bench {
         assert_eq!(bytes.len() as u64, array.bytes());
         let device = self.queue.device().clone();
         let mut words = bytes.to_vec();
-        // What lies behind the array must not matter.
+        // The bytes after the array must not matter.
         words.resize(4 * array.words() as usize, 0x5a);
         let slot = Buffer::filled(&device, "slot", &words, vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
         let desc = FieldRendererDesc {
@@ -97,7 +97,8 @@ impl Bench {
         renderer.set_view(0, &view, extent).unwrap();
         let source = Source::from(slot.raw());
         let record = |commands| {
-            // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the slot has the array's words.
+            // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the slot has all words
+            // of the array.
             unsafe { renderer.record(commands, 0, source, &target.picture(), None) }.unwrap();
         };
         one_shot(&mut self.queue, record).unwrap();
@@ -111,7 +112,7 @@ impl Bench {
         self.draw((Kind::Image, shape, number), bytes, size, |_| {})
     }
 
-    /// What is behind everything.
+    /// Draws only the background.
     fn nothing(&mut self, size: (u32, u32)) -> Drawn {
         self.image(&[1, 1, 4], Number::U8, &[255, 255, 255, 0], size)
     }
@@ -123,7 +124,7 @@ impl Drop for Bench {
     }
 }
 
-/// With WAVEFIELD_KEEP=FOLDER every picture is kept there, to look at.
+/// With WAVEFIELD_KEEP=FOLDER, keeps every picture in that folder, to look at.
 fn keep(pixels: &[u8], (width, height): (u32, u32)) {
     let Some(folder) = std::env::var_os("WAVEFIELD_KEEP") else { return };
     let test = std::thread::current().name().unwrap_or_default().replace("::", "-");
@@ -138,7 +139,7 @@ fn floats(numbers: &[f32]) -> Vec<u8> {
     bytemuck::cast_slice(numbers).to_vec()
 }
 
-/// As half floats; exact for what the tests have.
+/// The numbers as half floats; exact for the tests' numbers.
 fn halves(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|&number| half::f16::from_f32(number).to_le_bytes()).collect()
 }
@@ -221,7 +222,7 @@ fn what_is_no_number_or_transparent_shows_the_background() {
         let drawn = bench.image(&[1, 3, 3], Number::F32, &floats(&colours), (30, 10));
         assert_eq!((drawn.at(5, 5), drawn.at(15, 5), drawn.at(25, 5)), (WHITE, nothing.at(15, 5), WHITE));
     }
-    // Whatever the limits of the colours are, an alpha of 255 is opaque; half of it lets half of the light through.
+    // Limits do not apply to alpha: 255 is always opaque, and half of it lets half of the light through.
     let bytes = [200, 200, 200, 255, 200, 200, 200, 128, 200, 200, 200, 0];
     let desc = (Kind::Image, &[1, 3, 4][..], Number::U8);
     let drawn = bench.draw(desc, &bytes, (30, 10), |view| view.limits = [0.0, 200.0]);
@@ -230,12 +231,12 @@ fn what_is_no_number_or_transparent_shows_the_background() {
     assert_eq!(drawn.at(25, 5), nothing.at(25, 5));
 }
 
-/// Every byte of an image is where it belongs, and an image of the picture's own size is not changed at all.
+/// Every byte of an image is in its place, and an image of the picture's size is unchanged.
 #[test]
 fn an_image_of_the_pictures_size_is_the_picture() {
     let mut bench = Bench::new();
     let (width, height) = (37, 23);
-    // No multiple of four bytes.
+    // Not a multiple of four bytes.
     let bytes: Vec<u8> = (0..width * height * 3).map(|i| (i * 7919 % 251) as u8).collect();
     for samples in [Samples::One, Samples::Four] {
         bench.samples = samples;
@@ -249,7 +250,7 @@ fn an_image_of_the_pictures_size_is_the_picture() {
 #[test]
 fn an_image_made_smaller_is_a_mean() {
     let mut bench = Bench::new();
-    // Far more texels than a pixel is the mean of, and a fraction of one more; black beside white.
+    // A chequerboard. With 64 and 52, a pixel covers a fraction of a texel too; with 700, more than the shader averages.
     for side in [64, 52, 700] {
         let board: Vec<u8> = (0..side * side).map(|i| ((i % side + i / side) % 2 * 255) as u8).collect();
         let grey: Vec<u8> = board.iter().flat_map(|&byte| [byte; 3]).collect();
@@ -277,7 +278,7 @@ fn the_camera_moves_and_enlarges_an_image() {
     assert_close(away.at(14, 14), WHITE);
 }
 
-/// Where a point is in a picture by a camera, in pixels.
+/// A point's place in a camera's picture, in pixels.
 fn seen(camera: &Camera, (width, height): (u32, u32), place: [f32; 3]) -> (f32, f32) {
     let clip = camera.view_projection(width, height) * glam::Vec3::from(place).extend(1.0);
     ((clip.x / clip.w + 1.0) * 0.5 * width as f32, (clip.y / clip.w + 1.0) * 0.5 * height as f32)
@@ -318,7 +319,7 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
         let pixels = drawn.unlike(&nothing) as f32;
         assert!((pixels - area).abs() <= (0.1 * area).max(3.0), "{dot}: {pixels} pixels, and not {area}");
     }
-    // Without values of their own they have their heights'.
+    // Without values of their own, they have the colours of their heights.
     let three: Vec<f32> = [[0.0f32, 0.4, 0.0], [0.5, -0.4, 0.0]].concat();
     let desc = (Kind::Points, &[2, 3][..], Number::F32);
     let drawn = bench.draw(desc, &floats(&three), size, |view| (view.size, view.limits) = (9.0, [-0.4, 0.4]));
@@ -340,7 +341,7 @@ fn heights() -> Vec<f32> {
     (0..COLS * ROWS).map(height).collect()
 }
 
-/// The same as a mesh: where each height lies is computed here.
+/// The same as a mesh; the place of each height is computed here.
 fn as_mesh(heights: &[f32]) -> Vec<f32> {
     let longer = (COLS - 1) as f32;
     let vertex = |(i, height): (usize, &f32)| {
@@ -375,7 +376,7 @@ fn a_surface_is_the_mesh_of_its_heights() {
         ];
         for surface in &surfaces {
             let unlike = surface.unlike(&mesh);
-            // Half floats move an edge now and then.
+            // Half floats sometimes move an edge.
             assert!(unlike < 60, "{style:?}: {unlike} pixels differ");
         }
         assert_eq!(surfaces[0].unlike(&mesh), 0, "{style:?}");
@@ -398,7 +399,7 @@ fn limits_of_a_mesh_are_for_its_colours() {
     }
 }
 
-/// Where a height is NaN there is a hole, and beside it the surface goes on.
+/// A height that is NaN leaves a hole, and the surface around it is unchanged.
 #[test]
 fn a_height_that_is_no_number_is_a_hole() {
     let mut bench = Bench::new();
@@ -426,7 +427,7 @@ fn a_height_that_is_no_number_is_a_hole() {
         }
         let (x, y) = place(col + 3, row);
         assert!(close(drawn.at(x, y), whole.at(x, y), 3), "beyond it nothing changes");
-        // Its edge is between the surface and the background: neither black nor bright.
+        // The hole's edge has colours between the surface's and the background's.
         for (index, got) in drawn.pixels.iter().enumerate() {
             let (surface, behind) = (whole.pixels[index], nothing.pixels[index]);
             for ((got, a), b) in got.iter().zip(surface).zip(behind) {
@@ -437,7 +438,7 @@ fn a_height_that_is_no_number_is_a_hole() {
     }
 }
 
-/// A line of pixels of a very long image, and of a very high one.
+/// A very long image and a very high one each show as a line of pixels.
 #[test]
 fn a_long_image_is_seen() {
     let mut bench = Bench::new();

@@ -1,24 +1,24 @@
-//! How an array is looked at.
+//! The view of an array: camera, limits and size of points.
 
 use super::Camera;
 use crate::array::{Array, Kind, Number};
 use crate::wave::Grid;
 
-/// What can be changed of a picture without another pipeline.
+/// The parts of a picture that can change without another pipeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// Where it is seen from. An image is not seen in perspective: the camera's distance and the x and y of its target zoom and
-    /// move it, see [`Placement`].
+    /// The camera. An image has no perspective: the camera's distance zooms it, and the x and y of the target move it. See
+    /// [`Placement`].
     pub camera: Camera,
-    /// The numbers that the ends of the colour map stand for, in the array's own units; also those that are 0 and 1 in an image's
-    /// RGB. Finite and not equal.
+    /// The values at the ends of the colour map, or those of 0 and 1 in an image's RGB, in the array's own units. Finite and
+    /// not equal.
     pub limits: [f32; 2],
-    /// How large points are, in pixels.
+    /// The diameter of points, in pixels.
     pub size: f32,
 }
 
 impl View {
-    /// How an array is looked at where nobody says how.
+    /// The default view of an array.
     pub fn of(array: &Array) -> Self {
         Self {
             camera: match array.kind() {
@@ -33,16 +33,16 @@ impl View {
         }
     }
 
-    /// As shaders take the limits: where they begin, and what maps a number's distance from there to 0..1.
+    /// The limits, for shaders: the lower one, and the factor that maps the distance from it to 0..1.
     pub(super) fn scale(&self) -> [f32; 2] {
         let [low, high] = self.limits.map(f64::from);
         let scale = (high - low).recip() as f32;
-        // Limits that are next to each other are a step, not a division by zero.
+        // Limits that are almost equal give a step, not infinity.
         [self.limits[0], scale.clamp(f32::MIN, f32::MAX)]
     }
 }
 
-/// Whether its values are shown by the colour map.
+/// Whether the colour map shows the array's values.
 pub fn has_colour_map(array: &Array) -> bool {
     array.kind() != Kind::Image || array.components() == 1
 }
@@ -50,26 +50,26 @@ pub fn has_colour_map(array: &Array) -> bool {
 /// Where an image lies in a picture, in pixels from its top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// Its left and its top.
+    /// Its left and top edges.
     pub corner: [f32; 2],
     /// Its width and height.
     pub size: [f32; 2],
 }
 
 impl Placement {
-    /// It fills the picture as far as its shape allows, enlarged by the default distance over the camera's. The camera's target is
-    /// in the middle: x to the right and y up, in halves of the image's longer side.
+    /// Fits the image into the picture, then scales it by the default distance over the camera's. The camera's target is in the
+    /// middle of the picture: x to the right and y up, in halves of the image's longer side.
     pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {
         let (cols, rows) = (image.cols as f32, image.rows as f32);
         let (width, height) = (picture.0 as f32, picture.1 as f32);
         let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
-        // A long image has a line of pixels at least.
+        // A very long image is at least one pixel wide and high.
         let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
         let (right, down) = (-camera.target.x * half(size), camera.target.y * half(size));
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
     }
 
-    /// Half of its longer side.
+    /// Half of its longer side, in pixels.
     pub fn unit(&self) -> f32 {
         half(self.size)
     }

@@ -78,7 +78,7 @@ impl Shared {
     /// What the frame's submission says to the client, and (with `--trust` only) waits for.
     fn sync(&self, current: Current) -> FrameSync {
         let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
-        // The barriers that transfer the slot are in no narrower stage.
+        // No narrower stage orders the ownership transfers.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.

@@ -14,47 +14,47 @@ pub struct Adapter {
     info: AdapterInfo,
 }
 
-/// What an [`Adapter`] says of itself.
+/// The properties of an [`Adapter`].
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
     /// `VkPhysicalDeviceProperties::deviceName`.
     pub name: String,
-    /// By what CUDA knows the same device, and what it can export to CUDA.
+    /// The UUIDs by which CUDA knows the same device, and what the device can export to CUDA.
     pub sharing: VkInfo,
     /// Discrete, integrated, virtual or CPU.
     pub kind: vk::PhysicalDeviceType,
-    /// The driver's name and version, as the driver words them.
+    /// The driver's name and version, in the driver's words.
     pub driver: String,
-    /// Which driver it is (`VkPhysicalDeviceDriverProperties::driverID`); 0 where it does not say.
+    /// Which driver it is (`VkPhysicalDeviceDriverProperties::driverID`); 0 if unknown.
     pub driver_id: vk::DriverId,
-    /// The Vulkan version that the device has, packed.
+    /// The device's Vulkan version, packed.
     pub api_version: u32,
-    /// Timeline semaphores, synchronization2 and dynamic rendering: those that are missing.
+    /// Which of timeline semaphores, synchronization2 and dynamic rendering are missing.
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
-    /// The first queue family that computes and does not draw, and keeps time.
+    /// The first queue family with compute and timestamps but without graphics.
     pub compute_family: Option<u32>,
-    /// The most bytes that one buffer, bound whole as a storage buffer, may have, and which limit says so.
+    /// The size in bytes of the largest buffer that can be bound whole as a storage buffer, and the limit that sets it.
     pub largest_buffer: (u64, &'static str),
-    /// The most bytes of one allocation (`maxMemoryAllocationSize`).
+    /// The size in bytes of the largest allocation (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
     /// How it launches CUDA kernels from a command buffer, if it does.
     pub inline: Option<InlineSupport>,
-    /// Whether such kernels reach images too: by the handles of `VK_NVX_image_view_handle`, where `VK_NVX_binary_import` is
-    /// there to launch them, whichever of the two [`AdapterInfo::inline`] prefers for buffers.
+    /// Whether such kernels can also reach images. This needs `VK_NVX_image_view_handle` for the handles and
+    /// `VK_NVX_binary_import` for the launch, even if [`AdapterInfo::inline`] prefers the other extension for buffers.
     pub inline_images: bool,
-    /// Nanoseconds of one step of a timestamp; `None` where the queue keeps no time.
+    /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
-    /// Whether `VK_EXT_calibrated_timestamps` reads its clock.
+    /// Whether `VK_EXT_calibrated_timestamps` can read its clock.
     pub calibrated_timestamps: bool,
-    /// Whether it says what went wrong when it is lost (`VK_EXT_device_fault`).
+    /// Whether it reports why it was lost (`VK_EXT_device_fault`).
     pub device_fault: bool,
-    /// Whether it says how much memory is left (`VK_EXT_memory_budget`).
+    /// Whether it reports how much memory is left (`VK_EXT_memory_budget`).
     pub memory_budget: bool,
-    /// Whether a buffer may lie in several allocations (`sparseBinding`).
+    /// Whether one buffer may span several allocations (`sparseBinding`).
     pub sparse_binding: bool,
-    /// The most pixels that a picture may have each way.
+    /// The largest width and height of a picture, in pixels.
     pub largest_picture: u32,
 }
 
@@ -75,7 +75,7 @@ impl Adapter {
             .collect()
     }
 
-    /// What the device says of itself.
+    /// The device's properties.
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
@@ -90,7 +90,7 @@ impl Adapter {
         self.raw
     }
 
-    /// Whether this device can run the renderer (and present to `surface`), else the reason in words.
+    /// Fails with the reason, in words, if this device cannot run the renderer or present to `surface`.
     pub fn can_draw(&self, surface: Option<&Surface>) -> Result<(), String> {
         let info = &self.info;
         if info.api_version < super::API_VERSION {
@@ -113,7 +113,7 @@ impl Adapter {
 
 impl AdapterInfo {
     fn query(vk: &ash::Instance, raw: vk::PhysicalDevice) -> Result<Self> {
-        // SAFETY: (and for all queries below) `raw` was enumerated from this live instance.
+        // SAFETY: (here and for all queries below) `raw` was enumerated from this live instance.
         let base = unsafe { vk.get_physical_device_properties(raw) };
         let name =
             base.device_name_as_c_str().map_or("unnamed".into(), |name| name.to_string_lossy().into_owned());
@@ -122,7 +122,7 @@ impl AdapterInfo {
         let mut maintenance3 = vk::PhysicalDeviceMaintenance3Properties::default();
         let mut maintenance4 = vk::PhysicalDeviceMaintenance4Properties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut maintenance3);
-        // Structures that came with a later version must not be chained on an older device.
+        // Structures of a later version must not be chained on an older device.
         if base.api_version >= vk::API_VERSION_1_2 {
             properties = properties.push_next(&mut driver);
         }
@@ -211,7 +211,7 @@ impl AdapterInfo {
         })
     }
 
-    /// A device with nothing behind it.
+    /// A made-up device, for tests.
     #[cfg(test)]
     pub(crate) fn unreal(uuid: u8) -> Self {
         Self {
@@ -267,7 +267,7 @@ fn driver_words(driver: &vk::PhysicalDeviceDriverProperties, version: u32) -> St
     }
 }
 
-/// Buffers reach such a kernel by their addresses, so that feature is needed too.
+/// Also needs the feature `bufferDeviceAddress`, because kernels get buffers by address.
 fn supports_inline(
     vk: &ash::Instance,
     raw: vk::PhysicalDevice,

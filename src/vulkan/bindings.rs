@@ -1,4 +1,4 @@
-//! What a pipeline's shaders read and write: its descriptor sets, and the layout that names them.
+//! What a pipeline's shaders read and write: its descriptor sets and its layout.
 
 use ash::vk;
 
@@ -12,11 +12,11 @@ pub enum Bound {
     Buffer(vk::DescriptorBufferInfo),
     /// A whole uniform buffer.
     Uniforms(vk::Buffer),
-    /// An image that is read, in this layout.
+    /// An image to read, in this layout.
     Sampled(vk::ImageView, vk::ImageLayout),
-    /// An image that is written, in the layout `GENERAL`.
+    /// An image to write, in the layout `GENERAL`.
     Storage(vk::ImageView),
-    /// How an image is read between its texels.
+    /// A sampler.
     Sampler(vk::Sampler),
 }
 
@@ -62,7 +62,7 @@ fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
     vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
 }
 
-/// The sets that can be bound as one set of a shader; they differ only in what they are pointed at.
+/// The sets that can be bound as one set of a shader. They differ only in what they point at.
 pub(crate) struct SetDesc<'a> {
     /// What the set has at bindings 0, 1, …, and the stages that use it. Not empty.
     pub(crate) bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
@@ -75,19 +75,19 @@ pub(crate) struct Bindings {
     layout: vk::PipelineLayout,
     set_layouts: Vec<vk::DescriptorSetLayout>,
     pool: vk::DescriptorPool,
-    /// For each set of the shader, those that can be bound.
+    /// For each set of the shader, the sets that can be bound to it.
     sets: Vec<Vec<vk::DescriptorSet>>,
     device: Device,
 }
 
 impl Bindings {
-    /// Makes them. The sets are pointed at nothing yet.
+    /// Makes the sets; they point at nothing yet.
     pub(crate) fn new(
         device: &Device,
         desc: &[SetDesc<'_>],
         constants: &[vk::PushConstantRange],
     ) -> Result<Self> {
-        // Null handles are skipped by Drop, so each step can simply fail.
+        // Drop ignores null handles, so each step can simply fail.
         let mut made = Self {
             layout: vk::PipelineLayout::null(),
             set_layouts: Vec::new(),
@@ -115,7 +115,7 @@ impl Bindings {
                 })
                 .collect();
             let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-            // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
+            // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
             let layout = unsafe { vk.create_descriptor_set_layout(&info, None) };
             self.set_layouts.push(layout.map_err(device.failed("vkCreateDescriptorSetLayout"))?);
         }
@@ -138,7 +138,7 @@ impl Bindings {
             .collect();
         let count = desc.iter().map(|set| set.count as u32).sum();
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
-        // SAFETY: (and for all calls here) a live device, and descriptions that point to locals.
+        // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
         self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
             .map_err(device.failed("vkCreateDescriptorPool"))?;
         for (set, &layout) in desc.iter().zip(&self.set_layouts) {
@@ -152,20 +152,20 @@ impl Bindings {
         Ok(())
     }
 
-    /// The layout for pipelines that read these.
+    /// The layout for pipelines that use these sets.
     pub(crate) fn layout(&self) -> vk::PipelineLayout {
         self.layout
     }
 
-    /// Points bindings 0, 1, … of a set somewhere else: the set in place `chosen` of those for set `set`.
+    /// Points bindings 0, 1, … of a set at `bound`. The set is number `chosen` of those made for the shader's set `set`.
     ///
     /// # Safety
-    /// The kinds are those that the set was made for. No submitted commands use that set, and none that were recorded with it are submitted again. What is bound lives as
-    /// long as commands use it.
+    /// The kinds are those that the set was made for. No submitted commands use the set, and no commands recorded with it are
+    /// submitted again. What is bound lives as long as commands use it.
     pub(crate) unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
         let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
         let writes: [_; COUNT] = std::array::from_fn(|index| {
-            // Vulkan reads the one that the kind calls for and ignores the other.
+            // Vulkan reads the one that the kind needs and ignores the other.
             vk::WriteDescriptorSet::default()
                 .dst_set(self.sets[set][chosen])
                 .dst_binding(index as u32)
@@ -177,10 +177,10 @@ impl Bindings {
         unsafe { self.device.raw().update_descriptor_sets(&writes, &[]) };
     }
 
-    /// Binds `chosen[n]` of the sets for set n.
+    /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it.
     ///
     /// # Safety
-    /// `commands` is recording, and the sets were pointed somewhere.
+    /// `commands` is recording, and [`Bindings::point`] was called for these sets.
     pub(crate) unsafe fn bind<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -199,7 +199,7 @@ impl Drop for Bindings {
             return;
         }
         let vk = self.device.raw();
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
+        // SAFETY: the GPU is done with them, as the module `vulkan` demands; null handles are allowed.
         unsafe {
             vk.destroy_descriptor_pool(self.pool, None);
             vk.destroy_pipeline_layout(self.layout, None);

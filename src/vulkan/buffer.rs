@@ -7,12 +7,12 @@ use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use super::Device;
 use crate::{Error, Result};
 
-/// What a [`Buffer`] is for.
+/// How to make a [`Buffer`].
 #[derive(Clone, Copy, Debug)]
 pub struct BufferDesc {
     /// For errors and debuggers.
     pub label: &'static str,
-    /// Bytes; not 0.
+    /// The size in bytes; not 0.
     pub size: u64,
     /// What the GPU does with it.
     pub usage: vk::BufferUsageFlags,
@@ -20,10 +20,10 @@ pub struct BufferDesc {
     pub location: MemoryLocation,
 }
 
-/// Bytes from which a buffer is a large one.
+/// Buffers of at least this many bytes get an allocation of their own.
 const LARGE: u64 = 1 << 20;
 
-/// A buffer and its memory. Nothing of it is shared with CUDA: see [`vulkan_cuda::SharedBuffer`] for that.
+/// A buffer and its memory, which CUDA does not share. For shared memory, see [`vulkan_cuda::SharedBuffer`].
 pub struct Buffer {
     raw: vk::Buffer,
     // None only while it is being dropped.
@@ -53,7 +53,7 @@ impl Buffer {
                 requirements,
                 location: desc.location,
                 linear: true,
-                // A large one has memory of its own: a block for several would leave the rest of itself unused.
+                // In a block shared with other buffers, a large one would leave the rest of the block unused.
                 allocation_scheme: match desc.size {
                     LARGE.. => AllocationScheme::DedicatedBuffer(raw),
                     _ => AllocationScheme::GpuAllocatorManaged,
@@ -72,7 +72,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// A buffer in memory that the CPU can write, with these bytes in it; not none.
+    /// Makes a buffer in memory that the CPU can write, and copies `bytes` into it. `bytes` must not be empty.
     ///
     /// # Errors
     /// As [`Buffer::new`].
@@ -93,21 +93,21 @@ impl Buffer {
         self.raw
     }
 
-    /// Its size in bytes, as asked.
+    /// The requested size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The bytes, as the CPU sees them. They begin at a multiple of the alignment that the device asks for such a buffer.
+    /// The bytes, as the CPU sees them. They have the alignment that the device requires for such a buffer.
     ///
     /// # Errors
-    /// Memory that is neither for upload nor for read-back.
+    /// Memory that is for neither upload nor read-back.
     pub fn bytes(&self) -> Result<&[u8]> {
         let bytes = self.allocation.as_ref().and_then(|allocation| allocation.mapped_slice());
         bytes.and_then(|bytes| bytes.get(..self.size as usize)).ok_or_else(|| unmapped(&self.device))
     }
 
-    /// The bytes for writing.
+    /// The bytes, writable.
     ///
     /// # Errors
     /// As [`Buffer::bytes`].
@@ -117,10 +117,10 @@ impl Buffer {
     }
 }
 
-/// Vulkan demands memory that the CPU sees of every device, and gpu-allocator maps it, so this is for who asks a buffer on the
-/// GPU's side.
+/// The error for a buffer in `GpuOnly` memory. Upload and read-back memory is always mapped: Vulkan demands that every device
+/// has some.
 fn unmapped(device: &Device) -> Error {
-    Error::Unsupported(format!("the CPU does not see this memory of {}", device.info().name))
+    Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
 }
 
 impl Drop for Buffer {
@@ -128,10 +128,10 @@ impl Drop for Buffer {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_buffer(self.raw, None) };
         if let Some(allocation) = self.allocation.take() {
-            // The only error is a block that the allocator does not know, and this one is its own.
+            // It fails only for a block that the allocator does not know, and this one is its own.
             let _ = self.device.allocator().free(allocation);
         }
     }

@@ -1,4 +1,4 @@
-//! A compute pipeline over buffers and images: what a pass over all vertices or texels needs, whatever it does with them.
+//! A compute pipeline over buffers and images, for passes over all vertices or texels.
 
 use std::ffi::CStr;
 
@@ -7,12 +7,12 @@ use ash::vk;
 use super::{Bindings, Bound, Device, SetDesc, ShaderModule};
 use crate::Result;
 
-/// Threads in a workgroup of every compute shader in `shaders/` whose work is a row of things.
+/// Threads in a workgroup of every one-dimensional compute shader in `shaders/`.
 const WORKGROUP: u64 = 256;
 /// Workgroups that every device allows in one dimension.
 const MAX_GROUPS: u64 = 65_535;
 
-/// Workgroups for one thread each of `threads`, rounded up. Two dimensions, because one may hold no more than 65,535.
+/// The workgroups that give at least `threads` threads. In two dimensions, because one dimension may have only 65,535.
 pub fn groups(threads: u64) -> [u32; 2] {
     let groups = threads.div_ceil(WORKGROUP);
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
@@ -24,10 +24,9 @@ pub struct ComputePipelineDesc<'a> {
     pub spirv: &'a [u8],
     /// Its entry point.
     pub entry: &'a CStr,
-    /// Bytes of push constants; a multiple of 4.
+    /// The size of the push constants in bytes; a multiple of 4.
     pub constants: u32,
-    /// For each descriptor set of the shader, which has one descriptor at binding 0: what can be bound there. None of the
-    /// lists is empty.
+    /// What can be bound to each descriptor set of the shader. A set has one descriptor, at binding 0. No list is empty.
     pub sets: &'a [Choices<'a>],
 }
 
@@ -36,7 +35,7 @@ pub struct ComputePipelineDesc<'a> {
 pub enum Choices<'a> {
     /// These, all of one kind.
     These(&'a [Bound]),
-    /// So many of this kind, each of which is pointed somewhere before it is used.
+    /// This many of this kind. Each must be pointed at something before it is used.
     Later(vk::DescriptorType, usize),
 }
 
@@ -56,7 +55,7 @@ impl Choices<'_> {
     }
 }
 
-/// The pipeline, with one descriptor set for each thing that can be bound.
+/// A compute pipeline with a descriptor set for each thing that can be bound.
 pub struct ComputePipeline {
     raw: vk::Pipeline,
     bindings: Bindings,
@@ -64,7 +63,7 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// Makes it. What is bound must live as long as it is used.
+    /// Makes the pipeline. What is bound must live as long as the pipeline uses it.
     pub fn new(device: &Device, desc: &ComputePipelineDesc<'_>) -> Result<Self> {
         let compute = vk::ShaderStageFlags::COMPUTE;
         let kinds: Vec<_> = desc.sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
@@ -72,13 +71,13 @@ impl ComputePipeline {
         let sets: Vec<_> =
             sets.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
         let constants = [vk::PushConstantRange::default().stage_flags(compute).size(desc.constants)];
-        // Vulkan takes no range of none.
+        // Vulkan forbids an empty range.
         let constants = &constants[..usize::from(desc.constants > 0)];
         let bindings = Bindings::new(device, &sets, constants)?;
         for (set, choices) in desc.sets.iter().enumerate() {
             let Choices::These(bound) = choices else { continue };
             for (chosen, &bound) in bound.iter().enumerate() {
-                // SAFETY: the sets were never used.
+                // SAFETY: the sets have never been used.
                 unsafe { bindings.point(set, chosen, [bound]) };
             }
         }
@@ -88,28 +87,28 @@ impl ComputePipeline {
             .module(module.raw())
             .name(desc.entry);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
-        // SAFETY: a live device, and a description that points to locals; on failure ash hands back what was made, of which
-        // there is nothing with one pipeline.
+        // SAFETY: a live device, and a description that points to locals. On failure ash returns the pipelines that were
+        // made; of a single one there are none.
         let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
         Ok(Self { raw: made[0], bindings, device: device.clone() })
     }
 
-    /// Binds something else, of the same kind, at place `chosen` of list `list`, for commands that are recorded from now on.
+    /// Replaces entry `chosen` of list `list` by `bound`, of the same kind, for commands recorded after this call.
     ///
     /// # Safety
-    /// No submitted commands use that place, and none that were recorded with it are submitted again. What is bound lives
-    /// as long as commands use it.
+    /// No submitted commands use that entry, and no commands recorded with it are submitted again. What is bound lives as
+    /// long as commands use it.
     pub(crate) unsafe fn point(&self, list: usize, chosen: usize, bound: Bound) {
         // SAFETY: the caller's promise.
         unsafe { self.bindings.point(list, chosen, [bound]) };
     }
 
-    /// Records a dispatch of so many workgroups (see [`groups`]) with `chosen[n]` of the n-th list bound to set n.
+    /// Records a dispatch of `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; there is a choice for every list, within its bounds; `constants`
-    /// has as many bytes as the pipeline was made for; what the shader touches is ordered by the caller's barriers.
+    /// has as many bytes as the pipeline was made for; the caller's barriers order the memory that the shader uses.
     pub unsafe fn dispatch<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -136,7 +135,7 @@ impl Drop for ComputePipeline {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_pipeline(self.raw, None) };
     }
 }

@@ -13,43 +13,43 @@ use super::{Adapter, AdapterInfo, InlineSupport, Instance};
 use crate::left_running::leave_running;
 use crate::{Error, Result};
 
-/// What a [`Device`] is to be used for.
+/// What a [`Device`] is for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceDesc {
     /// Draws to a window: enables `VK_KHR_swapchain`.
     pub present: bool,
-    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` where the
-    /// device has it.
+    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` if
+    /// the device has it.
     pub interop: bool,
-    /// Launches CUDA kernels from command buffers, where the device can: see [`crate::handoff::InlineHandoff`]
+    /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::InlineHandoff`]
     /// and [`crate::handoff::TextureInlineHandoff`].
     pub inline: bool,
-    /// A queue that does not draw: [`AdapterInfo::compute_family`], which must be there.
+    /// Its queue does not draw: it is of [`AdapterInfo::compute_family`], which the device must have.
     pub compute_only: bool,
 }
 
 impl DeviceDesc {
-    /// How a device of this adapter launches CUDA kernels from command buffers, where that is asked for.
+    /// How a device of this adapter launches CUDA kernels from command buffers, if this asks for it.
     pub(super) fn inline_support(&self, info: &AdapterInfo) -> Option<InlineSupport> {
         info.inline.filter(|_| self.inline)
     }
 
-    /// Whether such kernels reach images.
+    /// Whether such kernels can reach images.
     pub(super) fn inline_images(&self, info: &AdapterInfo) -> bool {
         self.inline && info.inline_images
     }
 }
 
-/// A logical device. Cheap to clone; every object that it makes keeps a clone.
+/// A logical device. Cheap to clone; every object made from it keeps a clone.
 #[derive(Clone)]
 pub struct Device {
-    /// With `interop`: the same device as the library shares it.
+    /// With `interop`: the same device, as `vulkan_cuda` sees it.
     vk: Option<Vk>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    // Dropped by hand, first: its Drop frees VkDeviceMemory.
+    // Dropped by hand, before the device: its Drop frees VkDeviceMemory.
     allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
@@ -63,10 +63,10 @@ struct Shared {
 }
 
 impl Device {
-    /// Owns `raw`, and makes what is shared by all that is made from it.
+    /// Takes ownership of `raw`, also on failure.
     ///
     /// # Safety
-    /// `raw` was made from this adapter with everything that `desc` asks for, and nothing was made from it yet.
+    /// `raw` was made from this adapter with everything that `desc` asks for, and nothing has been made from it yet.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
         let inline = desc.inline_support(info);
@@ -81,7 +81,7 @@ impl Device {
         let allocator = match allocator {
             Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
             Err(source) => {
-                // SAFETY: nothing was made from the device yet.
+                // SAFETY: nothing has been made from the device yet.
                 unsafe { raw.destroy_device(None) };
                 return Err(Error::Allocation {
                     what: "the allocator itself",
@@ -107,8 +107,8 @@ impl Device {
             adapter: adapter.clone(),
         });
         let vk = match desc.interop {
-            // SAFETY: the three belong together, and live as long as `shared`; both features were enabled (the caller's
-            // promise).
+            // SAFETY: the three handles belong together and live as long as `shared`; the features that this needs are
+            // enabled (the caller's promise).
             true => Some(unsafe {
                 Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
             }?),
@@ -117,8 +117,7 @@ impl Device {
         Ok(Self { vk, shared })
     }
 
-    /// Leaves the device, and all that was made from it, to the end of the process: its queue did not come to rest, so the GPU
-    /// may use any of it for ever. From now on nothing of it is destroyed.
+    /// Leaks the device and everything made from it: its queue did not become idle, so the GPU may still use any of it.
     pub(crate) fn leave_running(&self) {
         if !self.shared.left_running.swap(true, Ordering::Relaxed) {
             if let Some(vk) = &self.vk {
@@ -128,7 +127,7 @@ impl Device {
         }
     }
 
-    /// Whether nothing of it may be destroyed any more: every `Drop` asks.
+    /// Whether the device is leaked. Every `Drop` asks, and then destroys nothing.
     pub(crate) fn is_left_running(&self) -> bool {
         self.shared.left_running.load(Ordering::Relaxed)
     }
@@ -143,64 +142,65 @@ impl Device {
         &self.shared.adapter
     }
 
-    /// What that physical device says of itself.
+    /// The properties of that physical device.
     pub fn info(&self) -> &AdapterInfo {
         self.shared.adapter.info()
     }
 
-    /// The instance below it.
+    /// The instance that it was made from.
     pub fn instance(&self) -> &Instance {
         self.shared.adapter.instance()
     }
 
-    /// The allocator, for a library that allocates by itself. What it makes goes before the last clone of this device.
+    /// The allocator, for a library that allocates by itself. The library must free everything before the last clone of
+    /// this device is dropped.
     pub(crate) fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
 
     /// The allocator of everything that is not exported.
     pub(crate) fn allocator(&self) -> MutexGuard<'_, Allocator> {
-        // A poisoned lock only says that another thread panicked; the allocator itself is still whole.
+        // A poisoned lock only means that another thread panicked; the allocator itself is intact.
         self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Swapchain functions; an error on a device that was made without `present`.
+    /// The swapchain functions. Fails on a device made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
-    /// Whether it was made to launch CUDA kernels from command buffers, of fields or textures.
+    /// Whether it was made to launch CUDA kernels from command buffers, for fields or textures.
     pub(crate) fn is_inline(&self) -> bool {
         self.shared.inline.is_some() || self.shared.image_view_handles.is_some()
     }
 
-    /// How it launches CUDA kernels; an error where it cannot, and on a device that was made without `inline`.
+    /// How it launches CUDA kernels. Fails if it cannot, or was made without `inline`.
     pub(crate) fn inline(&self) -> Result<InlineSupport> {
         match (self.shared.inline, self.info().inline) {
             (Some(support), _) => Ok(support),
             (None, Some(_)) => Err(self.made_without("inline")),
             (None, None) => Err(Error::Unsupported(format!(
-                "{} launches no CUDA kernels from Vulkan: it has neither VK_NV_cuda_kernel_launch nor \
+                "{} cannot launch CUDA kernels from Vulkan: it has neither VK_NV_cuda_kernel_launch nor \
                  VK_NVX_binary_import",
                 self.info().name
             ))),
         }
     }
 
-    /// What gives kernels of [`InlineSupport::BinaryImport`] their images; an error where they reach none, and on a device that
-    /// was made without `inline`.
+    /// The functions that give kernels of [`InlineSupport::BinaryImport`] handles to images. Fails if such kernels cannot reach
+    /// images, or the device was made without `inline`.
     pub(crate) fn image_view_handles(&self) -> Result<&nvx::image_view_handle::Device> {
         self.shared.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
             true => self.made_without("inline"),
             false => Error::Unsupported(format!(
-                "{} lets no CUDA kernel in a command buffer reach images: that takes VK_NVX_binary_import and \
+                "on {}, a CUDA kernel in a command buffer cannot reach images: that needs VK_NVX_binary_import and \
                  VK_NVX_image_view_handle",
                 self.info().name
             )),
         })
     }
 
-    /// The device as the library shares it; an error on a device that was made without `interop`.
+    /// The device, as `vulkan_cuda` sees it. Fails on a device made without `interop`.
     pub fn sharing(&self) -> Result<&Vk> {
         self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
     }
@@ -208,12 +208,12 @@ impl Device {
     /// This device and a CUDA context of the same GPU.
     ///
     /// # Errors
-    /// Different GPUs, and a device that was made without `interop`.
+    /// Different GPUs, or a device made without `interop`.
     pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// What reads the device's clock, where it can be read.
+    /// The functions that read the device's clock, if it can be read.
     pub(crate) fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
         self.shared.calibrated_timestamps.as_ref()
     }
@@ -222,7 +222,7 @@ impl Device {
         Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
-    /// For `map_err`: names the call and this device in the error, and asks a lost device what it was.
+    /// For `map_err`: the error names the call and this device, and says why a lost device was lost.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| {
             let device = self.info().name.clone();
@@ -236,18 +236,18 @@ impl Device {
         }
     }
 
-    /// Bytes of the device's own memory that this process can still have, as the driver estimates; `None` where it does not
-    /// say.
+    /// The driver's estimate of the bytes of the device's own memory that this process can still allocate; `None` if there is
+    /// no estimate.
     pub(crate) fn free_memory(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
 
-    /// Bytes that this process uses of the device's own memory, by the driver's account; `None` where it keeps none.
+    /// The bytes of the device's own memory that this process uses, as the driver counts them; `None` if it does not.
     pub fn memory_used(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_usage[heap])
     }
 
-    /// The sum of `ask` over the heaps of the device's own memory, where `VK_EXT_memory_budget` tells.
+    /// The sum of `ask` over the heaps of the device's own memory; `None` without `VK_EXT_memory_budget`.
     fn budget(
         &self,
         ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
@@ -266,7 +266,7 @@ impl Device {
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
-    /// What the offset of a storage buffer must be a multiple of (`minStorageBufferOffsetAlignment`).
+    /// The alignment of a storage buffer's offset, in bytes (`minStorageBufferOffsetAlignment`).
     pub fn storage_alignment(&self) -> u64 {
         // SAFETY: a live physical device.
         let properties =
@@ -275,12 +275,13 @@ impl Device {
     }
 }
 
-/// One thread at a time makes or destroys what has CUDA inside Vulkan: a device that launches CUDA kernels, and their modules.
-/// The CUDA context of such a run is made under it too.
+/// The lock under which CUDA inside Vulkan is made and destroyed: devices that launch CUDA kernels, and their modules. The CUDA
+/// context of such a run is made under it too.
 ///
-/// `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of NVIDIA's Vulkan driver and takes one of libcuda, and
-/// `vkCreateCuModuleNVX` takes them in the opposite order. Seen in a debugger on driver 580.159.04: two threads that make
-/// such a device and such a module at the same time wait for each other for ever, and so does every thread that needs either lock.
+/// Without it, NVIDIA's driver can deadlock. `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of the Vulkan driver and
+/// takes one of libcuda; `vkCreateCuModuleNVX` takes them in the opposite order. If two threads make such a device and such a
+/// module at the same time, both hang, and so does every thread that needs either lock (seen in a debugger on driver
+/// 580.159.04).
 pub(crate) fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -289,8 +290,8 @@ pub(crate) fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _alone = (self.inline.is_some() || self.image_view_handles.is_some()).then(cuda_inside_vulkan);
-        // SAFETY: every object made from the device holds a clone of it, so none is left; the allocator goes
-        // before the device because it frees its blocks through it, and is not touched again.
+        // SAFETY: every object made from the device holds a clone of it, so none is left. The allocator frees its
+        // blocks through the device, so it goes first; it is not used again.
         unsafe {
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_device(None);

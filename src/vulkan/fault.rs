@@ -1,25 +1,25 @@
-//! What a lost device has to say: `VK_EXT_device_fault`.
+//! The report of a lost device: `VK_EXT_device_fault`.
 
 use std::ffi::CStr;
 
 use ash::{ext, vk};
 
-/// The extension's one function.
+/// The extension's only function.
 pub(super) struct FaultReport(ext::device_fault::Device);
 
 impl FaultReport {
-    /// The device was made with the extension and its feature.
+    /// The device must have been made with the extension and its feature.
     pub(super) fn new(instance: &ash::Instance, device: &ash::Device) -> Self {
         Self(ext::device_fault::Device::new(instance, device))
     }
 
-    /// The driver's words after a loss; `None` if it has none. Must not be asked before.
+    /// The driver's report in words; `None` if there is none. May be called only after the device was lost.
     pub(super) fn words(&self) -> Option<String> {
         let (ask, device) = (self.0.fp().get_device_fault_info_ext, self.0.device());
         let mut counts = vk::DeviceFaultCountsEXT::default();
-        // SAFETY: the device was lost; without a place for the report only the counts are written.
+        // SAFETY: the device was lost; with a null report, only the counts are written.
         unsafe { ask(device, &mut counts, std::ptr::null_mut()) }.result().ok()?;
-        // The vendor's binary dump needs a feature of its own, and a tool of the vendor's to be read.
+        // The vendor's binary dump needs a feature of its own, and only the vendor's tool can read it.
         counts.vendor_binary_size = 0;
         let mut addresses =
             vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
@@ -29,7 +29,7 @@ impl FaultReport {
             p_vendor_infos: vendors.as_mut_ptr(),
             ..Default::default()
         };
-        // SAFETY: the arrays have the lengths that `counts` names, which the driver lowers to what it wrote.
+        // SAFETY: the arrays have the lengths in `counts`, which the driver lowers to what it wrote.
         let answer = unsafe { ask(device, &mut counts, &mut report) };
         if answer != vk::Result::SUCCESS && answer != vk::Result::INCOMPLETE {
             return None;
@@ -63,7 +63,7 @@ fn address_words(info: &vk::DeviceFaultAddressInfoEXT) -> String {
 
 fn vendor_words(info: &vk::DeviceFaultVendorInfoEXT) -> String {
     let words = info.description_as_c_str().map_or("".into(), CStr::to_string_lossy);
-    let words = if words.is_empty() { "the vendor's" } else { &*words };
+    let words = if words.is_empty() { "vendor fault" } else { &*words };
     format!("{words} (code {:#x}, data {:#x})", info.vendor_fault_code, info.vendor_fault_data)
 }
 

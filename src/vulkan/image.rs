@@ -10,7 +10,7 @@ use vulkan_cuda::{ExportedImage, ownership};
 use super::Device;
 use crate::{Error, Result};
 
-/// What an [`Image`] is for.
+/// How to make an [`Image`].
 #[derive(Clone, Copy, Debug)]
 pub struct ImageDesc {
     /// For errors and debuggers.
@@ -19,9 +19,9 @@ pub struct ImageDesc {
     pub extent: vk::Extent2D,
     /// The pixel format.
     pub format: vk::Format,
-    /// Levels of its mip chain; 1 for none.
+    /// The number of mip levels; 1 for no mip chain.
     pub levels: u32,
-    /// Samples a pixel.
+    /// Samples per pixel.
     pub samples: vk::SampleCountFlags,
     /// What the GPU does with it.
     pub usage: vk::ImageUsageFlags,
@@ -29,7 +29,7 @@ pub struct ImageDesc {
     pub aspect: vk::ImageAspectFlags,
 }
 
-/// An image, its memory and a view of the whole of it.
+/// An image, its memory and a view of the whole image.
 pub struct Image {
     view: vk::ImageView,
     raw: vk::Image,
@@ -99,7 +99,7 @@ impl Image {
         self.view
     }
 
-    /// Levels of its mip chain.
+    /// The number of mip levels.
     pub fn levels(&self) -> u32 {
         self.desc.levels
     }
@@ -110,7 +110,7 @@ impl Image {
     }
 }
 
-/// Some mip levels of layer 0.
+/// The range of some mip levels of layer 0.
 pub(crate) fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default()
         .aspect_mask(aspect)
@@ -119,7 +119,7 @@ pub(crate) fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk:
         .layer_count(1)
 }
 
-/// A view of a part of an image.
+/// Makes a view of a part of an image.
 pub(crate) fn create_view(
     device: &Device,
     image: vk::Image,
@@ -136,7 +136,7 @@ pub(crate) fn create_view(
     unsafe { device.raw().create_image_view(&info, None) }.map_err(device.failed("vkCreateImageView"))
 }
 
-/// A view of somebody else's image, before which it goes.
+/// A view of an image that it does not own. It must be dropped before the image.
 pub(crate) struct View {
     raw: vk::ImageView,
     device: Device,
@@ -154,7 +154,7 @@ impl View {
         Ok(Self { raw: create_view(device, image, format, kind, range)?, device: device.clone() })
     }
 
-    /// All levels and layers of a shared image, as its shape says.
+    /// A view of all levels and layers of a shared image; the image's shape gives the view type.
     pub(crate) fn shared(device: &Device, image: &ExportedImage) -> Result<Self> {
         let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
         Self::new(device, image.raw(), format, kind, ownership::whole_image())
@@ -171,7 +171,7 @@ impl Drop for View {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_image_view(self.raw, None) };
     }
 }
@@ -181,13 +181,13 @@ impl Drop for Image {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: the GPU is done with it: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe {
             self.device.raw().destroy_image_view(self.view, None);
             self.device.raw().destroy_image(self.raw, None);
         }
         if let Some(allocation) = self.allocation.take() {
-            // The only error is a block that the allocator does not know, and this one is its own.
+            // It fails only for a block that the allocator does not know, and this one is its own.
             let _ = self.device.allocator().free(allocation);
         }
     }

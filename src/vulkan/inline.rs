@@ -1,8 +1,8 @@
-//! Which extension of a device launches CUDA kernels from a command buffer.
+//! The extensions that launch CUDA kernels from a command buffer.
 
 use ash::{nv, nvx};
 
-/// Which extension launches CUDA kernels from Vulkan.
+/// An extension that launches CUDA kernels from a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlineSupport {
     /// `VK_NV_cuda_kernel_launch`.
@@ -20,7 +20,7 @@ impl InlineSupport {
         }
     }
 
-    /// What a producer by it is called.
+    /// The name of a producer that uses it.
     pub(crate) fn producer_name(self) -> &'static str {
         match self {
             Self::KernelLaunch => "cuda, inline by VK_NV_cuda_kernel_launch",

@@ -1,4 +1,4 @@
-//! The Vulkan loader and instance: the entrance to everything else.
+//! The Vulkan loader and instance, with which everything begins.
 
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,8 @@ use super::validation::{self, Messenger, Validation, ValidationLog};
 use super::{Adapter, Surface};
 use crate::{Error, Result};
 
-/// The Vulkan version that this crate needs: timeline semaphores, synchronization2 and dynamic rendering are core in it.
+/// The Vulkan version that this crate needs. It is the first with timeline semaphores, synchronization2 and dynamic rendering
+/// in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
 /// How to make an [`Instance`].
@@ -18,11 +19,11 @@ pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 pub struct InstanceDesc {
     /// Whether to load the validation layer, with synchronization validation.
     pub validation: Validation,
-    /// The display whose windows are to be drawn on; `None` for headless.
+    /// The display of the windows to draw to; `None` for headless.
     pub display: Option<RawDisplayHandle>,
 }
 
-/// The connection to the Vulkan loader. Cheap to clone; the last clone destroys it.
+/// A Vulkan instance. Cheap to clone; it is destroyed with its last clone.
 #[derive(Clone)]
 pub struct Instance(Arc<Shared>);
 
@@ -37,8 +38,8 @@ impl Instance {
     /// Opens the Vulkan loader and makes an instance.
     ///
     /// # Errors
-    /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a missing
-    /// validation layer where it is [`Validation::Required`].
+    /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a validation layer
+    /// that is [`Validation::Required`] and missing.
     pub fn new(desc: &InstanceDesc) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
@@ -74,7 +75,7 @@ impl Instance {
                 }
                 if !installed {
                     crate::note!(
-                        "note: validation is off, its layer is not installed (vulkan-validationlayers)"
+                        "note: validation is off because its layer is not installed (vulkan-validationlayers)"
                     );
                 }
                 installed
@@ -102,12 +103,12 @@ impl Instance {
             .enabled_extension_names(&extensions);
         let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
-        // The messenger in pNext hears what vkCreateInstance and vkDestroyInstance have to say.
+        // The messenger in pNext gets the messages of vkCreateInstance and vkDestroyInstance.
         let mut early = validation::messenger_info(&log);
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
         }
-        // SAFETY: every pointer in `info` is to a local that lives past the call; `log` outlives the instance.
+        // SAFETY: every pointer in `info` points to a local that outlives the call; `log` outlives the instance.
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance"))?;
         let mut shared = Shared { raw, entry, messenger: None, log };
         if with_layer {
@@ -116,12 +117,12 @@ impl Instance {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// Every Vulkan device of this machine, in the loader's order.
+    /// All Vulkan devices of this machine, in the loader's order.
     pub fn adapters(&self) -> Result<Vec<Adapter>> {
         Adapter::enumerate(self)
     }
 
-    /// What the validation layer has said so far; empty where it is not loaded.
+    /// The counts of the validation layer's messages; zero if the layer is not loaded.
     pub fn validation_log(&self) -> &Arc<ValidationLog> {
         &self.0.log
     }
@@ -131,7 +132,7 @@ impl Instance {
         self.0.messenger.is_some()
     }
 
-    /// A surface of `window`, which must outlive it: the surface keeps it alive.
+    /// Makes a surface for `window`. The surface keeps the window alive.
     pub fn create_surface(&self, window: Arc<winit::window::Window>) -> Result<Surface> {
         Surface::new(self, window)
     }
@@ -149,9 +150,9 @@ impl Instance {
 
 /// A bare instance that outlives all others, so that the loader keeps its drivers loaded.
 ///
-/// With its last instance gone the loader unloads the drivers, and loads them anew for the next. NVIDIA's takes a little
-/// of the C library's static thread-local storage each time and cannot give it back: after about 30 rounds in one
-/// process it does not load any more ("cannot allocate memory in static TLS block").
+/// Without any instance, the loader unloads the drivers, and loads them again for the next one. Each time, NVIDIA's driver
+/// takes a little of the C library's static thread-local storage and cannot give it back. After about 30 rounds in one
+/// process it no longer loads ("cannot allocate memory in static TLS block").
 struct Anchor {
     _entry: ash::Entry,
     _instance: ash::Instance,
@@ -161,7 +162,7 @@ static ANCHOR: OnceLock<Option<Anchor>> = OnceLock::new();
 
 impl Anchor {
     fn new(entry: &ash::Entry) -> Option<Self> {
-        // SAFETY: a plain description without layers or extensions. It is never destroyed: statics are not dropped.
+        // SAFETY: a plain description without layers or extensions. The instance is never destroyed: statics are not dropped.
         let instance = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default(), None) }.ok()?;
         Some(Self { _entry: entry.clone(), _instance: instance })
     }
@@ -169,7 +170,7 @@ impl Anchor {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Made at the end, not at the start: a program that makes one instance should not wait for two.
+        // Made when the first instance ends: a program should not wait for two when it starts.
         ANCHOR.get_or_init(|| Anchor::new(&self.entry));
         self.messenger = None;
         // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
@@ -187,7 +188,7 @@ fn layer_installed(entry: &ash::Entry) -> Result<bool> {
     Ok(layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
 }
 
-/// vkCreateInstance would only say that *some* extension is missing; this says which.
+/// Names a missing extension. `vkCreateInstance` would only say that *some* extension is missing.
 fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
     // SAFETY: no preconditions.
     let present =

@@ -1,8 +1,8 @@
 //! Vulkan in wgpu's order: [`Instance`] → [`Adapter`] → [`Device`] and [`Queue`] → [`Surface`] and [`Swapchain`].
 //!
-//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so it may be
-//! dropped in any order. What an object cannot know is whether the GPU still uses it: who drops one waits first
-//! ([`Queue::wait_idle`]), as Vulkan's "valid usage" of every `vkDestroy…` asks.
+//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so objects may be
+//! dropped in any order. An object does not know whether the GPU still uses it. Wait before you drop one
+//! ([`Queue::wait_idle`]): the "valid usage" of every `vkDestroy…` demands it.
 
 mod adapter;
 mod bindings;
@@ -50,7 +50,7 @@ pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
-/// A Vulkan version number as people write it.
+/// A packed Vulkan version as text, such as `1.3.280`.
 pub fn version(packed: u32) -> String {
     use ash::vk;
     format!(

@@ -1,4 +1,4 @@
-//! How far the CPU may run ahead: a few frames' command buffers, and one timeline that says which are free again.
+//! Limits how far the CPU runs ahead: command buffers for a few frames, and a timeline that says which are free again.
 
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,16 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// This one, or what stands in for it on a device.
+    /// This choice if the device supports it, otherwise its fallback.
     pub fn on(self, info: &AdapterInfo) -> Self {
         match self {
-            // Polling would take the CPU from the frame that is waited for.
+            // Polling would take CPU time from the frame itself.
             Self::Hybrid if info.kind == vk::PhysicalDeviceType::CPU => Self::Sleep,
             wait => wait,
         }
     }
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hybrid => "hybrid",
@@ -41,26 +41,26 @@ impl Wait {
     }
 }
 
-/// What one frame in flight owns until the GPU is done with it.
+/// The resources of one frame in flight, until the GPU is done with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
     /// Its index, below [`Pacer::depth`].
     pub index: usize,
-    /// For what comes before the draw. The GPU is done with all command buffers; each keeps its commands, to be submitted again,
-    /// until it is recorded anew.
+    /// For commands before the draw. The GPU is done with all three command buffers. Each keeps its commands until it is
+    /// recorded again, so it can be submitted again as it is.
     pub before: vk::CommandBuffer,
     /// For the draw.
     pub draw: vk::CommandBuffer,
-    /// For what is drawn over it, or done with the picture.
+    /// For commands after the draw.
     pub behind: vk::CommandBuffer,
-    /// For `vkAcquireNextImageKHR`: unsignalled, nobody waits on it.
+    /// For `vkAcquireNextImageKHR`: unsignalled, and no wait is pending.
     pub acquired: vk::Semaphore,
 }
 
 /// Bounds the frames in flight.
 ///
-/// With the timeline hand-off this is where the CPU waits for the GPU, and only on a value that *Vulkan* signals: such a wait returns at once,
-/// where a host wait on a value that CUDA signals was seen to return about 10 ms late.
+/// With the timeline hand-off, only the pacer makes the CPU wait for the GPU, and only for a value that *Vulkan* signals. Such a
+/// wait returns at once; a host wait for a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
     pool: vk::CommandPool,
@@ -69,20 +69,21 @@ pub struct Pacer {
     submitted: u64,
     wait: Wait,
     rhythm: Rhythm,
-    /// Frames that may be in flight: at most as many as there are flights.
+    /// The most frames in flight; never more than there are flights.
     limit: u64,
     blocking_waits: u64,
-    /// The longest that was waited for one frame, once there is a finished one.
+    /// The longest wait for one frame; `None` until a frame has finished.
     slowest: Option<Duration>,
 }
 
 impl Pacer {
-    /// `depth` frames may be in flight, 1 at least. The thread that makes it should be the one that waits.
+    /// Allows `depth` frames in flight, at least 1. Make it on the thread that waits.
     pub fn new(queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
         Self::counting_from(0, queue, depth, wait)
     }
 
-    /// A pacer with another depth, in this one's place once none of its frames is in flight: it counts on.
+    /// A pacer with another depth that continues this one's count. Replace this one only when none of its frames is in
+    /// flight.
     pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
         let mut successor = Self::counting_from(self.submitted, queue, depth, self.wait)?;
         (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
@@ -101,7 +102,7 @@ impl Pacer {
         // SAFETY: a live device with timeline semaphores enabled.
         let done = unsafe { device.raw().create_semaphore(&info, None) }
             .map_err(device.failed("vkCreateSemaphore"))?;
-        // From here on Drop cleans up what was made.
+        // From here on, Drop cleans up.
         let mut pacer = Self {
             device,
             pool: vk::CommandPool::null(),
@@ -143,12 +144,12 @@ impl Pacer {
         Ok(())
     }
 
-    /// Frames that have resources of their own.
+    /// The number of frames that have resources of their own.
     pub fn depth(&self) -> usize {
         self.flights.len()
     }
 
-    /// Allows only `frames` in flight from now on, 1 at least and no more than [`Pacer::depth`].
+    /// Allows at most `frames` in flight, clamped to 1..=[`Pacer::depth`].
     pub fn set_limit(&mut self, frames: usize) {
         self.limit = frames.clamp(1, self.flights.len()) as u64;
     }
@@ -158,34 +159,35 @@ impl Pacer {
         self.submitted
     }
 
-    /// How often the CPU really had to wait.
+    /// How often the CPU had to wait.
     pub fn blocking_waits(&self) -> u64 {
         self.blocking_waits
     }
 
-    /// The longest that the CPU waited for one frame so far; `None` before one was finished.
+    /// The longest wait for one frame so far; `None` until a frame has finished.
     pub fn slowest(&self) -> Option<Duration> {
         self.slowest
     }
 
-    /// Waits until the next frame's resources are free. Calling it again without a submit in between gives the same.
+    /// Waits until the next frame's resources are free, and returns them. Without a submission in between, another call
+    /// returns the same.
     ///
-    /// While it waits, it calls `alive` ten times a second, or more often, with the time since a frame was last finished (or the wait
-    /// began); an error of `alive` ends the wait.
+    /// While it waits, it calls `alive` at least ten times a second with the time since the last frame finished, or since the
+    /// wait began. An error of `alive` ends the wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
-        // Frame number `submitted - limit` signals that number plus 1. The one that used this flight before is not later.
+        // Frame number `submitted - limit` signals its number plus 1. The last frame in this flight is not later than that.
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
-    /// How many frames [`Pacer::begin`] has waited for, and every frame before them is done too.
+    /// How many frames are known to be done because [`Pacer::begin`] has waited for them.
     pub fn awaited(&self) -> u64 {
         (self.submitted + 1).saturating_sub(self.limit)
     }
 
-    /// What the frame's submission must signal for [`Pacer::begin`] to see its end.
+    /// The signal that the frame's submission must carry, so that [`Pacer::begin`] sees when the frame is done.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
             .semaphore(self.done)
@@ -193,24 +195,24 @@ impl Pacer {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
     }
 
-    /// Call after the submission that carries [`Pacer::signal`].
+    /// Must be called after the submission that carries [`Pacer::signal`].
     pub fn end(&mut self) {
         self.submitted += 1;
     }
 
-    /// Waits until every submitted frame is done; `alive` as for [`Pacer::begin`].
+    /// Waits until every submitted frame is done. `alive` is as for [`Pacer::begin`].
     pub fn wait_all(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         self.wait_for(self.submitted, alive)
     }
 
-    /// Frames that the GPU has finished.
+    /// How many frames the GPU has finished.
     pub fn finished(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
         unsafe { self.device.raw().get_semaphore_counter_value(self.done) }
             .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Waits until the first `value` frames are done, which must have been submitted; `alive` as for [`Pacer::begin`].
+    /// Waits until the first `value` frames are done; they must have been submitted. `alive` is as for [`Pacer::begin`].
     pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         let mut finished = self.finished()?;
         if finished > 0 {
@@ -234,7 +236,7 @@ impl Pacer {
         Ok(())
     }
 
-    /// Whether `value` is there before it is time to look up.
+    /// Waits for `value` for at most [`LOOK_UP`]; returns whether it arrived.
     fn arrives(&mut self, value: u64) -> Result<bool> {
         let step = match self.wait {
             Wait::Hybrid => self.rhythm.step(Instant::now()),
@@ -243,7 +245,7 @@ impl Pacer {
         };
         let arrived = match step {
             Step::Nap(time) => {
-                // Not in the driver, whose limits are not known to be exact to the microsecond.
+                // Not a wait in the driver: its timeouts may not be exact to the microsecond.
                 std::thread::sleep(time);
                 if self.finished()? >= value {
                     self.rhythm.overslept(Instant::now());
@@ -274,7 +276,7 @@ impl Pacer {
     fn sleep(&self, value: u64) -> Result<bool> {
         let (semaphores, values) = ([self.done], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: a live timeline semaphore of this device; the value is one that a submission will signal.
+        // SAFETY: a live timeline semaphore of this device; a submission will signal the value.
         match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP.as_nanos() as u64) } {
             Ok(()) => Ok(true),
             Err(vk::Result::TIMEOUT) => Ok(false),
@@ -283,7 +285,7 @@ impl Pacer {
     }
 }
 
-/// How long a wait goes on before it looks up: what it waits for may never come.
+/// The longest wait between two calls of `alive`: the frame may never be done.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 impl Drop for Pacer {
@@ -291,7 +293,7 @@ impl Drop for Pacer {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`); null handles are allowed.
+        // SAFETY: the GPU is done with them, as the module `vulkan` demands; null handles are allowed.
         unsafe {
             for flight in &self.flights {
                 self.device.raw().destroy_semaphore(flight.acquired, None);

@@ -1,4 +1,4 @@
-//! A device's queue: submitting, and waiting with a limit.
+//! A device's queue: submissions, and waits with a timeout.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ash::vk;
 use super::Device;
 use crate::{Error, Result};
 
-/// The device's queue. Not `Clone`, and used through `&mut`: Vulkan demands that its use is externally synchronized.
+/// The device's queue. It is not `Clone` and is used through `&mut`, because Vulkan demands external synchronization.
 pub struct Queue {
     device: Device,
     raw: vk::Queue,
@@ -15,21 +15,21 @@ pub struct Queue {
     patience: Duration,
 }
 
-/// How long a queue may take to come to rest where nobody said so.
+/// The default of [`Queue::set_patience`].
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Queue {
-    /// The one queue of a device.
+    /// The only queue of a device.
     ///
     /// # Safety
-    /// The device was made with one queue of this family, and nothing else uses it.
+    /// The device was made with one queue of this family, and nothing else uses that queue.
     pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
         // SAFETY: the device has such a queue (the caller's promise).
         let raw = unsafe { device.raw().get_device_queue(family, 0) };
         Self { device: device.clone(), raw, family, patience: PATIENCE }
     }
 
-    /// Its family.
+    /// The index of its queue family.
     pub fn family(&self) -> u32 {
         self.family
     }
@@ -39,7 +39,7 @@ impl Queue {
         &self.device
     }
 
-    /// How long [`Queue::wait_idle`] waits from now on.
+    /// Sets the timeout of [`Queue::wait_idle`]; the default is 10 s.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -69,18 +69,18 @@ impl Queue {
             .map_err(self.device.failed("vkQueueSubmit2"))
     }
 
-    /// Blocks until everything submitted is done; presents are no submissions.
+    /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
     ///
     /// # Errors
-    /// [`Error::Stuck`] where that takes longer than [`Queue::set_patience`] allows (10 s if nobody said so). Then nothing of
-    /// the device is destroyed any more, since the GPU may use it for ever.
+    /// [`Error::Stuck`] after the timeout of [`Queue::set_patience`]. Then the device and everything made from it are leaked,
+    /// because the GPU may still use them.
     pub fn wait_idle(&mut self) -> Result<()> {
-        // SAFETY: nothing is submitted but a signal.
+        // SAFETY: only a signal is submitted.
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Submits commands, and blocks until they, and all before them, are done. After an error of the submission or the wait
-    /// they are not pending either, or nothing of the device is destroyed any more: see [`Queue::wait_idle`].
+    /// Submits commands, and blocks until they and all earlier ones are done. After an error, either they are not pending, or
+    /// the device is leaked: see [`Queue::wait_idle`].
     ///
     /// # Safety
     /// As [`Queue::submit`].
@@ -99,22 +99,22 @@ impl Queue {
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: the caller's promise; the semaphore lives until this is done, or for ever.
+        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
         let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done));
         if let Err(Error::Stuck { .. }) = outcome {
             device.leave_running();
             return outcome;
         }
         if outcome.is_err() {
-            // The wait failed, not what it waited for.
+            // The wait failed, so the commands may still be running.
             let _ = self.wait_presented();
         }
-        // SAFETY: nothing is pending that signals it.
+        // SAFETY: no pending submission signals it.
         unsafe { device.raw().destroy_semaphore(done, None) };
         outcome
     }
 
-    /// Waits for a timeline to reach 1, with a limit, which `vkQueueWaitIdle` does not have.
+    /// Waits for a timeline to reach 1, with a timeout, which `vkQueueWaitIdle` does not have.
     fn wait_for(&self, done: vk::Semaphore) -> Result<()> {
         let (semaphores, values) = ([done], [1]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -124,14 +124,13 @@ impl Queue {
             Err(vk::Result::TIMEOUT) => Err(Error::Stuck {
                 device: self.device.info().name.clone(),
                 seconds: self.patience.as_secs_f64(),
-                progress: "Vulkan's queue did not come to rest".into(),
+                progress: "Vulkan's queue did not become idle".into(),
             }),
             Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
         }
     }
 
-    /// Blocks until presents are done too, which signal nothing. Without a limit: whoever calls it has waited for all that was
-    /// submitted.
+    /// Blocks until presents are done too, which signal nothing. There is no timeout: wait for all submissions first.
     pub(crate) fn wait_presented(&mut self) -> Result<()> {
         // SAFETY: `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))

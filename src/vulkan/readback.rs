@@ -1,4 +1,4 @@
-//! Bytes from the GPU to the CPU, once: for pictures and for tests. This is the slow road that interop avoids.
+//! One-time copies from the GPU to the CPU, for pictures and tests. This is the slow path that interop avoids.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -9,7 +9,7 @@ use crate::Result;
 
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///
-/// `owner` is who owns the buffer now; it owns it afterwards too. CUDA, if it is the owner, must be idle.
+/// `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
 pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
     let device = queue.device().clone();
     let staging = staging(&device, "buffer read-back", size)?;
@@ -34,8 +34,8 @@ pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owne
     Ok(staging.bytes()?.to_vec())
 }
 
-/// Copies a 4-byte-a-pixel colour image that is in the layout `TRANSFER_SRC_OPTIMAL` to the CPU, row by row,
-/// without padding. Waits for the queue to be idle.
+/// Copies a colour image to the CPU, row by row without padding. Waits for the queue to be idle. The image has 4 bytes per
+/// pixel and is in the layout `TRANSFER_SRC_OPTIMAL`.
 pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     let device = queue.device().clone();
     let extent = image.extent();
@@ -67,11 +67,10 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     Ok(staging.bytes()?.to_vec())
 }
 
-/// Copies levels of a shared or sampled image to the CPU, as `regions` say into `size` bytes. Waits for the queue to be
+/// Copies levels of a shared or sampled image to the CPU: `regions` places them in `size` bytes. Waits for the queue to be
 /// idle.
 ///
-/// `owner` is who owns the image now, in the layout beside it; both are so afterwards too. CUDA, if it is the owner, must be
-/// idle.
+/// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must be idle.
 pub(crate) fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
@@ -92,7 +91,7 @@ pub(crate) fn read_image_levels(
             image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
                 .subresource_range(whole_image())
         };
-        // The transfer of ownership changes no layout: see `vulkan_cuda::ownership`.
+        // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
         let acquire = owner.acquire_image(image, family, access).old_layout(layout).new_layout(layout);
         let release = owner.release_image(image, family, access).old_layout(layout).new_layout(layout);
         // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
@@ -119,7 +118,7 @@ fn staging(device: &Device, label: &'static str, size: u64) -> Result<Buffer> {
     )
 }
 
-/// Waiting for a queue does not make its writes visible to the host; this barrier does.
+/// The barrier that makes the copy visible to the host. Waiting for the queue does not.
 fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
     buffer_barrier(
         staging.raw(),
@@ -128,7 +127,7 @@ fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
     )
 }
 
-/// Records with `record`, submits and waits until the queue is idle.
+/// Records commands with `record`, submits them and waits until the queue is idle.
 pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
     let pool = TransientPool::new(&device, queue.family())?;
@@ -141,18 +140,18 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     // SAFETY: recording.
     unsafe { device.raw().end_command_buffer(cmd) }.map_err(device.failed("vkEndCommandBuffer"))?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
-    // SAFETY: recorded, not pending, and what it names lives until the wait in it is over.
+    // SAFETY: recorded and not pending; everything that the commands name outlives the wait in `submit_and_wait`.
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// A command pool for a moment.
+/// A short-lived command pool.
 pub(crate) struct TransientPool {
     raw: vk::CommandPool,
     device: Device,
 }
 
 impl TransientPool {
-    /// Makes it.
+    /// Makes a pool for a queue family.
     pub(crate) fn new(device: &Device, family: u32) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::TRANSIENT)
@@ -170,7 +169,7 @@ impl TransientPool {
         self.raw
     }
 
-    /// Command buffers, freed with the pool.
+    /// Allocates command buffers, which are freed with the pool.
     pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.raw)
@@ -187,7 +186,7 @@ impl Drop for TransientPool {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_command_pool(self.raw, None) };
     }
 }

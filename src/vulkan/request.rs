@@ -1,4 +1,4 @@
-//! Makes a logical device with its one queue: which extensions and features it has.
+//! Makes a logical device and its queue, and chooses the extensions and features.
 
 use std::ffi::{CStr, c_char};
 
@@ -9,10 +9,10 @@ use super::{Adapter, AdapterInfo, Device, DeviceDesc, InlineSupport, Queue};
 use crate::{Error, Result};
 
 impl Adapter {
-    /// Makes the logical device and its one queue.
+    /// Makes the logical device and its only queue.
     ///
     /// # Errors
-    /// Where [`Adapter::can_draw`] is an error, or the driver refuses.
+    /// An adapter that [`Adapter::can_draw`] refuses, or an error of the driver.
     pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = self.info();
@@ -32,19 +32,19 @@ fn queue_family(info: &AdapterInfo, desc: &DeviceDesc) -> Result<u32> {
     match desc.compute_only {
         false => Ok(info.queue_family.unwrap_or(0)),
         true => info.compute_family.ok_or_else(|| {
-            Error::Unsupported(format!("{} has no queue that only computes and keeps time", info.name))
+            Error::Unsupported(format!("{} has no compute-only queue with timestamps", info.name))
         }),
     }
 }
 
-/// What is asked for, as far as Vulkan has it in extensions; and what helps wherever it is there.
+/// The extensions that `desc` asks for, and those that are enabled wherever they exist.
 fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
     let mut extensions = Vec::new();
     if desc.present {
         extensions.push(khr::swapchain::NAME);
     }
     if desc.interop {
-        // What CUDA imports from has both; a device that exports memory alone can still show what that costs a draw.
+        // CUDA needs exported memory and semaphores. A device that exports only memory still shows what that costs a draw.
         extensions.extend(info.sharing.extensions());
     }
     if info.calibrated_timestamps {

@@ -1,27 +1,27 @@
-//! When the next frame should be done, by when those before it were. Arithmetic, without a GPU.
+//! Predicts when the next frame is done from when earlier ones were. Arithmetic, without a GPU.
 //!
-//! A thread that has slept finds its caches cold, and one that polls keeps a core busy. Between the two: nap until shortly before
-//! the frame should be done, then poll, and sleep if it does not come. What that costs is bounded, however wrong it guesses.
+//! A thread that has slept finds its caches cold; one that polls keeps a core busy. The compromise: nap until shortly before the
+//! frame should be done, then poll, and sleep if it is late. The cost is bounded, however wrong the prediction is.
 
 use std::time::{Duration, Instant};
 
-/// Polling takes at most one part in so many of the time between two frames,
+/// Polling takes at most 1/`SHARE` of the time between two frames,
 const SHARE: u32 = 20;
-/// and no more than this, which is enough to be warm and to be sure of a frame whose time varies by some hundred microseconds.
+/// and at most this long. That is enough to warm the caches, and to catch frames that vary by some hundred microseconds.
 const MOST: Duration = Duration::from_micros(500);
-/// No nap is longer: a core that is left alone for longer goes to a sleep so deep that its caches are cold all the same.
+/// The longest nap. A core that idles for longer sleeps so deeply that its caches are cold again.
 const LONGEST_NAP: Duration = Duration::from_micros(100);
-/// Where it may take less than this, no nap is exact enough to be followed by it.
+/// The shortest useful poll. Naps are not exact enough to hit a shorter one.
 const LEAST: Duration = Duration::from_micros(50);
-/// Intervals that are remembered: more than half of the frames of a batch, and few enough that the guess keeps up.
+/// How many intervals are remembered: few enough that the prediction keeps up with changes.
 const REMEMBERED: usize = 8;
 
 /// What to do while a frame is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Sleep for so long, which ends before the frame should be done. The frame itself wakes nobody.
+    /// Sleep for this time, which ends before the frame should be done. The frame does not wake the thread.
     Nap(Duration),
-    /// Ask again and again for so long.
+    /// Poll for this time.
     Poll(Duration),
     /// Sleep until the frame wakes the thread.
     Sleep,
@@ -43,7 +43,7 @@ impl Rhythm {
         if time < LEAST {
             return Step::Sleep;
         }
-        // Most of the time before the guess, since a nap ends late rather than early.
+        // Most of the polling comes before the predicted time, because naps end late rather than early.
         let from = last + interval - time * 2 / 3;
         let until = from + time;
         if now < from {
@@ -55,20 +55,20 @@ impl Rhythm {
         }
     }
 
-    /// A frame was seen to be done at this moment.
+    /// A frame was done at this moment.
     pub(super) fn arrived(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             self.remember(now - last);
         }
     }
 
-    /// A frame was done before anybody looked.
+    /// A frame was already done when the wait began.
     pub(super) fn unseen(&mut self) {
         self.last = None;
     }
 
-    /// A frame was done before the nap for it was over. How long before is not known; to guess half the interval makes the
-    /// next naps shorter if there are many of these, and changes nothing if there are few.
+    /// A frame was done before its nap ended. How long before is unknown. Half the interval is remembered instead, which
+    /// shortens the next naps if this happens often, and changes nothing if it is rare.
     pub(super) fn overslept(&mut self, now: Instant) {
         if let Some(last) = self.last.take() {
             self.remember((now - last) / 2);
@@ -80,8 +80,8 @@ impl Rhythm {
         self.next = (self.next + 1) % REMEMBERED;
     }
 
-    /// The lower quartile: of a batch the frames without the wait before the next batch; zero until there are a few. Better too
-    /// short, which costs some polling, than too long, which would make a frame late.
+    /// The lower quartile of the remembered intervals; zero until there are a few. In batches, it leaves out the wait between
+    /// two batches. Too short an interval only costs some polling; too long a one would make a frame late.
     fn interval(&self) -> Duration {
         let mut sorted = self.intervals;
         sorted.sort_unstable();
@@ -97,7 +97,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Waits as the pacer does for a frame that is done at `done`. When that was noticed, and how long it polled.
+    /// Waits as the pacer does for a frame that is done at `done`. Returns when that was noticed, and how long it polled.
     fn wait(rhythm: &mut Rhythm, begun: Instant, done: Instant) -> (Instant, Duration) {
         let (mut now, mut polled) = (begun, Duration::ZERO);
         if now >= done {
@@ -129,8 +129,8 @@ mod tests {
         }
     }
 
-    /// Frames that are done at these intervals, each waited for `busy` after the one before was noticed. For each frame how late
-    /// it was noticed, and how long was polled for it.
+    /// Frames that are done at these intervals. Each wait begins `busy` after the frame before was noticed. Returns for each
+    /// frame how late it was noticed, and how long the wait polled.
     fn frames(intervals: &[Duration], busy: Duration) -> Vec<(Duration, Duration)> {
         let (mut rhythm, mut done) = (Rhythm::default(), Instant::now());
         let mut now = done;
@@ -143,7 +143,7 @@ mod tests {
         intervals.iter().map(frame).collect()
     }
 
-    /// Of a frame that comes as expected it polls the last part; of the first frames, nothing.
+    /// It polls for the last part of a frame that comes as predicted, and not at all for the first frames.
     #[test]
     fn steady_frames_are_polled_for_once_they_are_known() {
         for (interval, polled) in [(4 * MS, 133), (16 * MS, 333), (MS * 3 / 2, 50)] {
@@ -160,7 +160,7 @@ mod tests {
         assert!(frames(&[MS * 2 / 5; 40], MS / 50).iter().all(|&(late, polled)| (late + polled).is_zero()));
     }
 
-    /// In a batch all frames but the first come quickly: those are the ones to be ready for.
+    /// In a batch, all frames except the first come quickly. Those are the ones to be ready for.
     #[test]
     fn the_frames_of_a_batch_are_polled_for() {
         for batch in [2, 3, 8] {
@@ -168,7 +168,7 @@ mod tests {
             let frames = frames(&intervals, MS / 50);
             for (n, &(late, polled)) in frames.iter().enumerate().skip(2 * REMEMBERED) {
                 let first = n % batch == 0;
-                // 3 ms: 150 µs in all, of which two thirds before the frame.
+                // 3 ms: 150 µs in all, two thirds of them before the frame.
                 let wanted = if first { 150 } else { 100 };
                 assert!(
                     late.is_zero() && polled.as_micros().abs_diff(wanted) <= 1,
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The system preempts the thread now and then: the next guess is as good as before.
+    /// If the system preempts the thread once, the next prediction is as good as before.
     #[test]
     fn one_frame_out_of_line_changes_nothing() {
         for odd in [MS, 30 * MS] {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A nap is not cut short by the frame, so it must learn quickly that frames have become short.
+    /// A frame does not end a nap, so naps must quickly become shorter when frames do.
     #[test]
     fn naps_get_short_when_frames_do() {
         let mut rhythm = Rhythm::default();
@@ -210,13 +210,13 @@ mod tests {
         assert!(lost < 150 * MS, "{lost:?}");
     }
 
-    /// Two frames of which the first was not seen are no long one.
+    /// Two frames, the first unseen, do not count as one long frame.
     #[test]
     fn what_nobody_saw_is_not_counted() {
         let (mut rhythm, mut done) = (Rhythm::default(), Instant::now());
         for frame in 0..40 {
             done += 4 * MS;
-            // At first every second frame is done before anybody waits for it.
+            // At first, every second frame is done before the wait for it begins.
             let begun = if frame < 20 && frame % 2 == 0 { done + MS } else { done - MS };
             let noticed = wait(&mut rhythm, begun, done).0;
             assert!(noticed == done.max(begun), "frame {frame} was noticed {:?} late", noticed - done);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the frames do, polling takes no more than its share of each.
+        /// Polling never takes more than its share of a frame.
         #[test]
         fn polling_keeps_to_its_share(
             interval in 600u64..20_000,

@@ -1,18 +1,18 @@
-//! How a shader reads an image between its texels.
+//! Samplers.
 
 use ash::vk;
 
 use super::Device;
 use crate::Result;
 
-/// A sampler that goes smoothly between texels, and between the levels of a mip chain.
+/// A sampler with linear filtering between texels and between mip levels.
 pub(crate) struct Sampler {
     raw: vk::Sampler,
     device: Device,
 }
 
 impl Sampler {
-    /// `beyond` says what is read beyond the image's edges.
+    /// `beyond` says what a shader reads beyond the image's edges.
     pub(crate) fn new(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Self> {
         let info = vk::SamplerCreateInfo::default()
             .mag_filter(vk::Filter::LINEAR)
@@ -38,7 +38,7 @@ impl Drop for Sampler {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_sampler(self.raw, None) };
     }
 }

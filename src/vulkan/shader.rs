@@ -5,7 +5,7 @@ use ash::vk;
 use super::Device;
 use crate::{Error, Result};
 
-/// A shader module; needed only until the pipelines are made.
+/// A shader module. It may be dropped once the pipelines are made.
 pub struct ShaderModule {
     raw: vk::ShaderModule,
     device: Device,

@@ -9,7 +9,7 @@ use winit::window::Window;
 use super::{Adapter, Instance};
 use crate::{Error, Result};
 
-/// What a [`super::Swapchain`] presents to. Keeps its window alive.
+/// The surface that a [`super::Swapchain`] presents to. It keeps its window alive.
 #[derive(Clone)]
 pub struct Surface(Arc<Shared>);
 
@@ -44,12 +44,12 @@ impl Surface {
         })))
     }
 
-    /// A new surface of the same window, for when this one is lost.
+    /// Makes a new surface for the same window, after this one was lost.
     pub(super) fn remake(&self) -> Result<Self> {
         Self::new(&self.0.instance, self.0.window.clone())
     }
 
-    /// The window behind it.
+    /// The surface's window.
     pub fn window(&self) -> &Window {
         &self.0.window
     }
@@ -64,12 +64,12 @@ impl Surface {
         &self.0.ext
     }
 
-    /// Whether a queue of `family` can present here.
+    /// Whether a queue of `family` can present to this surface.
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
         if !self.display_known_to(adapter, family) {
             return false;
         }
-        // Only a device with VK_KHR_swapchain may be asked to present at all.
+        // Presenting needs VK_KHR_swapchain.
         let vk = self.0.instance.raw();
         // SAFETY: a live physical device of the same instance.
         let extensions =
@@ -81,10 +81,11 @@ impl Surface {
         swapchain && presents.unwrap_or(false)
     }
 
-    /// Whether a device's driver knows this kind of display at all. The loader offers a surface extension as soon as one driver
-    /// has it, and makes the surface itself. A driver without the extension may then say yes to
-    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call: SwiftShader does, for X11's Xlib. For the calls
-    /// here the loader knows which driver lacks them.
+    /// Whether a device's driver knows this kind of display at all.
+    ///
+    /// The loader offers a surface extension as soon as one driver has it, and makes the surface itself. A driver without the
+    /// extension may then answer yes to `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call: SwiftShader does,
+    /// for X11's Xlib. For the calls here, the loader knows which driver lacks them.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
         let shared = &self.0;
@@ -96,8 +97,8 @@ impl Surface {
                 let Some(display) = display.display else { return false };
                 let ext = khr::xlib_surface::Instance::new(entry, vk);
                 let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
-                // SAFETY: (and below) the surface was made with this extension, so it is enabled; the family is one of the
-                // device's, which is of this instance; the window keeps its display open.
+                // SAFETY: (here and below) the surface was made with this extension, so it is enabled; device and family
+                // belong to this instance; the window keeps its display open.
                 unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
             }
             (RawDisplayHandle::Wayland(display), _) => {
@@ -107,7 +108,7 @@ impl Surface {
                 // SAFETY: as above.
                 unsafe { ext.get_physical_device_wayland_presentation_support(device, family, display) }
             }
-            // On Windows all drivers know the one kind of display that there is.
+            // On Windows there is only one kind of display, and all drivers know it.
             _ => true,
         }
     }

@@ -1,4 +1,4 @@
-//! The window's images, remade whenever the window changes.
+//! The window's images, made again whenever the window changes.
 
 use ash::vk;
 use winit::dpi::PhysicalSize;
@@ -20,7 +20,7 @@ pub enum PresentMode {
 }
 
 impl PresentMode {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -48,7 +48,7 @@ pub struct SwapchainImage {
     pub view: vk::ImageView,
     /// Its size.
     pub extent: vk::Extent2D,
-    /// What the frame's submission must signal for the present to wait on.
+    /// The frame's submission must signal this; the present waits for it.
     pub rendered: vk::Semaphore,
 }
 
@@ -57,7 +57,7 @@ pub struct SwapchainImage {
 pub enum Acquired {
     /// Draw here, then present.
     Image(SwapchainImage),
-    /// Nothing to draw on just now (minimised, mid-resize, occluded): skip the frame, keep every semaphore as it is.
+    /// There is no image now (minimised, mid-resize, occluded): skip the frame and leave every semaphore as it is.
     NotReady,
 }
 
@@ -71,9 +71,9 @@ pub struct Swapchain {
     mode: PresentMode,
     modes: Vec<PresentMode>,
     stale: bool,
-    /// The surface is lost and must be made anew before anything else.
+    /// The surface is lost and must be replaced first.
     lost: bool,
-    /// Losses since a picture was last shown.
+    /// How often the surface was lost since the last present.
     losses: u32,
     rebuilds: u64,
     surface: Surface,
@@ -83,19 +83,19 @@ pub struct Swapchain {
 struct Target {
     image: vk::Image,
     view: vk::ImageView,
-    // One for each image: a semaphore that a present waits on is free again only when its image is acquired again.
+    // Belongs to the image: after a present waits for it, it is free only when the same image is acquired again.
     rendered: vk::Semaphore,
 }
 
-/// How often the surface may be lost before a picture is shown again. A window that is gone loses every one.
+/// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
 const MOST_LOSSES: u32 = 4;
 
-/// How long [`Swapchain::acquire`] waits before it says `NotReady`: a hidden window may never get an image, and the
-/// event loop must go on.
+/// How long [`Swapchain::acquire`] waits before it returns `NotReady`. A hidden window may never get an image, and the event
+/// loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
-    /// Chooses format and present mode; the images come with the first [`Swapchain::acquire`].
+    /// Chooses the format and the present mode. The first [`Swapchain::acquire`] makes the images.
     pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
@@ -131,25 +131,26 @@ impl Swapchain {
         self.format.format
     }
 
-    /// The images' size, once there are any.
+    /// The images' size; 0x0 until there are images.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
     }
 
-    /// What the window offers.
+    /// The present modes that the window supports.
     pub fn modes(&self) -> &[PresentMode] {
         &self.modes
     }
 
-    /// Presents in another way from the next acquire on, which remakes the images.
+    /// Changes the present mode. The next acquire makes the images again.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
     }
 
-    /// Lets the images be copied from, from the next acquire on. Not always, because a driver may compress what is only shown.
+    /// Allows copies from the images, from the next acquire on. This is off by default, because a driver may compress images
+    /// that are only shown.
     ///
     /// # Errors
-    /// The window does not offer that.
+    /// The window does not support this.
     pub fn make_readable(&mut self) -> Result<()> {
         let adapter = self.device.adapter().raw();
         // SAFETY: surface and physical device belong to the same instance.
@@ -167,7 +168,7 @@ impl Swapchain {
         Ok(())
     }
 
-    /// How frames reach the screen.
+    /// The present mode.
     pub fn mode(&self) -> PresentMode {
         self.mode
     }
@@ -177,19 +178,19 @@ impl Swapchain {
         self.rebuilds
     }
 
-    /// Whether the next acquire remakes the images, for which it waits until the queue is idle.
+    /// Whether the next acquire makes the images again. If so, it waits until the queue is idle.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Says that the window changed; the next acquire remakes the images.
+    /// Call this when the window has changed: the next acquire makes the images again.
     pub fn invalidate(&mut self) {
         self.stale = true;
     }
 
-    /// The next image, for drawing on once `acquired` is signalled.
+    /// Acquires the next image. It may be drawn to once `acquired` is signalled.
     ///
-    /// Comes before anything else of the frame, so that a frame that is skipped leaves no semaphore half used.
+    /// Call this before everything else in a frame, so that a skipped frame leaves no semaphore half used.
     // ANCHOR: acquire
     pub fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
         if self.stale && !self.rebuild(queue)? {
@@ -206,7 +207,7 @@ impl Swapchain {
         };
         match result {
             Ok((index, suboptimal)) => {
-                // A suboptimal image is still to be drawn on: its semaphore will be signalled.
+                // A suboptimal image must still be drawn to: its semaphore will be signalled.
                 self.stale = suboptimal;
                 let target = &self.images[index as usize];
                 Ok(Acquired::Image(SwapchainImage {
@@ -240,14 +241,15 @@ impl Swapchain {
                 self.stale |= suboptimal;
                 self.losses = 0;
             }
-            // The wait on `rendered` happens all the same; only the picture is lost. So it is with a lost surface.
+            // The wait for `rendered` still happens, only the picture is lost. The same holds for a lost surface.
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
             Err(result) => self.unless_lost("vkQueuePresentKHR", result)?,
         }
         Ok(())
     }
 
-    /// A lost surface is no error: the next acquire makes another one. Unless that goes on and on.
+    /// Accepts the loss of a surface, because the next acquire makes another one. Fails after [`MOST_LOSSES`] losses, and on
+    /// every other error.
     fn unless_lost(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
         if result != vk::Result::ERROR_SURFACE_LOST_KHR || self.losses == MOST_LOSSES {
             return Err(self.device.failed(call)(result));
@@ -257,16 +259,16 @@ impl Swapchain {
         Ok(())
     }
 
-    /// A new surface for the same window. The queue must be idle.
+    /// Makes a new surface for the same window. The queue must be idle.
     fn replace_surface(&mut self) -> Result<()> {
-        // A window has one swapchain at most.
+        // A window may have only one swapchain.
         self.destroy_images();
         self.surface = self.surface.remake()?;
         let family = self.device.info().queue_family.unwrap_or(0);
         let format = preferred_format(&self.device, &self.surface)?;
         if !self.surface.supported_by(self.device.adapter(), family) || format != self.format {
             return Err(Error::Window {
-                what: "the window's surface was lost, and the new one is another",
+                what: "the window's surface was lost, and the new one differs",
                 reason: format!("{:?} instead of {:?}", format.format, self.format.format),
             });
         }
@@ -274,12 +276,12 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Remakes the images for the window's present size; false where it has none.
+    /// Makes the images for the window's current size. Returns false if the window has no size.
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
         let adapter = device.adapter().raw();
-        // Presents of the old images are not covered by any semaphore or fence of ours. Waiting comes before asking for
-        // the size: the window may change at any time, and the size should still hold when the images are made.
+        // No semaphore or fence of ours covers presents of the old images, so wait for the queue. The wait comes before the
+        // query of the size: the window may change at any time, and the size should still hold when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
@@ -303,7 +305,7 @@ impl Swapchain {
             return Ok(false);
         }
         if extent.width.max(extent.height) > limit {
-            // An X11 surface always has the window's size. So the window is made smaller, and the event of that brings us back.
+            // An X11 surface always has the window's size. So make the window smaller; its resize event leads back here.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
             let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);
@@ -383,10 +385,10 @@ impl Swapchain {
 impl Drop for Swapchain {
     fn drop(&mut self) {
         if self.device.is_left_running() {
-            // The surface outlives its swapchain, and the window its surface.
+            // The swapchain is leaked, so the surface and the window must be leaked too.
             return std::mem::forget(self.surface.clone());
         }
-        // Whoever drops a resource waits for the queue first (see the module `vulkan`).
+        // The queue is idle, as the module `vulkan` demands.
         self.destroy_images();
     }
 }
@@ -399,7 +401,7 @@ fn preferred_format(device: &Device, surface: &Surface) -> Result<vk::SurfaceFor
     Ok(choose_format(&formats))
 }
 
-/// The shaders write linear light, so an sRGB format is what makes the picture right.
+/// Prefers an sRGB format, because the shaders write linear light.
 fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     let srgb = |format: &&vk::SurfaceFormatKHR| {
         matches!(format.format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB)
@@ -412,8 +414,8 @@ fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
-/// The surface's own size, or the window's where the surface leaves the choice to us (Wayland). Only a size that we choose
-/// keeps to `limit`, the longest side that the device can draw.
+/// The surface's own size, or the window's if the surface leaves the choice to us (Wayland). Only a size that we choose
+/// respects `limit`, the longest side that the device can draw.
 fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit: u32) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;
@@ -427,7 +429,7 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit:
     }
 }
 
-/// One more than the least, so that acquiring does not wait for the compositor; a maximum of 0 means none.
+/// One more than the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means that there is none.
 fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
     match caps.max_image_count {
         0 => caps.min_image_count + 1,

@@ -7,7 +7,7 @@ use super::Device;
 /// A stage and what it does to memory: one side of a barrier.
 pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
-/// An image barrier of the whole image, with a layout change.
+/// A barrier for level 0 of an image within one queue family, with a layout change.
 pub fn image_barrier(
     image: vk::Image,
     aspect: vk::ImageAspectFlags,
@@ -29,7 +29,7 @@ pub fn image_barrier(
         )
 }
 
-/// A barrier of a whole buffer within one queue family.
+/// A barrier for a whole buffer within one queue family.
 pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default()
         .buffer(buffer)

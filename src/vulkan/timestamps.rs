@@ -1,4 +1,4 @@
-//! GPU times of a frame, kept in the command buffer's own order.
+//! GPU timestamps of a frame.
 
 use ash::vk;
 
@@ -13,7 +13,7 @@ pub struct Timestamps<const MARKS: usize> {
 }
 
 impl<const MARKS: usize> Timestamps<MARKS> {
-    /// `None` where the device's queue keeps no time.
+    /// `None` if the device's queue has no timestamps.
     pub fn new(device: &Device, flights: usize) -> Result<Option<Self>> {
         let Some(period) = device.info().timestamp_period else { return Ok(None) };
         let info = vk::QueryPoolCreateInfo::default()
@@ -25,14 +25,14 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         Ok(Some(Self { pool, period, device: device.clone() }))
     }
 
-    /// Records the reset of a flight's marks; comes before the first of them, outside a render pass.
+    /// Records the reset of a flight's marks. It must come before the first mark, outside a render pass.
     pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
         // SAFETY: recording, outside a render pass; the flight's last frame is done, so its queries are not in use.
         unsafe { self.device.raw().cmd_reset_query_pool(commands, self.pool, first, MARKS as u32) };
     }
 
-    /// Records mark `mark`: the time at which everything recorded before it was done.
+    /// Records mark `mark`: the time when everything recorded before it was done.
     pub fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         let query = (flight * MARKS + mark) as u32;
         let stage = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -40,7 +40,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         unsafe { self.device.raw().cmd_write_timestamp2(commands, stage, self.pool, query) };
     }
 
-    /// A finished frame's marks in nanoseconds; `None` if they are not (yet) known.
+    /// A finished frame's marks in nanoseconds; `None` if they are not available.
     pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);
@@ -58,7 +58,7 @@ impl<const MARKS: usize> Drop for Timestamps<MARKS> {
         if self.device.is_left_running() {
             return;
         }
-        // SAFETY: whoever drops a resource waits first (see the module `vulkan`).
+        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
         unsafe { self.device.raw().destroy_query_pool(self.pool, None) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the validation layer says, counted and shown.
+//! The validation layer's messages: printed and counted.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub enum Validation {
     /// Never.
     #[default]
     Off,
-    /// Where it is installed; a missing layer is mentioned and otherwise ignored.
+    /// Only if it is installed; a note mentions a missing layer.
     IfInstalled,
     /// A missing layer is an error.
     Required,
 }
 
-/// Counts the layer's messages for one instance. It outlives the instance, so that what is said while the
-/// last object is destroyed still counts.
+/// Counts the layer's messages for one instance. It outlives the instance, so that messages during the destruction of the
+/// last object still count.
 #[derive(Debug, Default)]
 pub struct ValidationLog {
     errors: AtomicU64,
@@ -42,7 +42,7 @@ impl ValidationLog {
         self.warnings.load(Ordering::Relaxed)
     }
 
-    /// An error if the layer has reported one.
+    /// Fails if the layer has reported an error.
     pub fn verdict(&self) -> Result<()> {
         match self.errors() {
             0 => Ok(()),
@@ -51,7 +51,7 @@ impl ValidationLog {
     }
 }
 
-/// How the messenger is made; `log` must outlive it.
+/// How to make the messenger; `log` must outlive it.
 pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
     vk::DebugUtilsMessengerCreateInfoEXT::default()
         .message_severity(
@@ -64,7 +64,7 @@ pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessenge
         .user_data(Arc::as_ptr(log) as *mut c_void)
 }
 
-/// The messenger of an instance, destroyed with it.
+/// The messenger of an instance, destroyed just before it.
 pub(super) struct Messenger {
     ext: debug_utils::Instance,
     raw: vk::DebugUtilsMessengerEXT,
@@ -113,6 +113,6 @@ unsafe extern "system" fn on_message(
         "warning"
     };
     crate::note!("validation {kind}: {text}");
-    // VK_FALSE: the call that caused the message goes on.
+    // VK_FALSE: the call that caused the message continues.
     vk::FALSE
 }

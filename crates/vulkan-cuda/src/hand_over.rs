@@ -234,7 +234,7 @@ impl Drop for Read {
     }
 }
 
-/// At `ALL_COMMANDS`: the barriers that transfer the slot are in no narrower stage ([`crate::ownership`]).
+/// At `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
 fn submit_info((semaphore, value): (vk::Semaphore, u64)) -> vk::SemaphoreSubmitInfo<'static> {
     let all = vk::PipelineStageFlags2::ALL_COMMANDS;
     vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
