@@ -53,7 +53,7 @@ pub enum Error {
     /// The CUDA driver is missing or too old.
     #[error("the CUDA driver: {reason}; {hint}")]
     Driver {
-        /// What is missing.
+        /// What is wrong with it.
         reason: String,
         /// What to do.
         hint: &'static str,
@@ -84,12 +84,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns `true` if device or host memory has run out: [`VK_ERROR_OUT_OF_DEVICE_MEMORY`],
-    /// [`VK_ERROR_OUT_OF_HOST_MEMORY`] or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`). See the
+    /// Returns `true` if device or host memory has run out: `VK_ERROR_OUT_OF_DEVICE_MEMORY` or
+    /// `VK_ERROR_OUT_OF_HOST_MEMORY` ([`VkResult`]), or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`). See the
     /// [example](enum@Error#examples).
     ///
-    /// [`VK_ERROR_OUT_OF_DEVICE_MEMORY`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
-    /// [`VK_ERROR_OUT_OF_HOST_MEMORY`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
+    /// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
     pub fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -141,7 +140,7 @@ static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 /// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to standard
 /// error.
 ///
-/// Only the first call has an effect: libraries and tests cannot replace the program's choice later.
+/// Only the first call has an effect.
 ///
 /// # Examples
 /// ```

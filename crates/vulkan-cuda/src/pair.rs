@@ -1,6 +1,6 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
-//! Neither the index nor the name tells. Each API numbers the devices in its own way (`CUDA_VISIBLE_DEVICES` reorders
+//! Index and name do not answer this. Each API numbers the devices in its own way (`CUDA_VISIBLE_DEVICES` reorders
 //! only CUDA's), and two devices may have the same name. The UUID is the same on both sides:
 //! `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2` (`cuDeviceGetUuid` in drivers before CUDA
 //! 11.4).
@@ -58,7 +58,7 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
 /// semaphores.
 ///
 /// # Errors
-/// Returns the first obstacle, those that a user can remove first. [`pair`](mod@crate::pair) has an example.
+/// Returns the first obstacle, in the order of [`Mismatch`]'s variants. [`pair`](mod@crate::pair) has an example.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
     if vulkan.exports.buffer.is_none() {
