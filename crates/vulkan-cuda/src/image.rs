@@ -118,7 +118,7 @@ impl MappedImage {
     /// Calls [`cuMipmappedArrayGetLevel`]. See the [example](mod@crate::image#examples).
     ///
     /// # Errors
-    /// Fails if the image has no such level.
+    /// Fails if the image has no such level, or if the driver reports an error.
     ///
     /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {

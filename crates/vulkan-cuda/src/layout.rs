@@ -117,13 +117,13 @@ pub enum LayoutError {
     /// Two buffers have bytes in common.
     #[error("buffer {first} ({first_range}) and buffer {second} ({second_range}) overlap")]
     Overlap {
-        /// The smaller of the two indices.
+        /// The buffer with the smaller index.
         first: usize,
-        /// The place of that buffer.
+        /// Its range, with the bytes that Vulkan requires beyond it.
         first_range: Range,
-        /// The greater index.
+        /// The buffer with the greater index.
         second: usize,
-        /// The place of that buffer, too.
+        /// Its range, in the same way.
         second_range: Range,
     },
     /// All buffers together do not fit in 64 bits.
