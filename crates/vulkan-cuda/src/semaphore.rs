@@ -195,7 +195,7 @@ impl ImportedSemaphore {
     /// stream, and Vulkan read old words, in 14 of 16 runs. An event in between did not help (2 of 8). An empty
     /// kernel, or `cuStreamWriteValue32`, did (0 of 8, 0 of 16). Kernels and copies were never overtaken (0 of 16, 0
     /// of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill what you hand over with a
-    /// kernel or a copy, or enqueue one of these two after a memset.
+    /// kernel or a copy, or enqueue an empty kernel or a `cuStreamWriteValue32` after a memset.
     ///
     /// # Errors
     /// Fails as [`ImportedSemaphore::wait`] does.
