@@ -1,6 +1,7 @@
 //! Queries what a device can export, before anything is created.
 //!
 //! To export what the driver did not offer is undefined behaviour. A refusal has a reason, which a user should read.
+//! [`image`](fn@image) has an example.
 
 use ash::vk;
 

@@ -21,7 +21,7 @@ pub struct ExportedAllocation {
 
 impl ExportedAllocation {
     /// Creates a buffer for each of `sizes` (in bytes) and packs them into one allocation of device memory, in this
-    /// order: see [`layout::pack`].
+    /// order: see [`layout::pack`]. See the [example](crate::ImportedAllocation#examples).
     ///
     /// # Errors
     /// Fails if `sizes` is empty or contains 0, if the device exports such buffers only in dedicated allocations or

@@ -116,17 +116,24 @@ impl Vk {
         })))
     }
 
-    /// Returns the adopted device, with its functions. See the [example](Vk#examples).
+    /// Returns the adopted device, with its functions ([`VkDevice`]). It is borrowed: `keep` owns it.
+    ///
+    /// [`VkDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkDevice.html
     pub fn device(&self) -> &ash::Device {
         &self.0.device
     }
 
-    /// Returns the physical device that the device was created from. See the [example](Vk#examples).
+    /// Returns the physical device that the device was created from ([`VkPhysicalDevice`]).
+    ///
+    /// [`VkPhysicalDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDevice.html
     pub fn physical(&self) -> vk::PhysicalDevice {
         self.0.physical
     }
 
-    /// Returns the instance of the physical device. See the [example](Vk#examples).
+    /// Returns the instance of the physical device, with its functions ([`VkInstance`]). It is borrowed: `keep` owns
+    /// it.
+    ///
+    /// [`VkInstance`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkInstance.html
     pub fn instance(&self) -> &ash::Instance {
         &self.0.instance
     }

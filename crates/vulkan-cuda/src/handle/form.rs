@@ -22,6 +22,7 @@ use crate::{Error, Result};
 /// let fd = Form::Fd.ownership();
 /// assert_eq!((fd.after_success, fd.after_failure), (Keeper::Cuda, Keeper::You));
 /// assert_eq!(Form::Fd.system(), System::Unix);
+/// assert_eq!(Form::Fd.words(), "file descriptor");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -109,7 +110,7 @@ impl Form {
         }
     }
 
-    /// Returns its name in error messages, without an article: `NT handle` for [`Form::Nt`].
+    /// Returns its name in error messages, without an article. See the [example](Form#examples).
     pub const fn words(self) -> &'static str {
         match self {
             Self::Fd => "file descriptor",

@@ -11,6 +11,16 @@ use crate::Result;
 /// The two kinds of Vulkan semaphore ([`VkSemaphoreType`]). Both are exported as the same handle types, so CUDA must
 /// be told which kind a handle stands for.
 ///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::{ExportType, SemaphoreKind};
+///
+/// assert_eq!(SemaphoreKind::Timeline.words(), "timeline semaphore");
+/// assert_eq!(SemaphoreKind::Timeline.vulkan(), ash::vk::SemaphoreType::TIMELINE);
+/// // CUDA does not import timelines as KMT handles.
+/// assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
+/// ```
+///
 /// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreKind {
@@ -31,7 +41,7 @@ impl SemaphoreKind {
         }
     }
 
-    /// Returns its name in error messages, without an article: `timeline semaphore` for [`SemaphoreKind::Timeline`].
+    /// Returns its name in error messages, without an article. See the [example](SemaphoreKind#examples).
     pub const fn words(self) -> &'static str {
         match self {
             Self::Timeline => "timeline semaphore",
