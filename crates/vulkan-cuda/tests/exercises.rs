@@ -1,5 +1,4 @@
-//! The checks of the guide's exercises (docs/guide/src/exercises.md). They look at the solutions, and with `EXERCISES=yours` at
-//! `exercises/yours.rs`.
+//! Checks the guide's exercises (docs/guide/src/exercises.md): the solutions, or `exercises/yours.rs` with `EXERCISES=yours`.
 
 mod simulation;
 #[path = "exercises/solutions.rs"]
@@ -20,14 +19,14 @@ pub struct Prediction {
     pub signals_free: u64,
 }
 
-/// Exercise 4: who signals the one timeline, at the end of which frame.
+/// Exercise 4: which side signals the only timeline, at the end of which frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     Cuda(u64),
     Vulkan(u64),
 }
 
-/// Whether the answers to be checked are the reader's.
+/// Returns whether to check the reader's answers.
 fn are_yours() -> bool {
     std::env::var("EXERCISES").is_ok_and(|which| which == "yours")
 }
@@ -41,7 +40,7 @@ fn check_frame_11(answer: Prediction) -> Result<(), String> {
         signals_ready: turn.signal_ready,
         signals_free: turn.signal_free,
     };
-    // Says which, but not what it should be.
+    // The error names the wrong number, but not the right one.
     for (what, is_right) in [
         ("slot", answer.slot == right.slot),
         ("waits_for", answer.waits_for == right.waits_for),
@@ -76,7 +75,8 @@ fn check_deadlock(change: fn(&mut [Turn])) -> Result<(), String> {
     }
 }
 
-/// Replays signals of one timeline for both sides of a ring of `depth`. `Ok` if the last one, and only that, breaks the rule.
+/// Replays signals of one timeline for both sides of a ring of `depth`. Succeeds if the last one, and only that,
+/// breaks the rule.
 fn check_violation(order: &[Signal], depth: u64) -> Result<(), String> {
     let (mut counter, mut cuda, mut vulkan) = (0, 0, 0);
     for (place, &signal) in order.iter().enumerate() {
@@ -126,7 +126,7 @@ fn one_timeline_is_not_enough() {
     check_violation(&order, 2).unwrap();
 }
 
-/// Every order of up to eight signals.
+/// Tries every order of up to eight signals.
 #[test]
 fn one_timeline_is_enough_for_one_slot() {
     for length in 1..=8 {
@@ -143,7 +143,7 @@ fn one_timeline_is_enough_for_one_slot() {
     }
 }
 
-/// A check that cannot fail says nothing.
+/// A check that never fails proves nothing.
 #[test]
 fn wrong_answers_are_refused() {
     assert!(

@@ -1,4 +1,4 @@
-//! No order of events tears a frame or stops a ring: all of them are tried, for every small ring.
+//! No order of events tears a frame or stops a ring. The tests try every order, for every small ring.
 
 mod simulation;
 
@@ -28,7 +28,7 @@ fn no_interleaving_tears_or_deadlocks() {
     }
 }
 
-/// The simulation is worth something only if it finds broken plans.
+/// The simulation is useful only if it finds broken plans.
 #[test]
 fn the_simulation_finds_broken_plans() {
     type Change = fn(Turn) -> Turn;

@@ -10,9 +10,9 @@ use super::{Prediction, Signal};
 pub fn frame_11() -> Prediction {
     Prediction {
         slot: 0,
-        // The value of `free` that CUDA's stream waits for at this frame, if it does.
+        // The value of `free` that CUDA's stream waits for at this frame, if it waits.
         waits_for: None,
-        // The largest that it has waited for by then.
+        // The greatest value that it has waited for by then.
         has_waited_for: 0,
         signals_ready: 0,
         signals_free: 0,
@@ -21,7 +21,7 @@ pub fn frame_11() -> Prediction {
 // ANCHOR_END: frame_11
 
 // ANCHOR: deadlock
-/// Exercise 3: change one number of one frame, so that the simulation stops for ever.
+/// Exercise 3: change one number of one frame, so that the simulation deadlocks.
 pub fn deadlock(plan: &mut [Turn]) {
     plan[0].wait_ready += 0;
 }

@@ -15,8 +15,8 @@ enum Slot {
     Read,
 }
 
-/// The CPU has enqueued the first `enqueued` of [`halves`]; `cuda` and `vulkan` count steps that each side has done:
-/// wait, begin, end, signal for every frame.
+/// The CPU has enqueued the first `enqueued` of [`Case::halves`]. `cuda` and `vulkan` count the steps that each side
+/// has done: wait, begin, end, signal for every frame.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct State {
     enqueued: usize,
@@ -39,14 +39,14 @@ pub struct Case {
     ring: Ring,
     /// How many frames the CPU may have in flight.
     flights: u64,
-    /// What the CPU enqueues, in order, each with the frame whose begin it follows.
+    /// What the CPU enqueues, in order, each with the frame at whose start it does so.
     halves: Vec<(u64, Half)>,
     /// The plan of each frame.
     pub turns: Vec<Turn>,
 }
 
 impl Case {
-    /// Batches of these lengths until all [`FRAMES`] are filled.
+    /// Batches of these lengths until all [`FRAMES`] frames are filled.
     pub fn new(ring: Ring, batches: &[usize], flights: u64) -> Self {
         let (mut halves, mut turns) = (Vec::new(), Vec::new());
         for &batch in batches {
@@ -68,7 +68,7 @@ impl Case {
     }
 }
 
-/// Explores every reachable state. `Err` says what went wrong first.
+/// Explores every reachable state. Returns their number, or what went wrong first.
 pub fn explore(case: &Case) -> Result<usize, String> {
     let start = State {
         enqueued: 0,
