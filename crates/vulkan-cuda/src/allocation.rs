@@ -97,7 +97,7 @@ impl ImportedAllocation {
     pub fn map(self: &Arc<Self>, index: usize) -> Result<MappedBuffer> {
         let Some(&range) = self.exported.ranges.get(index) else {
             return Err(Error::Rule(format!(
-                "there is no buffer {index} in an allocation of {}",
+                "there is no buffer {index} in an allocation of {} buffers",
                 self.exported.ranges.len()
             )));
         };

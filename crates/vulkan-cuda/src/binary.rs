@@ -274,7 +274,8 @@ impl Pending {
         match self.0.swap(true, Ordering::Relaxed) {
             false => Ok(()),
             true => Err(Error::Rule(
-                "a binary semaphore that is signalled cannot be signalled again before its wait was submitted".into(),
+                "a binary semaphore that is signalled cannot be signalled again before its wait is submitted"
+                    .into(),
             )),
         }
     }

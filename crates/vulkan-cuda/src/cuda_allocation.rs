@@ -42,7 +42,7 @@ impl CudaAllocation {
     /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         if sizes.is_empty() || sizes.contains(&0) {
-            return Err(Error::Rule("memory of 0 bytes is none".into()));
+            return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
         }
         let props = exportable(cuda)?;
         let sizes = round_up(sizes, granularity(cuda, &props)?)?;
@@ -64,7 +64,7 @@ impl CudaAllocation {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         if sizes.is_empty() || round_up(&sizes, granularity)? != sizes || sizes.contains(&0) {
             return Err(Error::Rule(format!(
-                "chunks of {sizes:?} bytes are not CUDA's: each is a multiple of {granularity} bytes"
+                "chunks of {sizes:?} bytes cannot be CUDA's: each is a multiple of {granularity} bytes"
             )));
         }
         let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
@@ -127,7 +127,10 @@ impl CudaAllocation {
     /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
-            return Err(Error::Rule(format!("there is no chunk {chunk} in memory of {}", self.chunks.len())));
+            return Err(Error::Rule(format!(
+                "there is no chunk {chunk} in memory of {} chunks",
+                self.chunks.len()
+            )));
         };
         let mut fd: c_int = -1;
         cuda.bind()?;
@@ -215,7 +218,7 @@ fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     };
     rounded
         .filter(fits)
-        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes together fit into no address space")))
+        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes exceed the address space")))
 }
 
 /// A reserved range of addresses.
@@ -281,7 +284,8 @@ impl Chunk {
         match props.allocFlags.compressionType {
             0 => Ok(chunk),
             _ => Err(Error::Rule(
-                "its memory is compressed, which Vulkan does not know: allocate it without".into(),
+                "its memory is compressed, which Vulkan would not know: allocate it without compression"
+                    .into(),
             )),
         }
     }
@@ -296,7 +300,7 @@ impl Chunk {
         }
         match Mapping::new(room.pointer, self, more) {
             Err(_) => Ok(()),
-            Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: name all of them"))),
+            Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
         }
     }
 }
@@ -344,7 +348,7 @@ mod tests {
         assert_eq!(round_up(&[1, 2 << 20, (2 << 20) + 1], 2 << 20).unwrap(), [2 << 20, 2 << 20, 4 << 20]);
         for sizes in [&[u64::MAX][..], &[1 << 63, 1 << 63]] {
             let text = round_up(sizes, 2 << 20).unwrap_err().to_string();
-            assert!(text.contains("no address space") && text.contains(&format!("{sizes:?}")), "{text}");
+            assert!(text.contains("the address space") && text.contains(&format!("{sizes:?}")), "{text}");
         }
     }
 

@@ -129,7 +129,7 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
         804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",
         999 => {
-            "; often the driver's kernel module is not loaded or was updated under way: try nvidia-smi, then reboot"
+            "; often the driver's kernel module is not loaded, or was updated while loaded: try nvidia-smi, then reboot"
         }
         _ => "",
     }

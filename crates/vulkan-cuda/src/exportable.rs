@@ -35,15 +35,23 @@ impl ImageSupport {
         let (asked, most) = (shape.extent(), self.extent);
         if asked.width > most.width || asked.height > most.height || asked.depth > most.depth {
             return Err(format!(
-                "{}x{}x{} texels were asked, {}x{}x{} is the most",
+                "{}x{}x{} texels were requested, but {}x{}x{} is the maximum",
                 asked.width, asked.height, asked.depth, most.width, most.height, most.depth
             ));
         }
         if shape.layers() > self.layers {
-            return Err(format!("{} layers were asked, {} is the most", shape.layers(), self.layers));
+            return Err(format!(
+                "{} layers were requested, but {} is the maximum",
+                shape.layers(),
+                self.layers
+            ));
         }
         if shape.levels() > self.levels {
-            return Err(format!("{} levels were asked, {} is the most", shape.levels(), self.levels));
+            return Err(format!(
+                "{} levels were requested, but {} is the maximum",
+                shape.levels(),
+                self.levels
+            ));
         }
         Ok(())
     }
@@ -126,7 +134,7 @@ unsafe fn image_as(
     let limits = properties.image_format_properties;
     let features = answer.external_memory_properties.external_memory_features;
     if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        return Err("the driver has such images and does not export them".into());
+        return Err("the driver has such images, but does not export them".into());
     }
     Ok(ImageSupport {
         handle,
@@ -203,7 +211,7 @@ pub(crate) unsafe fn imported_buffer(
     }
     match features.contains(Features::DEDICATED_ONLY) {
         false => Ok(()),
-        true => Err(format!("{name} imports {what} only where one has the allocation for itself")),
+        true => Err(format!("{name} imports {what} only in dedicated allocations")),
     }
 }
 

@@ -48,7 +48,7 @@ impl ExportedAllocation {
         places: Option<(&[Range], u64)>,
     ) -> Result<Self> {
         if sizes.is_empty() {
-            return Err(Error::Rule("an allocation for no buffers at all has no bytes".into()));
+            return Err(Error::Rule("an allocation for no buffers would be empty: name at least one".into()));
         }
         // Vulkan has no buffer of size 0. This error names the buffer's index.
         if let Some(index) = sizes.iter().position(|&size| size == 0) {

@@ -137,7 +137,7 @@ impl HandOver {
             // A submission's signal must not come after a greater one.
             if !wait(|| Ok(self.free.value()? >= after))? {
                 return Err(Error::Timeout(format!(
-                    "Vulkan has not read a frame that it was given a second ago (value {after} of `free`)"
+                    "Vulkan has not read a submitted frame within a second (value {after} of `free`)"
                 )));
             }
             // SAFETY: no smaller value will be signalled any more. The greater ones that are pending come later, because

@@ -124,7 +124,7 @@ impl MappedImage {
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
-            return Err(Error::Rule(format!("there is no level {level} in an image of {levels}")));
+            return Err(Error::Rule(format!("there is no level {level} in an image of {levels} levels")));
         }
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }

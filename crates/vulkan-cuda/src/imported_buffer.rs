@@ -195,7 +195,7 @@ impl ImportedBuffer {
         vk.memory_handles()?;
         // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
         if size == 0 {
-            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
         }
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
@@ -232,7 +232,7 @@ impl ImportedBuffer {
         let alignment = self.required.alignment;
         if !range.offset.is_multiple_of(alignment) {
             return Err(Error::Rule(format!(
-                "{range} of CUDA's memory are not at a multiple of {alignment}, which VkMemoryRequirements::alignment asks"
+                "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
         pieces(chunks, Range { size: self.required.size.max(range.size), ..range })

@@ -84,7 +84,7 @@ pub enum LayoutError {
     Empty(usize),
     /// The offset is not aligned as Vulkan requires.
     #[error(
-        "buffer {index} ({range}) is not at a multiple of {alignment}, which VkMemoryRequirements::alignment asks of it"
+        "buffer {index} ({range}) is not at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
     )]
     Vulkan {
         /// Which buffer.
@@ -96,7 +96,7 @@ pub enum LayoutError {
     },
     /// The offset is not a multiple of [`CUDA_ALIGNMENT`].
     #[error(
-        "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, which CUDA's vector loads ask of it"
+        "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, as CUDA's vector loads require"
     )]
     Cuda {
         /// Which buffer.

@@ -31,7 +31,7 @@ pub struct Piece {
 pub fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {
-        return Err(Error::Rule(format!("there are no {range} in memory of {all} bytes")));
+        return Err(Error::Rule(format!("{range} do not lie in memory of {all} bytes")));
     };
     let (mut pieces, mut begin) = (Vec::new(), 0_u64);
     for (chunk, &size) in chunks.iter().enumerate() {

@@ -153,23 +153,23 @@ impl Shape {
             ));
         }
         if matches!(view, ViewType::D1 | ViewType::D1Array) && height > 1 {
-            return rule(format!("has no height, and {height} was asked"));
+            return rule(format!("has no height, but {height} was requested"));
         }
         if view != ViewType::D3 && depth > 1 {
-            return rule(format!("has no depth, and {depth} was asked"));
+            return rule(format!("has no depth, but {depth} was requested"));
         }
         if view.is_cube() && width != height {
-            return rule(format!("has square faces, and {width}x{height} was asked"));
+            return rule(format!("has square faces, but {width}x{height} was requested"));
         }
         match view {
             ViewType::D1 | ViewType::D2 | ViewType::D3 if layers > 1 => {
-                return rule(format!("has no layers, and {layers} were asked"));
+                return rule(format!("has no layers, but {layers} were requested"));
             }
             ViewType::Cube if layers != 6 => {
-                return rule(format!("has six layers, one for each face, and {layers} were asked"));
+                return rule(format!("has six layers, one for each face, but {layers} were requested"));
             }
             ViewType::CubeArray if !layers.is_multiple_of(6) => {
-                return rule(format!("has six layers for each cube, and {layers} were asked"));
+                return rule(format!("has six layers for each cube, but {layers} were requested"));
             }
             _ => {}
         }
@@ -177,7 +177,7 @@ impl Shape {
         if levels > most {
             // CUDA would silently make fewer levels (cuMipmappedArrayCreate). Vulkan would refuse.
             return rule(format!(
-                "of {width}x{height}x{depth} texels has {most} levels at most, and {levels} were asked"
+                "of {width}x{height}x{depth} texels has at most {most} levels, but {levels} were requested"
             ));
         }
         Ok(Self { view, extent, layers, levels })
@@ -342,15 +342,15 @@ mod tests {
         let refused =
             |view, extent, layers, levels| Shape::new(view, extent, layers, levels).unwrap_err().to_string();
         for (text, part) in [
-            (refused(ViewType::D1, texels(8, 2, 1), 1, 1), "no height, and 2"),
+            (refused(ViewType::D1, texels(8, 2, 1), 1, 1), "no height, but 2"),
             (refused(ViewType::D1Array, texels(8, 2, 1), 3, 1), "no height"),
-            (refused(ViewType::D2, texels(8, 8, 3), 1, 1), "no depth, and 3"),
-            (refused(ViewType::D2, texels(8, 8, 1), 2, 1), "no layers, and 2"),
+            (refused(ViewType::D2, texels(8, 8, 3), 1, 1), "no depth, but 3"),
+            (refused(ViewType::D2, texels(8, 8, 1), 2, 1), "no layers, but 2"),
             (refused(ViewType::D3, texels(8, 8, 8), 2, 1), "no layers"),
-            (refused(ViewType::Cube, texels(8, 9, 1), 6, 1), "square faces, and 8x9"),
-            (refused(ViewType::Cube, texels(8, 8, 1), 12, 1), "six layers, one for each face, and 12"),
-            (refused(ViewType::CubeArray, texels(8, 8, 1), 7, 1), "six layers for each cube, and 7"),
-            (refused(ViewType::D2, texels(8, 8, 1), 1, 5), "4 levels at most, and 5"),
+            (refused(ViewType::Cube, texels(8, 9, 1), 6, 1), "square faces, but 8x9"),
+            (refused(ViewType::Cube, texels(8, 8, 1), 12, 1), "six layers, one for each face, but 12"),
+            (refused(ViewType::CubeArray, texels(8, 8, 1), 7, 1), "six layers for each cube, but 7"),
+            (refused(ViewType::D2, texels(8, 8, 1), 1, 5), "at most 4 levels, but 5"),
             (refused(ViewType::D2, texels(8, 0, 1), 1, 1), "no texels"),
             (refused(ViewType::D2, texels(8, 8, 1), 1, 0), "no texels"),
         ] {

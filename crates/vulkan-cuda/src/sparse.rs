@@ -15,7 +15,7 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     // SAFETY: a live physical device.
     if unsafe { instance.get_physical_device_features(vk.physical()) }.sparse_binding == vk::FALSE {
         return Err(Error::Unsupported(format!(
-            "{name} binds no memory sparsely: copy what spans several chunks into one"
+            "{name} does not bind memory sparsely: copy bytes that span several chunks into one"
         )));
     }
     // SAFETY: as above.
@@ -23,7 +23,7 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let flags = families.get(family as usize).map(|family| family.queue_flags);
     match flags.is_some_and(|flags| flags.contains(vk::QueueFlags::SPARSE_BINDING)) {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!("queue family {family} of {name} binds no memory sparsely"))),
+        false => Err(Error::Unsupported(format!("queue family {family} of {name} has no sparse binding"))),
     }
 }
 

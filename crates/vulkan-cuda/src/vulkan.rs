@@ -172,7 +172,7 @@ impl Vk {
         match self.device().handle() == other.device().handle() {
             true => Ok(()),
             false => Err(Error::Rule(format!(
-                "what was exported from a device of {} cannot be imported for another device, of {}",
+                "an object exported from a device on {} cannot be imported for another device, on {}",
                 other.info().name,
                 self.info().name
             ))),

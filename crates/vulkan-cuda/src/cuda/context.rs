@@ -194,7 +194,7 @@ impl Cuda {
             return Ok(());
         }
         Err(Error::Rule(format!(
-            "{call} takes objects of one CUDA context, that of {} here, and was given one of another context",
+            "{call} takes objects of one CUDA context, here that of {}, but was given one of another context",
             self.info().name
         )))
     }
@@ -207,7 +207,7 @@ impl Cuda {
     pub(crate) fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
             return Err(Error::Rule(format!(
-                "{call} was given the per-thread default stream: make one of your own"
+                "{call} was given the per-thread default stream: create a stream of your own"
             )));
         }
         self.require_same(stream.context(), call)

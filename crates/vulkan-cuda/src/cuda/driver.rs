@@ -70,7 +70,7 @@ impl Driver {
         // SAFETY: the library is there, checked above.
         unsafe { api::look_up() }.map_err(|name| Error::Driver {
             reason: format!("it lacks {name}"),
-            hint: "update NVIDIA's driver to one of CUDA 11.2 or later (460)",
+            hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
         })?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
@@ -80,7 +80,7 @@ impl Driver {
         check("cuDriverGetVersion", before, unsafe { api::cuDriverGetVersion(&mut version) })?;
         if version < FIRST_WITH_TIMELINES {
             return Err(Error::Driver {
-                reason: format!("it is of CUDA {}", version_words(version)),
+                reason: format!("it supports only CUDA {}", version_words(version)),
                 hint: "timeline semaphores need CUDA 11.2 or later (driver 460): update NVIDIA's driver",
             });
         }
@@ -182,7 +182,7 @@ pub fn require(names: &[&str], since: &str) -> Result<()> {
     match names.iter().find(|name| !api::has(name)) {
         None => Ok(()),
         Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which is there since {since}")))
+            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
         }
     }
 }

@@ -78,7 +78,7 @@ impl MemoryExport {
     ) -> Result<vk::Buffer> {
         // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
         if size == 0 {
-            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
         }
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(self.kind.memory());
         let info = vk::BufferCreateInfo::default()

@@ -120,7 +120,7 @@ impl ObjectName {
     pub fn new(name: &str) -> Result<Self> {
         if name.is_empty() || name.contains('\0') {
             return Err(Error::Rule(format!(
-                "{name:?} names no shared object: a name has a character at least, and none is zero"
+                "{name:?} is not the name of a shared object: a name has at least one character, and no zero"
             )));
         }
         Ok(Self(name.encode_utf16().chain([0]).collect()))

@@ -134,7 +134,7 @@ impl Form {
         }
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
         Err(Error::Unsupported(format!(
-            "{name} is a {}, and there are none on {}: CUDA imports {ours} here",
+            "{name} is a {}, which does not exist on {}: CUDA imports {ours} here",
             self.words(),
             std::env::consts::OS
         )))
@@ -352,7 +352,10 @@ pub(super) mod tests {
         let name = ObjectName::new("Local\\ä").unwrap();
         assert_eq!(&*name.0, [0x4c, 0x6f, 0x63, 0x61, 0x6c, 0x5c, 0xe4, 0]);
         for bad in ["", "a\0b"] {
-            assert!(ObjectName::new(bad).is_err_and(|error| error.to_string().contains("no shared object")));
+            assert!(
+                ObjectName::new(bad)
+                    .is_err_and(|error| error.to_string().contains("not the name of a shared object"))
+            );
         }
     }
 

@@ -33,7 +33,7 @@ impl Operand {
         if self == given {
             return Ok(());
         }
-        Err(Error::Rule(format!("to {verb} {name} takes {}, and was given {}", self.words(), given.words())))
+        Err(Error::Rule(format!("to {verb} {name} takes {}, but {} was given", self.words(), given.words())))
     }
 }
 /// What a wait for an imported semaphore needs ([`cuWaitExternalSemaphoresAsync`]).

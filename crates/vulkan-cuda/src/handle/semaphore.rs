@@ -341,6 +341,6 @@ mod tests {
         assert!(Operand::Value.check(Wait::Value(1).operand(), "wait for", "a").is_ok());
         let given = Wait::Key { key: 1, timeout_ms: 0 }.operand();
         let text = Operand::Value.check(given, "wait for", "D3D12_FENCE").unwrap_err().to_string();
-        assert_eq!(text, "to wait for D3D12_FENCE takes a fence value, and was given a key");
+        assert_eq!(text, "to wait for D3D12_FENCE takes a fence value, but a key was given");
     }
 }
