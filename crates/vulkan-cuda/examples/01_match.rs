@@ -115,7 +115,7 @@ fn make(
     // ANCHOR_END: device
     // SAFETY: `create` points to locals; the device lists the extensions.
     let device = unsafe { instance.create_device(physical, &create, None) }?;
-    // SAFETY: one queue of this family was asked for; a live physical device.
+    // SAFETY: one queue of this family was requested; a live physical device.
     let (queue, memory) = unsafe {
         (device.get_device_queue(family, 0), instance.get_physical_device_memory_properties(physical))
     };

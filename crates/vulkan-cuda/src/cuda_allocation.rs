@@ -137,7 +137,7 @@ impl CudaAllocation {
         // SAFETY: a live handle, created for this kind of export, which writes one descriptor.
         let code = unsafe { api::cuMemExportToShareableHandle((&raw mut fd).cast(), *handle, POSIX, 0) };
         cuda.check("cuMemExportToShareableHandle", code)?;
-        // SAFETY: the call made a new descriptor, and it is nobody else's.
+        // SAFETY: the call made a new descriptor, which nothing else owns.
         Ok(unsafe { Fd::from_raw(fd) })
     }
 

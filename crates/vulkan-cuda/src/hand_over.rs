@@ -77,7 +77,7 @@ impl HandOver {
     /// # Safety
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
-        // SAFETY: the caller's promise: nobody else signals it any more.
+        // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
         unsafe { self.ready.signal_from_host(self.ready.promised()) }
     }
 
@@ -95,7 +95,7 @@ impl HandOver {
             .bind()
             .and_then(|()| cuda.check("cuStreamQuery", unsafe { api::cuStreamQuery(stream.raw()) }));
         if cuda.has_faulted() {
-            // SAFETY: a broken context executes nothing more.
+            // SAFETY: after a fault a context executes nothing more.
             unsafe { self.abort() }?;
         }
         let mut ledger = self.ledger();

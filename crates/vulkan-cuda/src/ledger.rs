@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(ledger.expected, 3);
     }
 
-    /// In a batch CUDA waits for the last slot's value. An earlier read that is open may yet signal its own, smaller one.
+    /// In a batch CUDA waits for the last slot's value. An earlier open read may still signal its own, smaller value.
     #[test]
     fn no_greater_value_is_signalled_while_a_smaller_one_may_be() {
         let mut ledger = Ledger::default();

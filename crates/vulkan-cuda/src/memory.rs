@@ -177,7 +177,7 @@ impl ImportedMemory {
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
+        // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
         // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure

@@ -142,7 +142,7 @@ impl ImportedSemaphore {
         let facts = handle.facts();
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
+        // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
         // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
@@ -241,7 +241,7 @@ mod tests {
             operand: Operand::Value,
             cuda: ours.0.clone(),
         });
-        // SAFETY: both are refused before the driver is asked.
+        // SAFETY: both are refused before the driver is called.
         let answers = unsafe {
             [
                 ("cuWaitExternalSemaphoresAsync", semaphore.wait(&theirs.1, Wait::Value(1))),

@@ -126,7 +126,7 @@ impl Resource {
     }
 
     /// # Safety
-    /// As [`Resource::record_acquire`]; nobody has used the resource yet.
+    /// As [`Resource::record_acquire`]. Also, the resource was not used before.
     pub(crate) unsafe fn record_first_release(
         self,
         device: &ash::Device,

@@ -48,7 +48,7 @@ fn the_simulation_finds_broken_plans() {
     }
 }
 
-/// The tables of the guide's chapter on the ring.
+/// Checks the tables in the guide's chapter on the ring.
 #[test]
 fn the_guides_tables_are_right() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/src/ring.md");

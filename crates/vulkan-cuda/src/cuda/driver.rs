@@ -67,7 +67,7 @@ impl Driver {
                 hint: "install NVIDIA's driver",
             });
         }
-        // SAFETY: the library is there, checked above.
+        // SAFETY: the library is present, checked above.
         unsafe { api::look_up() }.map_err(|name| Error::Driver {
             reason: format!("it lacks {name}"),
             hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",

@@ -73,7 +73,7 @@ fn mipmap_resource(mipmap: sys::CUmipmappedArray) -> sys::CUDA_RESOURCE_DESC {
 }
 
 fn no_resource() -> sys::CUDA_RESOURCE_DESC {
-    // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing".
+    // SAFETY: a plain C structure of integers and pointers, for which all zeros mean "nothing".
     unsafe { std::mem::zeroed() }
 }
 

@@ -12,7 +12,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(kind.memory());
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let fd = unsafe { vk.memory_handles()?.get_memory_fd(&info) }.map_err(vk.failed("vkGetMemoryFdKHR"))?;
-    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    // SAFETY: the call made a new descriptor, which nothing else owns.
     Ok(MemoryHandle::OpaqueFd(unsafe { Fd::from_raw(fd) }))
 }
 
@@ -27,7 +27,7 @@ pub fn export_semaphore(
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
     let fd = unsafe { vk.semaphore_handles()?.get_semaphore_fd(&info) }
         .map_err(vk.failed("vkGetSemaphoreFdKHR"))?;
-    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    // SAFETY: the call made a new descriptor, which nothing else owns.
     let fd = unsafe { Fd::from_raw(fd) };
     Ok(match semaphore_kind {
         SemaphoreKind::Binary => SemaphoreHandle::OpaqueFd(fd),

@@ -179,7 +179,7 @@ impl SemaphoreExport {
         create: vk::SemaphoreCreateInfo<'a>,
     ) -> vk::SemaphoreCreateInfo<'a> {
         #[cfg(windows)]
-        // As for memory (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        // This structure is allowed only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
         let create = match self.kind {
             ExportType::OpaqueWin32 => create.push_next(&mut self.win32.info),
             _ => create,

@@ -117,7 +117,7 @@ impl Wait {
     ///
     /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
-        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
+        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros mean "nothing requested".
         let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
         match self {
             Self::Binary => {}
