@@ -83,7 +83,7 @@ impl HandOver {
 
     /// Waits a few seconds until the GPU has done all its work: up to a second for each value that the CPU must
     /// signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished` means that the stream has work
-    /// that no signal marks the end of.
+    /// after its last signal.
     ///
     /// # Errors
     /// Fails if the GPU is not done in time, or if a driver cannot tell. The text is for the ring's `Drop`, which
@@ -208,7 +208,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Returns the frame's number, which counts from 0 and is that of its [`Turn`].
+    /// Returns the frame's number, which counts from 0. See [`Turn`].
     pub fn frame(&self) -> u64 {
         self.frame
     }

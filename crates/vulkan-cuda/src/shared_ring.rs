@@ -160,7 +160,7 @@ impl<S: Slot> SharedRing<S> {
         if end <= self.reserved {
             return Ok(());
         }
-        // From here on the stream has work that no signal marks the end of.
+        // From here on the stream has work after its last signal.
         self.unfinished = true;
         // The last frame has the greatest value to wait for: see `Ring::turn`.
         if let Some(value) = self.plan.turn(end - 1).wait_free {
@@ -176,7 +176,7 @@ impl<S: Slot> SharedRing<S> {
     /// wait for the submission, before the first write.
     ///
     /// # Safety
-    /// As for [`SharedRing::record_acquire`]. Also, no slot may have been written yet.
+    /// As for [`SharedRing::record_acquire`]. Also, CUDA must not have written any slot yet.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
         for slot in self.slots() {
             // SAFETY: the caller's promise; the slot is alive.
@@ -213,8 +213,8 @@ impl<S: Slot> SharedRing<S> {
     }
 
     /// Ends Vulkan's waits after CUDA has failed: the CPU signals what CUDA no longer signals
-    /// ([`vkSignalSemaphore`]). The frames that Vulkan reads then are not whole. `examples/03_hand_over.rs` calls it
-    /// after an error of the stream.
+    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. `examples/03_hand_over.rs` calls
+    /// it after an error of the stream.
     ///
     /// # Errors
     /// Fails if Vulkan reports an error.
@@ -245,8 +245,8 @@ impl<S: Slot> Drop for SharedRing<S> {
     }
 }
 
-/// A frame that CUDA writes. [`Write::finish`] hands it to Vulkan. If it is dropped before, the frame never began,
-/// and the next write takes the same slot.
+/// A frame that CUDA writes. [`Write::finish`] hands it to Vulkan. If it is dropped before that, the frame never
+/// began, and the next write takes the same slot.
 ///
 /// See the [example](mod@crate::shared_ring#examples).
 #[must_use = "nothing is handed over before `finish`"]
@@ -261,7 +261,7 @@ impl<S: Slot> Write<'_, S> {
         &self.ring.slots()[self.turn.slot]
     }
 
-    /// Returns the frame's number, which counts from 0 and is that of its [`Turn`].
+    /// Returns the frame's number, which counts from 0. See [`Turn`].
     pub fn frame(&self) -> u64 {
         self.ring.frame
     }

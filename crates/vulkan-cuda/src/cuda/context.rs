@@ -73,8 +73,8 @@ unsafe impl Sync for Context {}
 
 impl Cuda {
     /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process. Calls
-    /// [`cuDevicePrimaryCtxRetain`]. The [`Driver`] proves that the driver is loaded. See the
-    /// [example](Cuda#examples).
+    /// [`cuDevicePrimaryCtxRetain`]. The [`Driver`] proves that the driver is loaded. Afterwards the context is
+    /// current on this thread: see [`Cuda::bind`]. See the [example](Cuda#examples).
     ///
     /// # Errors
     /// Fails if the driver reports an error: 2 (`OUT_OF_MEMORY`), for example.
@@ -95,7 +95,8 @@ impl Cuda {
     }
 
     /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
-    /// from it. See [`cuCtxGetDevice`].
+    /// from it. Afterwards the context is current on this thread, even after an error: see [`Cuda::bind`] and
+    /// [`cuCtxGetDevice`].
     ///
     /// # Errors
     /// Fails if there is no driver or it is too old, or if the driver reports an error.
