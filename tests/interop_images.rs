@@ -150,7 +150,7 @@ fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
     assert!(text.contains("B8G8R8A8_UNORM has no counterpart") && text.contains("R8G8B8A8_UNORM"), "{text}");
     let vast = vk::Extent3D { width: 1 << 20, ..extent };
     let text = refused(request(vk::Format::R8G8B8A8_UNORM, vast));
-    assert!(text.contains("R8G8B8A8_UNORM") && text.contains("1048576x16x1 texels were asked"), "{text}");
+    assert!(text.contains("R8G8B8A8_UNORM") && text.contains("1048576x16x1 texels were requested"), "{text}");
     drop((choice, device, queue, instance));
     assert_silent(&log);
 }

@@ -1,11 +1,11 @@
-//! Which CUDA device is this Vulkan device? Neither API's numbering says, nor does the name: only the UUID does.
+//! Which CUDA device is this Vulkan device? Neither index nor name answers this. Only the UUID does.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 01_match
 //! ```
 //!
-//! Here the Vulkan device is ash's own and the CUDA context is cudarc's, as they would be in a program that has both already.
-//! The other examples begin with [`open`] too.
+//! The Vulkan device is ash's and the CUDA context is cudarc's, as in a program that already has both.
+//! The other examples call [`open`] too.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use cudarc::driver::CudaContext;
 use vulkan_cuda::Error::Unsupported;
 use vulkan_cuda::{Cuda, Driver, Pair, Vk, VkInfo, find_twin};
 
-/// Both APIs on one GPU.
+/// One GPU, opened with both APIs.
 pub struct Gpu {
     pub cuda: Arc<CudaContext>,
     pub device: ash::Device,
@@ -25,7 +25,7 @@ pub struct Gpu {
     pub pair: Pair,
 }
 
-/// What the pair keeps alive: it goes once nothing that is shared is left.
+/// The pair keeps this alive. It is dropped after the last shared object.
 struct Owner {
     device: ash::Device,
     instance: ash::Instance,
@@ -34,7 +34,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: nothing else of them is left, and every example waits for the GPU.
+        // SAFETY: every object of theirs is gone, and every example waits for the GPU.
         unsafe {
             self.device.destroy_device(None);
             self.instance.destroy_instance(None);
@@ -42,16 +42,16 @@ impl Drop for Owner {
     }
 }
 
-/// Opens the first Vulkan device that CUDA has too. Where there is none, the error is [`Unsupported`].
+/// Opens the first Vulkan device that CUDA also has. If there is none, the error is [`Unsupported`].
 pub fn open() -> Result<Gpu, Box<dyn Error>> {
     open_with(|_| vk::PhysicalDeviceFeatures::default())
 }
 
-/// The same with features that the caller chooses from those that the device has. Sharing needs none of them.
+/// The same, with features that the caller chooses from the device's. Sharing needs none of them.
 pub fn open_with(
     choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures,
 ) -> Result<Gpu, Box<dyn Error>> {
-    // The driver is opened at run time, so a machine without CUDA runs this too. cudarc would panic there.
+    // The driver is opened at run time, so this also runs on a machine without CUDA. cudarc would panic there.
     let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
     // SAFETY: the loader is the system's own.
     let entry = unsafe { ash::Entry::load() }
@@ -61,7 +61,7 @@ pub fn open_with(
     let instance =
         unsafe { entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app), None) }?;
 
-    // The match: by UUID (on Windows by LUID), and both sides must be able to share memory and timelines.
+    // The match: the UUIDs are equal (on Windows the LUIDs), and both sides can share memory and timelines.
     let mut reasons = vec!["no device is shared".to_owned()];
     // SAFETY: (also below) a live instance, and its own devices.
     let physical_devices = unsafe { instance.enumerate_physical_devices() }?;
@@ -70,7 +70,7 @@ pub fn open_with(
         let vulkan = unsafe { VkInfo::query(&instance, physical) }?;
         let version = unsafe { instance.get_physical_device_properties(physical) }.api_version;
         match find_twin(&vulkan, &cuda_devices) {
-            // They submit by vkQueueSubmit2.
+            // The examples submit with vkQueueSubmit2.
             Ok(_) if version < vk::API_VERSION_1_3 => {
                 reasons.push(format!("{}: the examples need Vulkan 1.3", vulkan.name));
             }
@@ -87,7 +87,7 @@ pub fn open_with(
     Err(Unsupported(reasons.join("; ")).into())
 }
 
-/// Makes a device that can share, and pairs it with a context.
+/// Creates a device that can share, and pairs it with a context.
 fn make(
     entry: ash::Entry,
     instance: ash::Instance,
@@ -96,12 +96,12 @@ fn make(
     info: &VkInfo,
     ordinal: i32,
 ) -> Result<Gpu, Box<dyn Error>> {
-    // On NVIDIA's driver family 0 can do everything.
+    // With NVIDIA's driver, family 0 supports everything.
     let family = 0;
     let priorities = [1.0];
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-    // Sharing needs the extensions and timelines. The examples also submit by vkQueueSubmit2, which needs synchronization2.
+    // Sharing needs the extensions and timelines. The examples also submit with vkQueueSubmit2, which needs synchronization2.
     // ANCHOR: device
     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
@@ -115,7 +115,7 @@ fn make(
     // ANCHOR_END: device
     // SAFETY: `create` points to locals; the device lists the extensions.
     let device = unsafe { instance.create_device(physical, &create, None) }?;
-    // SAFETY: one queue of this family was asked for; a live physical device.
+    // SAFETY: one queue of this family was requested; a live physical device.
     let (queue, memory) = unsafe {
         (device.get_device_queue(family, 0), instance.get_physical_device_memory_properties(physical))
     };
@@ -131,12 +131,12 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     open().map(drop)
 }
 
-#[allow(dead_code)] // The other examples have their own.
+#[allow(dead_code)] // The other examples have their own `main`.
 fn main() -> Result<(), Box<dyn Error>> {
     report(run())
 }
 
-/// An example that this machine cannot run has not failed: it prints why.
+/// An example that this machine cannot run has not failed. It prints the reason.
 pub fn report(outcome: Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
     match outcome {
         Err(error) if is_unsupported(&*error) => {
@@ -147,7 +147,7 @@ pub fn report(outcome: Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>>
     }
 }
 
-/// Whether an error says that this machine cannot do what was asked.
+/// Returns whether an error means that this machine cannot do what was requested.
 pub fn is_unsupported(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(Unsupported(_)))
 }

@@ -1,5 +1,5 @@
-//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and writes, Vulkan reads. The CPU orders the two by
-//! waiting; the next example does without.
+//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and writes, Vulkan reads. Here the CPU waits between the
+//! two. In the next example it does not.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 02_share
@@ -24,9 +24,9 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let shared = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
 
-    // CUDA writes. A kernel would be launched in the same way: it takes the address.
+    // CUDA writes. A kernel would take the address in the same way.
     let stream = gpu.cuda.new_stream()?;
-    // SAFETY: the buffer has so many words, and nobody else uses it yet.
+    // SAFETY: the buffer has this many words, and nothing else uses it yet.
     unsafe { sys::cuMemsetD32Async(shared.cuda(), 0xC0FFEE, WORDS, stream.cu_stream()) }.result()?;
     stream.synchronize()?;
 
@@ -38,7 +38,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     target.run(&gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(BYTES)];
-        // SAFETY: being recorded; both buffers have so many bytes.
+        // SAFETY: being recorded; both buffers have this many bytes.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &barriers);
             device.cmd_copy_buffer(commands, shared.vulkan(), target.buffer, &copy);

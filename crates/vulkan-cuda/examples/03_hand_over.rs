@@ -24,10 +24,10 @@ const BYTES: u64 = 4 * WORDS as u64;
 
 pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
-    // Every frame as Vulkan saw it.
+    // Receives every frame as Vulkan saw it.
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
-    // What Vulkan does with a slot: here it copies it. A renderer would name VERTEX_SHADER and SHADER_READ.
+    // Vulkan copies each slot. A renderer would name VERTEX_SHADER and SHADER_READ.
     let reads = Reads {
         family: gpu.family,
         stage: vk::PipelineStageFlags::TRANSFER,
@@ -43,7 +43,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // CUDA: wait, on the GPU, until Vulkan has read what was in the slot; write; signal.
         let write = ring.write()?;
         let address = write.slot().cuda();
-        // SAFETY: the slot has so many words, and is CUDA's until `finish`. A kernel would be launched here.
+        // SAFETY: the slot has this many words, and is CUDA's until `finish`. A real program launches a kernel here.
         unsafe { sys::cuMemsetD32Async(address, word(frame), WORDS, stream.cu_stream()) }.result()?;
         let read = write.finish()?;
 
@@ -58,21 +58,21 @@ pub fn run() -> Result<(), Box<dyn Error>> {
                 ring.record_release(&read, commands);
             }
         })?;
-        // Wait for CUDA's signal where the slot is read, and signal CUDA when the slot is given back.
+        // Wait for CUDA's signal at the stage that reads the slot, and signal CUDA when the slot is given back.
         // SAFETY: recorded above; everything lives until both sides are idle.
         unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
-        // A read that is dropped without this was never submitted: its frame is given up.
+        // If the read is dropped without this call, its frame is given up.
         read.submitted();
         // ANCHOR_END: frame
     }
 
-    // CUDA first: if a kernel has failed, CUDA signals nothing more, and the queue would wait for ever.
+    // CUDA first: after a failed kernel CUDA signals nothing more, and the queue would wait for ever.
     if let Err(error) = stream.synchronize() {
-        // SAFETY: the context is broken, so the stream executes nothing more.
+        // SAFETY: the context has failed, so the stream executes nothing more.
         unsafe { ring.abort() }?;
         return Err(error.into());
     }
-    // SAFETY: nobody else uses the queue.
+    // SAFETY: nothing else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
         if let Some(wrong) = words.iter().position(|&seen| seen != word(frame)) {
@@ -83,7 +83,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What CUDA writes to every word in a frame.
+/// What CUDA writes to every word of a frame.
 fn word(frame: u64) -> u32 {
     0xF00D_0000 | frame as u32
 }

@@ -1,6 +1,6 @@
-//! Another CUDA library, with a stream of its own, works on a shared slot and gives it back: the seven steps of ArrayFire's
-//! guide to interoperability with CUDA (<https://arrayfire.org/docs/interop_cuda.htm>), which hold for any such library. The
-//! repository's `examples/arrayfire` has them with ArrayFire itself.
+//! Another CUDA library, with its own stream, works on a shared slot and gives it back. The seven steps are those of ArrayFire's
+//! guide to interoperability with CUDA (<https://arrayfire.org/docs/interop_cuda.htm>). They hold for any such library. The
+//! repository's `examples/arrayfire` takes them with ArrayFire itself.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 04_another_library
@@ -27,30 +27,30 @@ const THEIRS: u32 = 0x7EA5_7EA5;
 pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    // Whose turn it is, on the GPU: 1, we have written; 2, the library has.
+    // Whose turn it is, on the GPU. 1: we have written. 2: the library has written.
     let turn = SharedTimeline::new(&gpu.pair)?;
     let stream = gpu.cuda.new_stream()?;
     let library = Library::new(&gpu.cuda)?;
 
-    // SAFETY: the slot has so many words, and nobody else is there yet.
+    // SAFETY: the slot has this many words, and nothing else uses it yet.
     unsafe { sys::cuMemsetD32Async(slot.cuda(), OURS, WORDS, stream.cu_stream()) }.result()?;
-    // 1. Finish what is pending. Our stream says so, and the library's stream waits for it: the CPU need not. A library that
-    //    hides its stream needs `stream.synchronize()` here.
-    // SAFETY: (also of step 4 and 6) the timeline lives until both streams are idle, below.
+    // 1. Finish pending work. Our stream signals, and the library's stream waits for the signal, so the CPU need not wait. If a
+    //    library hides its stream, call `stream.synchronize()` here instead.
+    // SAFETY: (also for steps 4 and 6) the timeline lives until both streams are idle, below.
     unsafe {
         turn.cuda_signal(&stream, 1)?;
         turn.cuda_wait(&library.stream, 1)?;
     }
-    // 2. Wrap the pointer. The borrow says that the slot stays ours: the library's memory manager must not free it.
+    // 2. Wrap the pointer. The borrow means that the slot stays ours: the library's memory manager must not free it.
     //    (ArrayFire: `Array::new_from_device_ptr`, then `lock`.)
     let array = Array { pointer: slot.cuda(), words: WORDS, _owner: &slot };
     // 3. Work.
     library.fill_second_half(&array)?;
-    // 4. Evaluate, and synchronize its stream; ours knows nothing of it. (ArrayFire: `eval`, then `sync`.)
+    // 4. Evaluate, and synchronize the library's stream. Ours does not wait for it on its own. (ArrayFire: `eval`, then `sync`.)
     unsafe { turn.cuda_signal(&library.stream, 2) }?;
     library.stream.synchronize()?;
-    // 5. Hand back. The wrapper is not used after step 3, which ends its borrow. The memory stays ours.
-    // 6. Go on, behind the library's work.
+    // 5. Hand back. The wrapper is not used after step 3, so its borrow ends there. The memory stays ours.
+    // 6. Go on, after the library's work.
     unsafe { turn.cuda_wait(&stream, 2) }?;
     stream.synchronize()?;
 
@@ -61,7 +61,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     target.run(&gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(BYTES)];
-        // SAFETY: being recorded; both buffers have so many bytes.
+        // SAFETY: being recorded; both buffers have this many bytes.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &barriers);
             device.cmd_copy_buffer(commands, slot.vulkan(), target.buffer, &copy);
@@ -74,18 +74,18 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("another library wrote half of {WORDS} words in place, and Vulkan read them");
-    // 7. Free what is yours: the library its stream, we the slot and the timeline. All are idle by now.
+    // 7. Each side frees what it owns: the library its stream, we the slot and the timeline. The GPU is done with all of them.
     Ok(())
 }
 
-/// Memory that the library works on and does not own.
+/// Memory that the library works on, but does not own.
 struct Array<'a> {
     pointer: u64,
     words: usize,
     _owner: &'a SharedBuffer,
 }
 
-/// The library. Its stream is its own.
+/// The library, with its own stream.
 struct Library {
     stream: Arc<CudaStream>,
 }
@@ -95,11 +95,11 @@ impl Library {
         Ok(Self { stream: context.new_stream()? })
     }
 
-    /// Returns before it is done, as such libraries do.
+    /// Returns before the work is done, as such libraries do.
     fn fill_second_half(&self, array: &Array<'_>) -> Result<(), DriverError> {
         let half = array.words / 2;
         let pointer = array.pointer + 4 * half as u64;
-        // SAFETY: the array's words, and who wraps it keeps others out until the stream is done.
+        // SAFETY: the words are the array's, and its creator uses them only after the stream is done.
         unsafe { sys::cuMemsetD32Async(pointer, THEIRS, array.words - half, self.stream.cu_stream()) }
             .result()
     }

@@ -1,17 +1,17 @@
-//! Your engine has its own instance, device, allocator, queue and frames in flight. It takes what CUDA writes, and stays in charge.
+//! Your engine has its own instance, device, allocator, queue and frames in flight. It reads what CUDA writes, and stays in charge.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 06_your_device
 //! ```
 //!
-//! The engine changes in four places; each is marked with its number.
+//! The engine changes in four places. The source marks each with its number.
 //!
-//! 1. The device is made with the extensions of [`VkInfo::extensions`](vulkan_cuda::VkInfo::extensions) and the feature
+//! 1. The device is created with the extensions of [`VkInfo::extensions`](vulkan_cuda::VkInfo::extensions) and the feature
 //!    `timelineSemaphore`: [`your_device/device.rs`](your_device/device.rs).
-//! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Nothing of the engine's is ever destroyed by anybody else.
-//! 3. A submission that reads a slot has one more wait and one more signal, beside the engine's own:
+//! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Only the engine destroys its objects.
+//! 3. A submission that reads a slot has one more wait and one more signal than the engine needs itself:
 //!    [`your_device/engine.rs`](your_device/engine.rs).
-//! 4. A frame that the engine does not draw is given up: its `Read` is dropped.
+//! 4. If the engine does not draw a frame, it gives the frame up by dropping its `Read`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use engine::Engine;
 mod device;
 #[path = "your_device/engine.rs"]
 mod engine;
-#[allow(dead_code)] // It is here for `report`.
+#[allow(dead_code)] // Only `report` is used.
 #[path = "01_match.rs"]
 mod match_devices;
 
 const SLOTS: usize = 3;
 const FRAMES: u64 = 12;
-/// In these the window is minimised.
+/// The window is minimised in these frames.
 const HIDDEN: [u64; 3] = [4, 5, 9];
 const WORDS: usize = 1024;
 const BYTES: u64 = 4 * WORDS as u64;
@@ -46,9 +46,9 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let device = Arc::new(device);
 
     // ANCHOR: adopt
-    // 2. The token is the engine's own `Arc`: the device is destroyed when the engine and everything shared have let go of it.
+    // 2. The token is the engine's own `Arc`. The device is destroyed after the engine and all shared objects have dropped it.
     let (instance, raw) = (device.instance.raw.clone(), device.raw.clone());
-    // SAFETY: the three belong together and live as long as `device`; it was made with `timelineSemaphore`.
+    // SAFETY: the three belong together and live as long as `device`; it was created with `timelineSemaphore`.
     let vk = unsafe { Vk::from_raw(instance, device.physical, raw, device.clone()) }?;
     let context = CudaContext::new(ordinal as usize)?;
     let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
@@ -68,10 +68,10 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // ANCHOR_END: ring
 
     let drawn = draw_all(&mut engine, &mut ring, &stream);
-    // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, in `Drop` too.
+    // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, even in `Drop`.
     let written = stream.synchronize();
     if written.is_err() {
-        // SAFETY: the context is broken, so the stream executes nothing more.
+        // SAFETY: the context has failed, so the stream executes nothing more.
         unsafe { ring.abort() }?;
     }
     drawn?;
@@ -82,8 +82,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     }
     println!("the engine drew {seen} of {FRAMES} frames by its own queue, and gave up {}", HIDDEN.len());
 
-    // Teardown. The engine's own objects go here; its device stays until the slots and timelines are gone, because of the token.
-    // The other order does as well.
+    // Teardown. The engine's own objects go here. The token keeps its device until the slots and timelines are gone.
+    // The reverse order works too.
     drop(engine);
     drop(ring);
     Ok(())
@@ -96,12 +96,12 @@ fn draw_all(
 ) -> Result<(), Box<dyn Error>> {
     for frame in 0..FRAMES {
         let write = ring.write()?;
-        // SAFETY: the slot has so many words, and is CUDA's until `finish`.
+        // SAFETY: the slot has this many words, and is CUDA's until `finish`.
         unsafe { sys::cuMemsetD32Async(write.slot().cuda(), word(frame), WORDS, stream.cu_stream()) }
             .result()?;
         let read = write.finish()?;
         if HIDDEN.contains(&frame) {
-            // 4. Nothing was submitted for this frame. CUDA gets its slot back all the same: the ring sees to it.
+            // 4. Nothing was submitted for this frame. The ring gives its slot back to CUDA all the same.
             drop(read);
         } else {
             engine.draw(ring, read)?;
@@ -110,7 +110,7 @@ fn draw_all(
     Ok(())
 }
 
-/// What CUDA writes to every word in a frame.
+/// What CUDA writes to every word of a frame.
 fn word(frame: u64) -> u32 {
     0xE091_0000 | frame as u32
 }

@@ -1,30 +1,30 @@
-//! Your CUDA program has its own context, stream and kernel, by cudarc. The kernel writes frames that Vulkan reads.
+//! Your CUDA program has its own context, stream and kernel, made with cudarc. The kernel writes frames that Vulkan reads.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 07_your_cuda
 //! ```
 //!
-//! The outline is that of ArrayFire's guide, "Adding custom CUDA kernels to an existing ArrayFire application"
-//! (<https://arrayfire.org/docs/interop_cuda.htm>), which holds for every library that owns memory and lends it to your kernel. Here
+//! The steps are those of ArrayFire's guide, "Adding custom CUDA kernels to an existing ArrayFire application"
+//! (<https://arrayfire.org/docs/interop_cuda.htm>). They hold for every library that owns memory and lends it to your kernel. Here
 //! the ring owns the slots.
 //!
 //! | | ArrayFire | here |
 //! |---|---|---|
 //! | 1 | `#include <arrayfire.h>`, `<af/cuda.h>` | `use vulkan_cuda::…`, and cudarc with the feature `nvrtc`, for `load_module` |
 //! | 2 | use it as normal; `af::setDevice`, `afcu::getNativeId` | the context of the GPU that Vulkan uses, matched by UUID |
-//! | 3 | `af::eval`: what is pending has run | `ring.write()`: the stream waits, on the GPU, until Vulkan has read the slot |
+//! | 3 | `af::eval`: runs pending work | `ring.write()`: the stream waits, on the GPU, until Vulkan has read the slot |
 //! | 4 | `array::device()`: the pointer; the array is locked | `write.slot().cuda()`: the slot is yours while `write` lives |
-//! | 5 | `afcu::getStream()` | the stream that the ring was made with |
+//! | 5 | `afcu::getStream()` | the stream that you gave to the ring |
 //! | 6 | run your kernel on that stream | `stream.launch_builder(&fill)…launch(…)` |
 //! | 7 | `array::unlock()` | `write.finish()`: the stream signals, and the slot is Vulkan's |
 //!
-//! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with a stream of its own.
+//! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with its own stream.
 
 use std::error::Error;
 
 use ash::vk;
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-// 1. Nothing is compiled at run time: the feature `nvrtc` only brings this type, and opens no library.
+// 1. The feature `nvrtc` provides this type. Nothing is compiled at run time, and no library is opened.
 use cudarc::nvrtc::Ptx;
 use vulkan_cuda::shared_ring::Reads;
 use vulkan_cuda::{SharedBuffer, SharedRing};
@@ -43,12 +43,12 @@ const WORDS: usize = 1000;
 const BYTES: u64 = 4 * WORDS as u64;
 
 pub fn run() -> Result<(), Box<dyn Error>> {
-    // 2. A program that makes its context first asks `find_twin` for the Vulkan device instead: either side may choose.
+    // 2. Either side may choose the GPU. A program that creates its context first finds the Vulkan device with `find_twin`.
     let gpu = match_devices::open()?;
     let fill = gpu.cuda.load_module(Ptx::from_src(KERNEL))?.load_function("fill")?;
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
-    // 5. One stream for good: a ring keeps it.
+    // 5. One stream for the ring's whole life.
     let stream = gpu.cuda.new_stream()?;
     let reads = Reads {
         family: gpu.family,
@@ -60,16 +60,16 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
 
     for frame in 0..FRAMES {
-        // 3. Nothing to wait for on the CPU.
+        // 3. The stream waits. The CPU does not.
         let write = ring.write()?;
         // 4. The address; the borrow of `write` is the lock.
         let (out, words, number) = (write.slot().cuda(), WORDS as u32, frame as u32);
         // 6. Each argument by reference, of exactly the type that the kernel declares: nothing checks that.
         let mut launch = stream.launch_builder(&fill);
         launch.arg(&out).arg(&words).arg(&number);
-        // SAFETY: the kernel's three parameters; it writes the slot's words and no more, and the slot is CUDA's until `finish`.
+        // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
-        // 7. Behind the kernel, on the same stream. Had the launch failed, dropping `write` would have left the slot as it was.
+        // 7. Signals after the kernel, on the same stream. If the launch fails, `write` is dropped, and the slot stays as it was.
         let read = write.finish()?;
 
         // Vulkan's side, as in 03_hand_over.
@@ -89,11 +89,11 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     }
 
     if let Err(error) = stream.synchronize() {
-        // SAFETY: the context is broken, so the stream executes nothing more.
+        // SAFETY: the context has failed, so the stream executes nothing more.
         unsafe { ring.abort() }?;
         return Err(error.into());
     }
-    // SAFETY: nobody else uses the queue.
+    // SAFETY: nothing else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
         if let Some(wrong) = (0..).zip(words).position(|(index, &seen)| seen != word(index, frame)) {

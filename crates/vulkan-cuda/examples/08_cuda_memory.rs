@@ -1,10 +1,11 @@
-//! The other direction: CUDA allocates and exports, Vulkan imports. This is for memory that is where it is, a tensor for instance.
+//! The other direction: CUDA allocates and exports, Vulkan imports. This is for memory that another library has placed, such as a
+//! tensor.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 08_cuda_memory
 //! ```
 //!
-//! Who owns what, and who must outlive whom, is in the table of [`vulkan_cuda::cuda_memory`]. The example has three parts: memory in
+//! The table in [`vulkan_cuda::cuda_memory`] tells who owns what, and for how long. The example has three parts: memory in
 //! one chunk, memory that spans two, and a descriptor from a stranger (in [`cuda_memory/stranger.rs`](cuda_memory/stranger.rs)).
 
 use std::error::Error;
@@ -29,32 +30,32 @@ pub mod stranger;
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
 
-/// `child` starts this program once more: see [`stranger`].
+/// `child` is a command that starts this program again: see [`stranger`].
 pub fn run(child: Command) -> Result<(), Box<dyn Error>> {
     let gpu = open()?;
     one_chunk(&gpu)?;
     two_chunks(&gpu)?;
     #[cfg(unix)]
     stranger::show(&gpu, child)?;
-    // There the first part has said that it cannot be done.
+    // On other systems the first part has already failed.
     #[cfg(not(unix))]
     drop(child);
     Ok(())
 }
 
-/// With `sparseBinding`, where the device has it: only memory that spans several chunks needs that.
+/// Opens a device with `sparseBinding`, if it has that feature. Only memory that spans several chunks needs it.
 fn open() -> Result<Gpu, Box<dyn Error>> {
     match_devices::open_with(|has| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
     })
 }
 
-/// A tensor somewhere in memory that CUDA allocated.
+/// A tensor that lies anywhere in memory that CUDA allocated.
 fn one_chunk(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 1 << 20)?;
     let tensor = Range { offset: 4096, size: 4000 };
     let view = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE)?;
-    // The view keeps CUDA's address alive, so the allocation may go out of sight.
+    // The view keeps the allocation alive, and with it CUDA's address.
     drop(allocation);
     fill(gpu, view.cuda().ok_or("no address")?, tensor.size, 0xC0DA_0001)?;
     check(gpu, view.vulkan(), tensor.size, 0xC0DA_0001)?;
@@ -62,20 +63,20 @@ fn one_chunk(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tensor over the seam of two allocations, which only CUDA's address space puts side by side.
+/// A tensor that spans two allocations. They are neighbours only in CUDA's address space.
 fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1])?;
     let half = 64 << 10;
     let tensor = Range { offset: allocation.chunks()[0] - half, size: 2 * half };
     fill(gpu, allocation.pointer() + tensor.offset, tensor.size, 0xC0DA_0002)?;
 
-    // One buffer is bound to one allocation.
+    // An ordinary buffer is bound to one allocation.
     let Err(refused) = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE) else {
         return Err("a buffer was bound to two allocations".into());
     };
     println!("refused: {refused}");
-    // A sparse one is bound piece by piece.
-    // SAFETY: `open` enabled `sparseBinding` where the device has it; the queue is idle, and nobody else's.
+    // A sparse buffer is bound piece by piece.
+    // SAFETY: `open` enabled `sparseBinding` if the device has it; the queue is idle, and nothing else uses it.
     match unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, tensor, USAGE, (gpu.queue, gpu.family)) }
     {
         Ok(view) => {
@@ -88,16 +89,17 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// CUDA writes `value` to every word, and is done.
+/// CUDA writes `value` to every word. Returns when it is done.
 fn fill(gpu: &Gpu, address: sys::CUdeviceptr, bytes: u64, value: u32) -> Result<(), Box<dyn Error>> {
     let stream = gpu.cuda.new_stream()?;
-    // SAFETY: so many bytes are mapped there, and nobody else uses them.
+    // SAFETY: this many bytes are mapped there, and nothing else uses them.
     unsafe { sys::cuMemsetD32Async(address, value, bytes as usize / 4, stream.cu_stream()) }.result()?;
-    // The CPU waits, as in 02_share. A `SharedRing` of such buffers does without.
+    // The CPU waits, as in 02_share. With a `SharedRing` of such buffers it would not.
     Ok(stream.synchronize()?)
 }
 
-/// Vulkan reads. Whoever allocated: CUDA has written, so Vulkan acquires the buffer from `VK_QUEUE_FAMILY_EXTERNAL`.
+/// Vulkan reads. CUDA wrote last, so Vulkan acquires the buffer from `VK_QUEUE_FAMILY_EXTERNAL`, whichever API
+/// allocated it.
 fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, value: u32) -> Result<(), Box<dyn Error>> {
     let target = readback::Target::new(gpu, bytes)?;
     let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
@@ -106,7 +108,7 @@ fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, value: u32) -> Result<(), Bo
     target.run(gpu, |device, commands| {
         let barriers = vk::DependencyInfo::default().buffer_memory_barriers(&acquire);
         let copy = [vk::BufferCopy::default().size(bytes)];
-        // SAFETY: being recorded; both buffers have so many bytes.
+        // SAFETY: being recorded; both buffers have this many bytes.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &barriers);
             device.cmd_copy_buffer(commands, buffer, target.buffer, &copy);

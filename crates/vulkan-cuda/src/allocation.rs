@@ -4,16 +4,16 @@
 //! buffers. Drivers limit the number of allocations (`maxMemoryAllocationCount`), and the system limits the number of open
 //! descriptors.
 //!
-//! The rules, and how they are kept:
+//! The rules, and how this module keeps them:
 //!
 //! - The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
-//! - Offset and size of a mapping are those of the Vulkan buffer there: [`MappedBuffer`]s are made from the exported
+//! - A mapping has the offset and the size of the Vulkan buffer there: a [`MappedBuffer`] is made from the exported
 //!   buffer, not from numbers. [`crate::layout`] checks the offsets themselves.
-//! - A mapping goes before its import, and the import before Vulkan's memory: each keeps an `Arc` of the next, so a
-//!   wrong order cannot be written.
+//! - A mapping is freed before its import, and the import before Vulkan's memory: each holds an `Arc` of the next, so you
+//!   cannot write a wrong order.
 //!
 //! ```compile_fail
-//! // Nothing maps what was not exported: there is no way to make one from a pointer, or from a descriptor and a size.
+//! // Only exported memory can be mapped: no function makes a mapping from a pointer, or from a descriptor and a size.
 //! use vulkan_cuda::MappedBuffer;
 //! fn forged(pointer: u64) -> MappedBuffer {
 //!     MappedBuffer { pointer }
@@ -21,7 +21,7 @@
 //! ```
 //!
 //! ```compile_fail,E0616
-//! // The import below a mapping cannot be freed before it: nobody else can get at it.
+//! // A mapping's import cannot be freed before the mapping: the field is private.
 //! use vulkan_cuda::MappedBuffer;
 //! fn too_early(mapped: MappedBuffer) -> u64 {
 //!     drop(mapped.imported);
@@ -41,19 +41,40 @@ use crate::memory::ImportedMemory;
 use crate::pair::Pair;
 use crate::{Error, Result};
 
-/// One allocation as CUDA sees it, with the ranges that are mapped just now.
+/// One allocation as CUDA sees it, and the list of ranges that are mapped. It owns CUDA's import, and keeps Vulkan's
+/// half alive.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+/// use std::sync::Arc;
+///
+/// use ash::vk;
+/// use vulkan_cuda::{ExportedAllocation, ImportedAllocation};
+///
+/// let exported = ExportedAllocation::new(pair.vk(), &[4096, 100], vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// let imported = ImportedAllocation::new(&pair, &Arc::new(exported))?;
+/// let second = imported.map(1)?;
+/// assert_eq!(second.vulkan(), imported.exported().buffers()[1]);
+/// println!("{} are at {:#x} in CUDA", second.range(), second.pointer());
+/// # Ok(())
+/// # }
+/// ```
 pub struct ImportedAllocation {
-    // CUDA lets go before Vulkan frees.
+    // Dropped first: CUDA releases before Vulkan frees.
     imported: ImportedMemory,
     mapped: Mutex<Vec<(usize, Range)>>,
     exported: Arc<ExportedAllocation>,
 }
 
 impl ImportedAllocation {
-    /// Imports the whole allocation, which is of the pair's device.
+    /// Imports the whole allocation, which must be of the pair's device. Calls [`cuImportExternalMemory`]. See the
+    /// [example](ImportedAllocation#examples).
     ///
     /// # Errors
-    /// An allocation of another device, and what either driver answers.
+    /// Fails if the allocation is of another device, or if either driver reports an error.
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair, exported: &Arc<ExportedAllocation>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         let handle = exported.export()?;
@@ -61,23 +82,26 @@ impl ImportedAllocation {
         Ok(Arc::new(Self { imported, mapped: Mutex::default(), exported: exported.clone() }))
     }
 
-    /// Vulkan's side.
+    /// Returns Vulkan's half. See the [example](ImportedAllocation#examples).
     pub fn exported(&self) -> &ExportedAllocation {
         &self.exported
     }
 
-    /// Maps buffer `index`, which must not be mapped already.
+    /// Maps buffer `index`. Calls [`cuExternalMemoryGetMappedBuffer`]. See the
+    /// [example](ImportedAllocation#examples).
     ///
     /// # Errors
-    /// There is no such buffer, it is mapped already, or what the driver answers.
+    /// Fails if there is no such buffer, if it is mapped already, or if the driver reports an error.
+    ///
+    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn map(self: &Arc<Self>, index: usize) -> Result<MappedBuffer> {
         let Some(&range) = self.exported.ranges.get(index) else {
             return Err(Error::Rule(format!(
-                "there is no buffer {index} in an allocation of {}",
+                "there is no buffer {index} in an allocation of {} buffers",
                 self.exported.ranges.len()
             )));
         };
-        // A poisoned lock only says that another thread panicked; the list is whole.
+        // A poisoned lock only means that another thread panicked; the list is intact.
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         free_of(&mapped, index, range)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
@@ -98,7 +122,7 @@ impl ImportedAllocation {
     }
 }
 
-/// Whether nothing that is mapped has a byte in common with `range`.
+/// Checks that no mapping has a byte in common with `range`.
 fn free_of(mapped: &[(usize, Range)], index: usize, range: Range) -> Result<()> {
     match mapped.iter().find(|(_, other)| other.overlaps(range)) {
         None => Ok(()),
@@ -109,7 +133,10 @@ fn free_of(mapped: &[(usize, Range)], index: usize, range: Range) -> Result<()> 
     }
 }
 
-/// One buffer of an allocation as CUDA addresses it.
+/// One buffer of an allocation as CUDA addresses it. Dropping it frees the mapping, and the buffer can be mapped
+/// again. No stream may use it then.
+///
+/// See the [example](ImportedAllocation#examples).
 pub struct MappedBuffer {
     pointer: sys::CUdeviceptr,
     index: usize,
@@ -118,17 +145,19 @@ pub struct MappedBuffer {
 }
 
 impl MappedBuffer {
-    /// The address in CUDA's address space.
+    /// Returns the address in CUDA's address space. It is valid while `self` lives. See the
+    /// [example](ImportedAllocation#examples).
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
 
-    /// Where it lies in the allocation.
+    /// Returns the buffer's place in the allocation, in bytes. See the [example](ImportedAllocation#examples).
     pub fn range(&self) -> Range {
         self.range
     }
 
-    /// The same bytes as Vulkan knows them.
+    /// Returns the same bytes as Vulkan's buffer. It lives as long as `self`. See the
+    /// [example](ImportedAllocation#examples).
     pub fn vulkan(&self) -> vk::Buffer {
         self.imported.exported.buffers[self.index]
     }
@@ -136,23 +165,38 @@ impl MappedBuffer {
 
 impl Drop for MappedBuffer {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map`; no stream uses it any more, which whoever launched work on it has promised.
+        // SAFETY: mapped in `map`. No stream uses it any more: code that launches work on it promises that.
         self.imported.imported.cuda.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
         let mut mapped = self.imported.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.retain(|(index, _)| *index != self.index);
     }
 }
 
-/// Several buffers that both APIs address, in one allocation.
+/// Several buffers that both APIs address, in one allocation. It owns all of them.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::SharedAllocation;
+///
+/// let shared = SharedAllocation::new(&pair, &[4096, 100, 64], vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// for buffer in shared.buffers() {
+///     println!("{:?} is at {:#x} in CUDA", buffer.vulkan(), buffer.pointer());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedAllocation {
     mapped: Vec<MappedBuffer>,
 }
 
 impl SharedAllocation {
-    /// Allocates once in Vulkan, imports once into CUDA, maps each buffer.
+    /// Allocates once in Vulkan, imports once into CUDA, and maps each buffer. `sizes` are in bytes. See the
+    /// [example](SharedAllocation#examples).
     ///
     /// # Errors
-    /// Those of [`ExportedAllocation::new`] and [`ImportedAllocation::new`].
+    /// Fails as [`ExportedAllocation::new`] and [`ImportedAllocation::new`] do.
     pub fn new(pair: &Pair, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = Arc::new(ExportedAllocation::new(pair.vk(), sizes, usage)?);
         let imported = ImportedAllocation::new(pair, &exported)?;
@@ -160,7 +204,7 @@ impl SharedAllocation {
         Ok(Self { mapped })
     }
 
-    /// The buffers, in the order in which they were asked for.
+    /// Returns the buffers, in the order of `sizes`. See the [example](SharedAllocation#examples).
     pub fn buffers(&self) -> &[MappedBuffer] {
         &self.mapped
     }

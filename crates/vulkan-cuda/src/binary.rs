@@ -1,21 +1,21 @@
-//! Step 3, the other kind of semaphore: a binary one, for those who cannot use timelines.
+//! Step 3, the other kind of semaphore: a binary one, for programs that cannot use timelines.
 //!
-//! A *binary semaphore* ([`SharedBinary`]) has no counter, and three rules: each signal has exactly one wait, a wait is
-//! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`), and the next signal after that wait
-//! (`VUID-vkQueueSubmit2-semaphore-03868`). Here a signal that was submitted is a value, [`BinarySignal`], which its wait
+//! A *binary semaphore* ([`SharedBinary`]) has no counter, and three rules. Each signal has exactly one wait. A wait is
+//! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after that wait
+//! (`VUID-vkQueueSubmit2-semaphore-03868`). In this module a submitted signal is a value, [`BinarySignal`], which its wait
 //! consumes. So a second wait does not compile:
 //!
 //! ```compile_fail,E0382
 //! # unsafe fn test(binary: vulkan_cuda::SharedBinary, stream: &impl vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
 //! let signal = binary.cuda_signal(stream)?;
 //! signal.cuda_wait(stream)?;
-//! signal.cuda_wait(stream)?; // nobody would ever wake it
+//! signal.cuda_wait(stream)?; // this wait would never end
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! nor does a wait for what was not submitted, because what Vulkan is to signal is a [`SignalToSubmit`] until the
-//! submission is made:
+//! A wait for a signal that was not submitted does not compile either. Until its submission, Vulkan's signal is a
+//! [`SignalToSubmit`]:
 //!
 //! ```compile_fail,E0599
 //! # unsafe fn test(binary: vulkan_cuda::SharedBinary, stream: &impl vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
@@ -25,9 +25,9 @@
 //! # }
 //! ```
 //!
-//! and a second signal before the wait is an error. What no type can see is the *order on the GPU*: the next signal
-//! must happen after the wait for the last one. Two semaphores that answer each other give that order: one that CUDA
-//! signals and Vulkan waits for, one the other way round.
+//! A second signal before the wait is an error at run time. No type can check the *order on the GPU*: the next signal
+//! must happen after the wait for the previous one. Two semaphores that answer each other give that order: CUDA signals one
+//! and Vulkan waits for it, Vulkan signals the other and CUDA waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,54 +41,104 @@ use crate::semaphore::{Exported, ImportedSemaphore};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use.
+/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import, together with the signals
+/// and waits that it has returned.
+///
+/// # Examples
+///
+/// CUDA signals, and a Vulkan submission waits:
+///
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::SharedBinary;
+///
+/// let written = SharedBinary::new(&pair)?;
+/// // SAFETY: the semaphore lives until the stream has passed this. It is the first signal.
+/// let signal = unsafe { written.cuda_signal(stream) }?;
+/// let (info, wait) = signal.vulkan_wait(vk::PipelineStageFlags2::VERTEX_SHADER);
+/// // … vkQueueSubmit2 with `info` among its waits …
+/// # let _ = info;
+/// wait.submitted(); // from here on the semaphore can be signalled again
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Vulkan signals, and CUDA waits:
+///
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
+/// # use ash::vk;
+/// # let read = vulkan_cuda::SharedBinary::new(&pair)?;
+/// let (info, signal) = read.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
+/// // … vkQueueSubmit2 with `info` among its signals …
+/// # let _ = info;
+/// // SAFETY: the semaphore lives until the stream has passed this.
+/// unsafe { signal.submitted().cuda_wait(stream) }?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedBinary(Arc<Binary>);
 
-/// Both sides of it, kept alive by every signal and wait under way.
+/// Both sides of it. Every signal and wait that is under way keeps it alive.
 struct Binary {
-    // CUDA lets go before Vulkan destroys.
+    // Dropped first: CUDA releases before Vulkan destroys.
     imported: ImportedSemaphore,
     exported: Exported,
     pending: Pending,
 }
 
-/// A signal that was submitted and has no wait yet. Its wait consumes it. Dropped without one, it leaves the semaphore signalled,
-/// so every later signal is an error.
+/// A signal that was submitted and has no wait yet. Its wait consumes it. If it is dropped without a wait, the
+/// semaphore stays signalled, and every later signal is an error.
+///
+/// See the [example](SharedBinary#examples).
 #[must_use = "each signal of a binary semaphore needs exactly one wait"]
 pub struct BinarySignal(Arc<Binary>);
 
-/// A signal that a Vulkan submission is to make.
+/// A signal that a Vulkan submission will make. See the [example](SharedBinary#examples).
 ///
-/// Dropped without [`submitted`](SignalToSubmit::submitted), it blocks the semaphore for good: nobody can tell whether it was
-/// submitted, so every later signal is an error. Then make a new [`SharedBinary`].
+/// If it is dropped without [`submitted`](SignalToSubmit::submitted), the semaphore cannot be used any more: it is
+/// unknown whether the signal was submitted, so every later signal is an error. Make a new [`SharedBinary`] then.
 #[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct SignalToSubmit(Arc<Binary>);
 
-/// A wait that a Vulkan submission is to make.
+/// A wait that a Vulkan submission will make. See the [example](SharedBinary#examples).
 ///
-/// Dropped without [`submitted`](WaitToSubmit::submitted), it blocks the semaphore for good, as a [`SignalToSubmit`] does.
+/// If it is dropped without [`submitted`](WaitToSubmit::submitted), the semaphore cannot be used any more, as for a
+/// [`SignalToSubmit`].
 #[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct WaitToSubmit(Arc<Binary>);
 
 impl SharedBinary {
-    /// Creates in Vulkan, imports into CUDA.
+    /// Creates the semaphore in Vulkan ([`vkCreateSemaphore`]) and imports it into CUDA
+    /// ([`cuImportExternalSemaphore`]). It is unsignalled.
     ///
     /// # Errors
-    /// A device that cannot export binary semaphores, or was made without the extension, and what either driver answers.
+    /// Fails if the device cannot export binary semaphores or was created without the extension, or if either driver
+    /// reports an error.
+    ///
+    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
+    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = Exported::new(pair.vk(), SemaphoreKind::Binary)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         Ok(Self(Arc::new(Binary { imported, exported, pending: Pending::default() })))
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done.
+    /// Makes `stream` signal once everything enqueued on it so far is done. Calls
+    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](SharedBinary#examples), and
+    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal) for memsets that the signal may overtake.
     ///
     /// # Errors
-    /// The signal before has no wait yet, or a stream of another context; then nothing is enqueued. What the driver answers.
+    /// Fails if the previous signal has no wait yet, if the stream is of another context, or if the driver reports an
+    /// error. In the first two cases CUDA is not called.
     ///
     /// # Safety
-    /// The semaphore, or a value that it gave out, lives until the stream has passed the signal. On the GPU that comes after the
-    /// wait for the signal before (`VUID-vkQueueSubmit2-semaphore-03868`).
+    /// - The semaphore, or a signal or wait that it returned, must live until the stream has passed the signal.
+    /// - On the GPU, the signal must come after the wait for the previous signal
+    ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
+    ///
+    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<BinarySignal> {
         self.0.pending.begin()?;
         // SAFETY: the caller's promise.
@@ -100,11 +150,14 @@ impl SharedBinary {
         Ok(BinarySignal(self.0.clone()))
     }
 
-    /// A signal of a Vulkan submission; `stage` is the last stage whose work must be done. It can be waited for once it is
-    /// [`submitted`](SignalToSubmit::submitted).
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work
+    /// must be done. You can wait for it once it is [`submitted`](SignalToSubmit::submitted). See the
+    /// [example](SharedBinary#examples).
     ///
     /// # Errors
-    /// The signal before has no wait yet.
+    /// Fails if the previous signal has no wait yet.
+    ///
+    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_signal(
         &self,
         stage: vk::PipelineStageFlags2,
@@ -115,21 +168,27 @@ impl SharedBinary {
 }
 
 impl SignalToSubmit {
-    /// The submission that makes this signal was accepted by `vkQueueSubmit2`.
+    /// Notes that [`vkQueueSubmit2`] accepted the submission with this signal. See the
+    /// [example](SharedBinary#examples).
+    ///
+    /// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
     pub fn submitted(self) -> BinarySignal {
         BinarySignal(self.0)
     }
 }
 
 impl BinarySignal {
-    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only after the signal. The wait resets the semaphore.
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the signal. The wait resets the
+    /// semaphore. Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedBinary#examples).
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked; what the driver answers. The semaphore is then blocked for good, as if
-    /// the signal had been dropped.
+    /// Fails if the stream is of another context (CUDA is then not called), or if the driver reports an error. The
+    /// semaphore cannot be used any more then, as if the signal had been dropped.
     ///
     /// # Safety
-    /// The [`SharedBinary`] lives until the stream has passed the wait.
+    /// The [`SharedBinary`] must live until the stream has passed the wait.
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_wait(self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.imported.wait(stream, Wait::Binary) }?;
@@ -137,8 +196,11 @@ impl BinarySignal {
         Ok(())
     }
 
-    /// A wait of a Vulkan submission; `stage` is the first stage that must wait. The semaphore can be signalled again once
-    /// it is [`submitted`](WaitToSubmit::submitted).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait.
+    /// The semaphore can be signalled again once the wait is [`submitted`](WaitToSubmit::submitted). See the
+    /// [example](SharedBinary#examples).
+    ///
+    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_wait(
         self,
         stage: vk::PipelineStageFlags2,
@@ -148,36 +210,62 @@ impl BinarySignal {
 }
 
 impl WaitToSubmit {
-    /// The submission that makes this wait was accepted by `vkQueueSubmit2`.
+    /// Notes that [`vkQueueSubmit2`] accepted the submission with this wait. See the
+    /// [example](SharedBinary#examples).
+    ///
+    /// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
     pub fn submitted(self) {
         self.0.pending.end();
     }
 }
 
-/// A binary semaphore that Vulkan creates and two other APIs use, OpenGL and CUDA for instance. Each imports a handle of its own.
+/// A binary semaphore that Vulkan creates and two other APIs use, OpenGL and CUDA for example. Each imports its own
+/// handle. It owns Vulkan's semaphore.
 ///
-/// What they do with it cannot be checked here. They must see to it that each signal has one wait, and to the order.
+/// Nothing here can check what the other APIs do with it. They must give each signal one wait, and keep the order.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(vk: vulkan_cuda::Vk, cuda: vulkan_cuda::Cuda) -> vulkan_cuda::Result<()> {
+/// use vulkan_cuda::{ExportedBinary, ImportedSemaphore};
+///
+/// let semaphore = ExportedBinary::new(&vk)?;
+/// let in_cuda = ImportedSemaphore::import(&cuda, semaphore.export()?)?;
+/// let for_opengl = semaphore.export()?;
+/// # let _ = (in_cuda, for_opengl);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `examples/opengl` in the repository is a whole program.
 pub struct ExportedBinary(Exported);
 
 impl ExportedBinary {
-    /// It is not signalled.
+    /// Creates the semaphore, unsignalled ([`vkCreateSemaphore`]). See the [example](ExportedBinary#examples).
     ///
     /// # Errors
-    /// A device that cannot export binary semaphores, or was made without the extension.
+    /// Fails if the device cannot export binary semaphores, or was created without the extension.
+    ///
+    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
     pub fn new(vk: &Vk) -> Result<Self> {
         Exported::new(vk, SemaphoreKind::Binary).map(Self)
     }
 
-    /// A new handle to it; it keeps the semaphore's payload alive by itself.
+    /// Creates a new handle to the semaphore, with [`vkGetSemaphoreFdKHR`] or [`vkGetSemaphoreWin32HandleKHR`]. You
+    /// own the handle. It keeps the semaphore's payload alive by itself, unless it is a KMT handle. See the
+    /// [example](ExportedBinary#examples).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetSemaphoreFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreFdKHR.html
+    /// [`vkGetSemaphoreWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreWin32HandleKHR.html
     pub fn export(&self) -> Result<SemaphoreHandle> {
         self.0.export()
     }
 }
 
-/// The rule of a binary semaphore: no signal while one is without its wait.
+/// A binary semaphore's rule: no signal while the previous one has no wait.
 #[derive(Default)]
 struct Pending(AtomicBool);
 
@@ -186,7 +274,8 @@ impl Pending {
         match self.0.swap(true, Ordering::Relaxed) {
             false => Ok(()),
             true => Err(Error::Rule(
-                "a binary semaphore that is signalled cannot be signalled again before its wait was submitted".into(),
+                "a binary semaphore that is signalled cannot be signalled again before its wait is submitted"
+                    .into(),
             )),
         }
     }

@@ -9,31 +9,40 @@ use crate::cuda::{Cuda, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
-/// Device memory that CUDA allocated, here or in another process, mapped at one address. It can be exported.
+/// Device memory that CUDA allocated, in this process or another, mapped at one address and exportable. It owns the
+/// mappings, CUDA's references to the memory, and the address.
+///
+/// No stream may still use the memory when it is dropped. [`crate::cuda_memory`] has an example.
 pub struct CudaAllocation {
-    // The order in which they go: mappings, then CUDA's references to the memory, then the address.
+    // Dropped in this order: mappings, CUDA's references to the memory, the address.
     mappings: Vec<Mapping>,
     chunks: Vec<Chunk>,
     reserved: Reserved,
 }
 
 impl CudaAllocation {
-    /// Allocates at least `size` bytes in one chunk, for reading and writing by the context's device. CUDA rounds up to its
-    /// granularity, 2 MiB on an H200. The contents are undefined.
+    /// Allocates at least `size` bytes in one chunk, which the context's device can read and write. CUDA rounds up to
+    /// its granularity, 2 MiB on an H200. The contents are undefined. Calls [`cuMemCreate`] and [`cuMemMap`]. See the
+    /// [example](crate::cuda_memory#examples).
     ///
     /// # Errors
-    /// A size of 0, a device or system without such memory, 2 (`OUT_OF_MEMORY`), or what the driver answers else.
+    /// Fails if `size` is 0, if the device or the system has no such memory, with 2 (`OUT_OF_MEMORY`), or if the
+    /// driver reports another error.
+    ///
+    /// [`cuMemCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
+    /// [`cuMemMap`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn new(cuda: &Cuda, size: u64) -> Result<Arc<Self>> {
         Self::in_chunks(cuda, &[size])
     }
 
-    /// The same in several chunks, of at least so many bytes each. They follow each other in CUDA's address space.
+    /// The same in several chunks, each of at least the given number of bytes. They follow each other in CUDA's
+    /// address space. `examples/08_cuda_memory.rs` shows it.
     ///
     /// # Errors
-    /// As [`CudaAllocation::new`]; no chunks.
+    /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         if sizes.is_empty() || sizes.contains(&0) {
-            return Err(Error::Rule("memory of 0 bytes is none".into()));
+            return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
         }
         let props = exportable(cuda)?;
         let sizes = round_up(sizes, granularity(cuda, &props)?)?;
@@ -41,19 +50,21 @@ impl CudaAllocation {
         Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
     }
 
-    /// Maps memory that another process allocated and exported: for each chunk a descriptor and its size in bytes. The descriptors
-    /// stay yours.
+    /// Maps memory that another process allocated and exported: a descriptor and a size in bytes for each chunk. You
+    /// keep the descriptors. Calls [`cuMemImportFromShareableHandle`].
     ///
     /// # Errors
-    /// No chunks; a descriptor that stands for no memory of CUDA's, or for memory of another GPU; memory that is compressed, which
-    /// Vulkan would not know; a size that is not the chunk's.
+    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's or is on another GPU, if the
+    /// memory is compressed (Vulkan would not know), or if a size is not exactly the chunk's.
+    ///
+    /// [`cuMemImportFromShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let props = exportable(cuda)?;
         let granularity = granularity(cuda, &props)?;
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         if sizes.is_empty() || round_up(&sizes, granularity)? != sizes || sizes.contains(&0) {
             return Err(Error::Rule(format!(
-                "chunks of {sizes:?} bytes are not CUDA's: each is a multiple of {granularity} bytes"
+                "chunks of {sizes:?} bytes cannot be CUDA's: each is a multiple of {granularity} bytes"
             )));
         }
         let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
@@ -66,10 +77,10 @@ impl CudaAllocation {
         Self::map(cuda, imported, &props)
     }
 
-    /// Maps chunks one behind the other, for reading and writing.
+    /// Maps the chunks one after the other, for reading and writing.
     fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
         let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
-        // From here on what was made is undone by its `Drop`, in the order of the fields.
+        // From here on `Drop` undoes what was made, in the order of the fields.
         let mut made = Self { mappings: Vec::new(), chunks, reserved };
         let mut pointer = made.pointer();
         for chunk in &made.chunks {
@@ -86,39 +97,51 @@ impl CudaAllocation {
         Ok(Arc::new(made))
     }
 
-    /// The address in CUDA's address space, valid as long as `self`.
+    /// Returns the address in CUDA's address space. It is valid while `self` lives. See the
+    /// [example](crate::cuda_memory#examples).
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.reserved.pointer
     }
 
-    /// Bytes that are mapped there: those of all chunks.
+    /// Returns the number of bytes mapped there: those of all chunks. It may be more than requested. See
+    /// [`cuMemGetAllocationGranularity`].
+    ///
+    /// [`cuMemGetAllocationGranularity`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn size(&self) -> u64 {
         self.reserved.size
     }
 
-    /// Bytes of each chunk: what an importer must name (`VkMemoryAllocateInfo::allocationSize`).
+    /// Returns each chunk's size in bytes, which an importer must pass on ([`VkMemoryAllocateInfo`]).
+    ///
+    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn chunks(&self) -> Vec<u64> {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// A new descriptor of a chunk, yours to close or to send. It keeps the chunk's memory alive by itself.
+    /// Creates a new descriptor of a chunk, with [`cuMemExportToShareableHandle`]. You own it, to close or to send.
+    /// It keeps the chunk's memory alive by itself.
     ///
     /// # Errors
-    /// There is no such chunk, or what the driver answers to `cuMemExportToShareableHandle`.
+    /// Fails if there is no such chunk, or if the driver reports an error.
+    ///
+    /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
-            return Err(Error::Rule(format!("there is no chunk {chunk} in memory of {}", self.chunks.len())));
+            return Err(Error::Rule(format!(
+                "there is no chunk {chunk} in memory of {} chunks",
+                self.chunks.len()
+            )));
         };
         let mut fd: c_int = -1;
         cuda.bind()?;
         // SAFETY: a live handle, created for this kind of export, which writes one descriptor.
         let code = unsafe { api::cuMemExportToShareableHandle((&raw mut fd).cast(), *handle, POSIX, 0) };
         cuda.check("cuMemExportToShareableHandle", code)?;
-        // SAFETY: the call made a new descriptor, and it is nobody else's.
+        // SAFETY: the call made a new descriptor, which nothing else owns.
         Ok(unsafe { Fd::from_raw(fd) })
     }
 
-    /// The context that it was made in.
+    /// Returns the context that the memory was allocated or imported in. See [`Cuda`].
     pub fn cuda(&self) -> &Cuda {
         &self.reserved.cuda
     }
@@ -130,7 +153,8 @@ const POSIX: sys::CUmemAllocationHandleType =
 /// Describes memory on the context's device that can be exported as a descriptor.
 ///
 /// # Errors
-/// The device cannot map memory by `cuMemMap` or not export it as a file descriptor, or the system is not a Unix.
+/// Fails if the device cannot map memory with `cuMemMap` or cannot export it as a file descriptor, or if the system
+/// is not a Unix.
 fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     let (name, device) = (&cuda.info().name, cuda.device()?);
     for (what, attribute) in [
@@ -147,7 +171,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
         // SAFETY: writes one integer.
         let code = unsafe { api::cuDeviceGetAttribute(&mut has, attribute, device) };
         cuda.check("cuDeviceGetAttribute", code)?;
-        // Windows has other handles, which were not tried.
+        // Windows has other handles, which are untested.
         if has == 0 || cfg!(not(unix)) {
             return Err(Error::Unsupported(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
         }
@@ -160,7 +184,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
             id: device,
         },
         win32HandleMetaData: std::ptr::null_mut(),
-        // Uncompressed: Vulkan would not know.
+        // Uncompressed, because Vulkan would not know about compression.
         allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
             compressionType: 0,
             gpuDirectRDMACapable: 0,
@@ -170,7 +194,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     })
 }
 
-/// What sizes and addresses of such memory are multiples of.
+/// Returns the number of bytes that sizes and addresses of such memory must be multiples of.
 fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut granularity = 0;
@@ -181,10 +205,10 @@ fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     Ok(granularity as u64)
 }
 
-/// Each size rounded up.
+/// Rounds each size up.
 ///
 /// # Errors
-/// All of them together are more than an address space.
+/// Fails if the sum does not fit in the address space.
 fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     let rounded: Option<Vec<_>> =
         sizes.iter().map(|size| size.checked_next_multiple_of(granularity.max(1))).collect();
@@ -194,10 +218,10 @@ fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     };
     rounded
         .filter(fits)
-        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes together fit into no address space")))
+        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes exceed the address space")))
 }
 
-/// A range of addresses.
+/// A reserved range of addresses.
 struct Reserved {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -207,7 +231,7 @@ struct Reserved {
 impl Reserved {
     fn new(cuda: &Cuda, size: u64) -> Result<Self> {
         let mut pointer = 0;
-        // SAFETY: writes one address; a multiple of the granularity, and no wish for alignment or place.
+        // SAFETY: writes one address; the size is a multiple of the granularity, and CUDA chooses alignment and place.
         let code = unsafe { api::cuMemAddressReserve(&mut pointer, size as usize, 0, 0, 0) };
         cuda.check("cuMemAddressReserve", code)?;
         Ok(Self { pointer, size, cuda: cuda.clone() })
@@ -240,7 +264,7 @@ impl Chunk {
         Ok(Self { handle, size, cuda: cuda.clone() })
     }
 
-    /// What a descriptor stands for, which another process has exported; said to have `size` bytes.
+    /// Imports a descriptor from another process, which is said to have `size` bytes.
     fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
         let (mut handle, mut props) = (0, *like);
         cuda.bind()?;
@@ -260,12 +284,14 @@ impl Chunk {
         match props.allocFlags.compressionType {
             0 => Ok(chunk),
             _ => Err(Error::Rule(
-                "its memory is compressed, which Vulkan does not know: allocate it without".into(),
+                "its memory is compressed, which Vulkan would not know: allocate it without compression"
+                    .into(),
             )),
         }
     }
 
-    /// Whether it has exactly as many bytes as was said: CUDA has no call that tells, but maps no more than there are.
+    /// Checks that it has exactly `size` bytes. CUDA has no call that tells, but it does not map more bytes than
+    /// there are.
     fn check_size(&self, granularity: u64) -> Result<()> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
@@ -274,7 +300,7 @@ impl Chunk {
         }
         match Mapping::new(room.pointer, self, more) {
             Err(_) => Ok(()),
-            Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: name all of them"))),
+            Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
         }
     }
 }
@@ -286,7 +312,7 @@ impl Drop for Chunk {
     }
 }
 
-/// A chunk at an address.
+/// A chunk mapped at an address.
 struct Mapping {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -294,7 +320,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// `pointer` is in a reserved range with room for `size` bytes.
+    /// `pointer` lies in a reserved range with room for `size` bytes.
     fn new(pointer: sys::CUdeviceptr, chunk: &Chunk, size: u64) -> Result<Self> {
         // SAFETY: a live handle, whose size CUDA checks, and addresses that nothing is mapped to yet.
         let code = unsafe { api::cuMemMap(pointer, size as usize, 0, chunk.handle, 0) };
@@ -306,7 +332,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let unmap = || {
-            // SAFETY: mapped above; no stream uses it any more, which whoever launched work on it has promised.
+            // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
             unsafe { api::cuMemUnmap(self.pointer, self.size as usize) }
         };
         self.cuda.cleanup("cuMemUnmap", unmap);
@@ -322,7 +348,7 @@ mod tests {
         assert_eq!(round_up(&[1, 2 << 20, (2 << 20) + 1], 2 << 20).unwrap(), [2 << 20, 2 << 20, 4 << 20]);
         for sizes in [&[u64::MAX][..], &[1 << 63, 1 << 63]] {
             let text = round_up(sizes, 2 << 20).unwrap_err().to_string();
-            assert!(text.contains("no address space") && text.contains(&format!("{sizes:?}")), "{text}");
+            assert!(text.contains("the address space") && text.contains(&format!("{sizes:?}")), "{text}");
         }
     }
 

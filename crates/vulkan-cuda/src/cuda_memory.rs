@@ -1,42 +1,65 @@
 //! The other direction: memory that *CUDA* allocates and exports, and Vulkan imports.
 //!
-//! Elsewhere in this crate Vulkan allocates. Some programs cannot have that: a tensor is where its library put it. CUDA can
-//! export what was allocated with `cuMemCreate` and a handle type
-//! ([Virtual Memory Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html)); memory from `cuMemAlloc` it
-//! cannot. On Linux the handle is a file descriptor, and Vulkan imports it as `OPAQUE_FD` (`VkImportMemoryFdInfoKHR`).
-//! No specification promises that the two fit. They do on an NVIDIA H200 (driver 580).
+//! In the other modules Vulkan allocates. Some programs cannot use that: a library has already put a tensor
+//! somewhere. CUDA can export memory that was allocated with `cuMemCreate` and a handle type ([Virtual Memory
+//! Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html)). It cannot export memory from
+//! `cuMemAlloc`. On Linux the handle is a file descriptor, and Vulkan imports it as `OPAQUE_FD`
+//! ([`VkImportMemoryFdInfoKHR`]). No specification promises that this works. It does on an NVIDIA H200 (driver 580).
 //!
-//! | who | owns | until |
+//! | owner | owns | until |
 //! |---|---|---|
 //! | [`CudaAllocation`] | the address, its mappings, and CUDA's references to the memory | it is dropped |
 //! | a descriptor ([`CudaAllocation::export`]) | one reference to the memory | it is closed, or Vulkan has imported it |
 //! | [`ImportedBuffer`] | a Vulkan buffer, Vulkan's reference to the memory, and an `Arc` of the allocation | it is dropped |
 //!
-//! The memory itself is freed with its last reference, so neither side can take it from the other ("The memory allocation will be
-//! freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the handle (including
-//! its shareable counterparts) are also released", `cuMemRelease`). CUDA's *address* ends with the allocation: that is why Vulkan's
-//! view keeps it.
+//! The memory is freed with its last reference, so neither side can take it from the other ("The memory allocation
+//! will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the
+//! handle (including its shareable counterparts) are also released", `cuMemRelease`). CUDA's *address* ends with the
+//! allocation. Vulkan's buffer therefore keeps the allocation alive.
 //!
-//! An [`ImportedBuffer`] is a [`Slot`](crate::Slot): a [`SharedRing`](crate::SharedRing) of them hands frames over as one of
-//! [`SharedBuffer`](crate::SharedBuffer)s does.
+//! An [`ImportedBuffer`] is a [`Slot`](crate::Slot): a [`SharedRing`](crate::SharedRing) hands over such buffers as
+//! it does [`SharedBuffer`](crate::SharedBuffer)s.
+//!
+//! # Examples
+//!
+//! A Vulkan buffer that shows a part of CUDA's memory:
+//!
+//! ```no_run
+//! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+//! use ash::vk;
+//! use vulkan_cuda::layout::Range;
+//! use vulkan_cuda::{CudaAllocation, ImportedBuffer};
+//!
+//! let allocation = CudaAllocation::new(pair.cuda(), 1 << 20)?;
+//! let tensor = Range { offset: 4096, size: 4000 };
+//! let view = ImportedBuffer::new(&pair, &allocation, tensor, vk::BufferUsageFlags::STORAGE_BUFFER)?;
+//! assert_eq!(view.cuda(), Some(allocation.pointer() + 4096));
+//! println!("{:?} shows {} bytes", view.vulkan(), view.size());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/08_cuda_memory.rs` goes through the three cases below.
 //!
 //! # Several chunks
 //!
-//! An allocation may consist of several chunks, one behind the other in CUDA's address space, as PyTorch's expandable segments do.
-//! Each chunk is exported and imported for itself. A buffer whose bytes lie in one chunk is bound to it
-//! ([`ImportedBuffer::new`]). One that spans several is bound *sparsely*, if the device can ([`ImportedBuffer::spanning`]).
-//! Otherwise copy it into one.
+//! An allocation may consist of several chunks, one after the other in CUDA's address space. PyTorch's expandable
+//! segments do. Each chunk is exported and imported on its own. A buffer whose bytes lie in one chunk is bound to
+//! that chunk ([`ImportedBuffer::new`]). A buffer that spans several is bound *sparsely*, if the device supports it
+//! ([`ImportedBuffer::spanning`]). If it does not, copy the bytes into one chunk.
 //!
 //! # A descriptor from a stranger
 //!
-//! **One refused import may cost a process all others.** On an H200 (driver 580.159.04), after a dma-buf was refused as `OPAQUE_FD`,
-//! every later import of that process was refused as well, with the same `ERROR_OUT_OF_DEVICE_MEMORY`. Mesa's lavapipe (22.3.6)
-//! closes a descriptor that it refuses, although the descriptor is still the caller's. It is then closed twice, for which Rust's
-//! standard library may abort the process.
+//! **One refused import may make every later import of the process fail.** On an H200 (driver 580.159.04), after a
+//! dma-buf was refused as `OPAQUE_FD`, every later import of that process was refused as well, with the same
+//! `ERROR_OUT_OF_DEVICE_MEMORY`. Mesa's lavapipe (22.3.6) closes a descriptor that it refuses, although the caller
+//! still owns it. The descriptor is then closed twice, and Rust's standard library may abort the process for that.
 //!
-//! So import only what your own process has exported, or try the descriptor in a child process first: whatever happens to the
-//! driver there ends with that process. `examples/cuda_memory/stranger.rs` does so. There [`CudaAllocation::import`] also proves what
-//! Vulkan cannot: that it is CUDA's memory, on this GPU, and of this very size.
+//! So import only what your own process has exported, or try the descriptor in a child process first: the damage ends
+//! with that process. `examples/cuda_memory/stranger.rs` does so. There [`CudaAllocation::import`] also proves what
+//! Vulkan cannot: that the descriptor stands for CUDA's memory, on this GPU, of exactly this size.
+//!
+//! [`VkImportMemoryFdInfoKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImportMemoryFdInfoKHR.html
 
 pub use crate::cuda_allocation::CudaAllocation;
 pub use crate::imported_buffer::ImportedBuffer;

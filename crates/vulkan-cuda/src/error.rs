@@ -1,17 +1,30 @@
-//! One error type: what was tried, on which device, what the driver answered, what to do.
+//! One error type. It says what was tried, on which device, what the driver answered, and what to do about it.
 
 use std::sync::OnceLock;
 
 use ash::vk;
 
-/// [`std::result::Result`] with this crate's [`Error`], unless another is named.
+/// [`std::result::Result`] with [`enum@Error`] as its default error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, and what a user can do about it.
+/// Why an operation failed, and what a user can do about it.
+///
+/// `Display` writes one line: the call, the device, the driver's answer in words, and advice where there is some.
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::Error;
+///
+/// let result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
+/// let error = Error::Vulkan { call: "vkAllocateMemory", device: "My GPU".into(), result };
+/// assert!(error.is_out_of_memory());
+/// assert!(error.to_string().starts_with("vkAllocateMemory failed on My GPU: "));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A Vulkan call answered with an error code.
+    /// A Vulkan command returned an error code.
     #[error("{call} failed on {device}: {}", vulkan_words(*.result))]
     Vulkan {
         /// The Vulkan command.
@@ -22,56 +35,60 @@ pub enum Error {
         result: vk::Result,
     },
 
-    /// A CUDA driver call answered with an error code.
+    /// A function of CUDA's driver API returned an error code.
     #[error("{call} failed on {device}: {text} ({name}, {code}){}", cuda_advice(.call, *.code))]
     Cuda {
         /// The driver API function.
         call: &'static str,
-        /// The device's name, or `the CUDA driver` before there is one.
+        /// The device's name, or `the CUDA driver` if no device was chosen yet.
         device: String,
         /// `CUresult` as a number.
         code: u32,
-        /// `CUresult` by name, as `cuGetErrorName` gives it.
+        /// The name that `cuGetErrorName` gives that `CUresult`.
         name: String,
-        /// What `cuGetErrorString` says of it.
+        /// The description that `cuGetErrorString` gives it.
         text: String,
     },
 
     /// The CUDA driver is missing or too old.
     #[error("the CUDA driver: {reason}; {hint}")]
     Driver {
-        /// What the system answered.
+        /// What is wrong with it.
         reason: String,
         /// What to do.
         hint: &'static str,
     },
 
-    /// The two devices share nothing.
+    /// The two devices cannot share.
     #[error("{vulkan} of Vulkan and {cuda} of CUDA cannot share: {reason}")]
     Mismatch {
         /// Vulkan's device, with its UUID.
         vulkan: String,
         /// CUDA's device, with its UUID.
         cuda: String,
-        /// The reason, as text.
+        /// The [`Mismatch`](crate::Mismatch), in words.
         reason: String,
     },
 
-    /// The GPU did not do in time what it was given.
+    /// The GPU did not finish in time.
     #[error("{0}")]
     Timeout(String),
 
-    /// What was asked breaks a rule of one of the two APIs, so neither was asked.
+    /// The request breaks a rule of one of the two APIs. Most such requests are refused before a driver is called.
     #[error("{0}")]
     Rule(String),
 
-    /// This machine cannot do what was asked.
+    /// This machine, device or driver cannot do what was requested.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl Error {
-    /// Whether it says that device or host memory has run out.
+    /// Returns `true` if device or host memory has run out: `VK_ERROR_OUT_OF_DEVICE_MEMORY` or
+    /// `VK_ERROR_OUT_OF_HOST_MEMORY` ([`VkResult`]), or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`). See the
+    /// [example](enum@Error#examples).
+    ///
+    /// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
     pub fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -84,20 +101,26 @@ impl Error {
     }
 }
 
-/// `vk::Result` in words, with its name. Those that ash does not describe have the name only.
+/// Describes a [`VkResult`] in words, followed by its name. A code that ash does not describe gives the name only.
+///
+/// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// What to do about a CUDA error, behind a semicolon; empty where there is nothing to say.
+/// Returns advice on a CUDA error. `call` is the function that failed, `code` its [`CUresult`] as a number.
+///
+/// The text begins with a semicolon, because it follows the error's own text. It is empty if there is no advice.
+///
+/// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself"
         }
-        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in what they call a handle that they cannot use.
+        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in the code for a handle that they cannot use.
         1 | 400 | 999 if matches!(call, "cuImportExternalMemory" | "cuImportExternalSemaphore") => {
             "; most likely the handle is not one that Vulkan exported on this GPU"
         }
@@ -106,7 +129,7 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
         804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",
         999 => {
-            "; often the driver's kernel module is not loaded or was updated under way: try nvidia-smi, then reboot"
+            "; often the driver's kernel module is not loaded, or was updated while loaded: try nvidia-smi, then reboot"
         }
         _ => "",
     }
@@ -114,19 +137,26 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
 
 static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
-/// Chooses what happens to an error that a `Drop` meets and cannot return. The first choice stays; without one the error is
-/// written to standard error.
+/// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to standard
+/// error.
+///
+/// Only the first call has an effect.
+///
+/// # Examples
+/// ```
+/// vulkan_cuda::on_cleanup_error(|error| eprintln!("while cleaning up: {error}"));
+/// ```
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }
 
-/// Hands an error of a `Drop` to the handler.
+/// Passes an error of a `Drop` to the handler.
 pub(crate) fn cleanup_error(error: &Error) {
     match CLEANUP.get() {
         Some(handler) => handler(error),
         None => {
             use std::io::Write;
-            // Standard error may be closed, and then `eprintln` would panic.
+            // `eprintln` would panic if standard error is closed.
             let _ = writeln!(std::io::stderr().lock(), "vulkan-cuda: {error}");
         }
     }

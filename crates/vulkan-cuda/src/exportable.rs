@@ -1,56 +1,87 @@
-//! What a device can export, asked before anything is made. Exporting what the driver did not promise is undefined, and
-//! "no" has reasons that a user should read.
+//! Queries what a device can export, before anything is created.
+//!
+//! To export what the driver did not offer is undefined behaviour. A refusal has a reason, which a user should read.
+//! [`image`](fn@image) has an example.
 
 use ash::vk;
 
 use crate::handle::{ExportType, SemaphoreKind};
 use crate::shape::{Shape, ViewType};
 
-/// What a device says of one kind of image.
+/// What a device reports about one kind of image. Returned by [`image`].
 #[derive(Clone, Copy, Debug)]
 pub struct ImageSupport {
-    /// What its memory is exported as.
+    /// The handle type that its memory is exported as.
     pub handle: ExportType,
-    /// Each needs an allocation of its own.
+    /// Whether each image needs an allocation of its own.
     pub dedicated_only: bool,
-    /// The most texels each way.
+    /// The largest extent, in texels.
     pub extent: vk::Extent3D,
-    /// The most layers.
+    /// The largest number of layers.
     pub layers: u32,
-    /// The most levels.
+    /// The largest number of mip levels.
     pub levels: u32,
 }
 
 impl ImageSupport {
-    /// Whether such an image may be as large as `shape`.
+    /// Checks that such an image may be as large as `shape`. See [`VkImageFormatProperties`] and the
+    /// [example](fn@image#examples).
     ///
     /// # Errors
-    /// Which limit is exceeded.
+    /// Returns the limit that is exceeded, in words.
+    ///
+    /// [`VkImageFormatProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageFormatProperties.html
     pub fn holds(&self, shape: &Shape) -> Result<(), String> {
         let (asked, most) = (shape.extent(), self.extent);
         if asked.width > most.width || asked.height > most.height || asked.depth > most.depth {
             return Err(format!(
-                "{}x{}x{} texels were asked, {}x{}x{} is the most",
+                "{}x{}x{} texels were requested, but {}x{}x{} is the maximum",
                 asked.width, asked.height, asked.depth, most.width, most.height, most.depth
             ));
         }
         if shape.layers() > self.layers {
-            return Err(format!("{} layers were asked, {} is the most", shape.layers(), self.layers));
+            return Err(format!(
+                "{} layers were requested, but {} is the maximum",
+                shape.layers(),
+                self.layers
+            ));
         }
         if shape.levels() > self.levels {
-            return Err(format!("{} levels were asked, {} is the most", shape.levels(), self.levels));
+            return Err(format!(
+                "{} levels were requested, but {} is the maximum",
+                shape.levels(),
+                self.levels
+            ));
         }
         Ok(())
     }
 }
 
-/// Whether a device exports optimally tiled images of this kind, as the first of [`ExportType::HERE`] that it grants.
+/// Queries whether a device exports images of this kind with optimal tiling. Returns the first handle type of
+/// [`ExportType::HERE`] that the driver offers. Calls [`vkGetPhysicalDeviceImageFormatProperties2`].
 ///
 /// # Errors
-/// Why not, in words: the driver's, or that it has them and does not export them.
+/// Returns the reason, in words: the driver's error, or that the device has such images and does not export them.
 ///
 /// # Safety
-/// `physical` is one of `instance`'s devices, and alive.
+/// `physical` must be a live device of `instance`.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(vk: &vulkan_cuda::Vk, shape: &vulkan_cuda::Shape) -> Result<(), String> {
+/// use ash::vk;
+/// use vulkan_cuda::exportable;
+///
+/// let (format, usage) = (vk::Format::R32_SFLOAT, vk::ImageUsageFlags::SAMPLED);
+/// // SAFETY: a live device of that instance.
+/// let support = unsafe { exportable::image(vk.instance(), vk.physical(), format, shape.view(), usage) }?;
+/// support.holds(shape)?;
+/// println!("exported as {}, with up to {} layers", support.handle.name(), support.layers);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`vkGetPhysicalDeviceImageFormatProperties2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceImageFormatProperties2.html
 pub unsafe fn image(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -103,7 +134,7 @@ unsafe fn image_as(
     let limits = properties.image_format_properties;
     let features = answer.external_memory_properties.external_memory_features;
     if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        return Err("the driver has such images and does not export them".into());
+        return Err("the driver has such images, but does not export them".into());
     }
     Ok(ImageSupport {
         handle,
@@ -114,20 +145,24 @@ unsafe fn image_as(
     })
 }
 
-/// What a device says of buffers that are used like that.
+/// What a device reports about buffers of one usage. Returned by [`buffer`].
 #[derive(Clone, Copy, Debug)]
 pub struct BufferSupport {
-    /// Each needs an allocation of its own: one allocation for several buffers is not exportable.
+    /// Whether each buffer needs an allocation of its own. If so, an allocation that holds several buffers cannot be
+    /// exported.
     pub dedicated_only: bool,
 }
 
-/// Whether a device exports buffers of this usage as `handle`. `name` is the device's, for the answer.
+/// Queries whether a device exports buffers of this usage as `handle`. Calls
+/// [`vkGetPhysicalDeviceExternalBufferProperties`]. `name` is the device's name, for the error.
 ///
 /// # Errors
-/// The reason why the device does not.
+/// Returns the reason why the device does not, in words.
 ///
 /// # Safety
 /// As [`image`].
+///
+/// [`vkGetPhysicalDeviceExternalBufferProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalBufferProperties.html
 pub unsafe fn buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -148,11 +183,11 @@ pub unsafe fn buffer(
     }
 }
 
-/// Whether a device imports buffers of this usage and these flags as `handle`, several in one allocation included. `name` is the
-/// device's, for the answer.
+/// Queries whether a device imports buffers of this usage and these flags as `handle`, and allows several of them in
+/// one allocation. `name` is the device's name, for the error.
 ///
 /// # Errors
-/// The reason why the device does not.
+/// Returns the reason why the device does not, in words.
 ///
 /// # Safety
 /// As [`image`].
@@ -176,11 +211,11 @@ pub(crate) unsafe fn imported_buffer(
     }
     match features.contains(Features::DEDICATED_ONLY) {
         false => Ok(()),
-        true => Err(format!("{name} imports {what} only where one has the allocation for itself")),
+        true => Err(format!("{name} imports {what} only in dedicated allocations")),
     }
 }
 
-/// The driver's answer. It may depend on the usage.
+/// Returns the driver's answer for buffers without flags. It may depend on the usage.
 ///
 /// # Safety
 /// As [`image`].
@@ -213,8 +248,8 @@ unsafe fn external_features(
     answer.external_memory_properties.external_memory_features
 }
 
-/// Whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo` in the chain the driver
-/// would answer for *binary* semaphores.
+/// Returns whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo` in the
+/// chain, the driver would answer for *binary* semaphores.
 ///
 /// # Safety
 /// As [`image`].

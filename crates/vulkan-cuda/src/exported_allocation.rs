@@ -8,7 +8,8 @@ use crate::layout::{self, Needs, Range};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Vulkan buffers that lie in one exportable allocation.
+/// Vulkan buffers in one exportable allocation. It owns the buffers and the memory, and destroys them when it is
+/// dropped. [`ImportedAllocation`](crate::ImportedAllocation) has an example.
 pub struct ExportedAllocation {
     pub(crate) buffers: Vec<vk::Buffer>,
     pub(crate) ranges: Vec<Range>,
@@ -19,19 +20,22 @@ pub struct ExportedAllocation {
 }
 
 impl ExportedAllocation {
-    /// Makes a buffer of each of `sizes` and packs them into one allocation of device memory, in this order.
+    /// Creates a buffer for each of `sizes` (in bytes) and packs them into one allocation of device memory, in this
+    /// order: see [`layout::pack`]. See the [example](crate::ImportedAllocation#examples).
     ///
     /// # Errors
-    /// No buffers, a size of 0, a device that exports such buffers in dedicated allocations only or was made without the extension, or
-    /// out of memory.
+    /// Fails if `sizes` is empty or contains 0, if the device exports such buffers only in dedicated allocations or
+    /// was created without the extension, or if memory has run out.
     pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
         Self::place(vk, sizes, usage, None)
     }
 
-    /// The same with offsets of your own, in an allocation of `size` bytes.
+    /// The same with offsets that you choose, in an allocation of `size` bytes. `ranges` are the buffers' places in
+    /// it. Offsets and sizes are in bytes.
     ///
     /// # Errors
-    /// As [`ExportedAllocation::new`], and every offset that breaks a rule of either API: see [`layout::check`].
+    /// Fails as [`ExportedAllocation::new`] does, and if a range breaks a rule of either API: see [`layout::check`],
+    /// which has an example.
     pub fn with_offsets(vk: &Vk, ranges: &[Range], size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let sizes: Vec<_> = ranges.iter().map(|range| range.size).collect();
         Self::place(vk, &sizes, usage, Some((ranges, size)))
@@ -44,9 +48,9 @@ impl ExportedAllocation {
         places: Option<(&[Range], u64)>,
     ) -> Result<Self> {
         if sizes.is_empty() {
-            return Err(Error::Rule("an allocation for no buffers at all has no bytes".into()));
+            return Err(Error::Rule("an allocation for no buffers would be empty: name at least one".into()));
         }
-        // Vulkan asks for a size; so does the layout, with the buffer's index.
+        // Vulkan has no buffer of size 0. This error names the buffer's index.
         if let Some(index) = sizes.iter().position(|&size| size == 0) {
             return Err(layout::LayoutError::Empty(index).into());
         }
@@ -72,8 +76,8 @@ impl ExportedAllocation {
             made.buffers.push(buffer);
             // SAFETY: made above.
             let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
-            // All must go into one memory, so it is of a type that suits them all. Buffers of the same usage and flags
-            // have the same types ("Resource Memory Association").
+            // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and flags allow the
+            // same types ("Resource Memory Association").
             memory_types &= requirements.memory_type_bits;
             needs.push(Needs { size: requirements.size, alignment: requirements.alignment });
         }
@@ -84,7 +88,7 @@ impl ExportedAllocation {
             }
             None => {
                 let (mut ranges, size) = layout::pack(&needs)?;
-                // Vulkan may want more bytes than the buffer has; CUDA maps the buffer.
+                // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
                 ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
                 (ranges, size)
             }
@@ -100,25 +104,32 @@ impl ExportedAllocation {
         Ok(made)
     }
 
-    /// The buffers, in the order in which they were asked for.
+    /// Returns the buffers, in the order of the sizes or ranges. They are destroyed with `self`. See the
+    /// [example](crate::ImportedAllocation#examples).
     pub fn buffers(&self) -> &[vk::Buffer] {
         &self.buffers
     }
 
-    /// Where each lies.
+    /// Returns each buffer's place in the allocation, in bytes. See [`layout`].
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
-    /// A new handle to the memory, for another importer. It keeps the memory alive by itself, unless it is a KMT handle.
+    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`]. You own the
+    /// handle. It keeps the memory alive by itself, unless it is a KMT handle.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
+    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// Bytes of the allocation: what an importer must name.
+    /// Returns the size of the allocation in bytes, which every importer must pass on ([`VkMemoryAllocateInfo`]).
+    ///
+    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -126,7 +137,7 @@ impl ExportedAllocation {
 
 impl Drop for ExportedAllocation {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        // SAFETY: the GPU is done with it: code that submits work with the buffers promises to keep them alive until then.
         self.vk.cleanup(|device| unsafe {
             for &buffer in &self.buffers {
                 device.destroy_buffer(buffer, None);

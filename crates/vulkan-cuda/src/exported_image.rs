@@ -10,20 +10,24 @@ use crate::shape::Shape;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What an [`ExportedImage`] is to be.
+/// What an [`ExportedImage`] should be. [`picture`](crate::image::picture) makes the usual one;
+/// [`crate::image`](mod@crate::image) has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest {
-    /// The texels' format, one of [`crate::format::FORMATS`].
+    /// The texels' format. It must be one of [`crate::format::FORMATS`].
     pub format: vk::Format,
-    /// Its dimensions.
+    /// View type, extent, layers and levels.
     pub shape: Shape,
-    /// What Vulkan does with it. `COLOR_ATTACHMENT` is passed on to CUDA, which must know.
+    /// What Vulkan does with it. CUDA must be told about `COLOR_ATTACHMENT`, so [`Shape::array_flags`] passes it on.
     pub usage: vk::ImageUsageFlags,
-    /// Whether CUDA's kernels write it (`CUDA_ARRAY3D_SURFACE_LDST`), or only sample it.
+    /// Whether CUDA's kernels write it (`CUDA_ARRAY3D_SURFACE_LDST`). If not, they can only sample it.
     pub surface: bool,
 }
 
-/// A Vulkan image, optimally tiled, in exportable memory of its own.
+/// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both: dropping it destroys the image
+/// and frees the memory.
+///
+/// The GPU must be done with the image before it is dropped. [`crate::image`](mod@crate::image) has an example.
 pub struct ExportedImage {
     pub(crate) image: vk::Image,
     pub(crate) memory: vk::DeviceMemory,
@@ -35,11 +39,15 @@ pub struct ExportedImage {
 }
 
 impl ExportedImage {
-    /// Makes the image; its layout is `UNDEFINED`, as Vulkan demands of an external one.
+    /// Creates the image, with [`vkCreateImage`]. Its layout is `UNDEFINED`, as Vulkan requires of an external image.
+    /// Before CUDA's first write it must be released to CUDA: see [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
-    /// A format without a counterpart in CUDA, an image that this device does not have or does not export (with the
-    /// driver's words), a device that was made without the extension, or out of memory.
+    /// Fails if CUDA has no counterpart of the format, if the device does not have or does not export such an image
+    /// (the error has the driver's reason), if the device was created without the extension, or if memory has run
+    /// out.
+    ///
+    /// [`vkCreateImage`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateImage.html
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -69,7 +77,7 @@ impl ExportedImage {
             .tiling(vk::ImageTiling::OPTIMAL)
             .usage(request.usage)
             .sharing_mode(vk::SharingMode::EXCLUSIVE)
-            // The only one that an external image may begin with (VUID-VkImageCreateInfo-pNext-01443).
+            // The only initial layout that an external image may have (VUID-VkImageCreateInfo-pNext-01443).
             .initial_layout(vk::ImageLayout::UNDEFINED)
             .push_next(&mut external);
         // SAFETY: a live device and a plain description.
@@ -87,7 +95,7 @@ impl ExportedImage {
         // SAFETY: made above.
         let required = unsafe { vk.device().get_image_memory_requirements(image) };
         exported.allocation_size = required.size;
-        // Always dedicated: some drivers export images in no other way, and none minds.
+        // Always dedicated: some drivers export images in no other way, and every driver accepts it.
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
         // SAFETY: the image's own requirements; it was made above.
         exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
@@ -97,35 +105,44 @@ impl ExportedImage {
         Ok(exported)
     }
 
-    /// Vulkan's image. It is destroyed with `self`.
+    /// Returns Vulkan's image. It is destroyed with `self`. See [`VkImage`].
+    ///
+    /// [`VkImage`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImage.html
     pub fn raw(&self) -> vk::Image {
         self.image
     }
 
-    /// Its dimensions.
+    /// Returns the image's dimensions. See [`Shape`].
     pub fn shape(&self) -> Shape {
         self.request.shape
     }
 
-    /// Its format, in both APIs' terms.
+    /// Returns the image's format, in the terms of both APIs. See [`ArrayFormat`].
     pub fn format(&self) -> ArrayFormat {
         self.format
     }
 
-    /// A new handle to its memory, for another importer. It keeps the memory alive by itself, unless it is a KMT handle.
+    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`], for an
+    /// importer other than [`MappedImage::import`](crate::MappedImage::import). You own the handle. It keeps the
+    /// memory alive by itself, unless it is a KMT handle.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
+    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// The size of the allocation behind it: what an importer must name.
+    /// Returns the size of the allocation in bytes, which every importer must pass on ([`VkMemoryAllocateInfo`]).
+    ///
+    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }
 
-    /// The device it was made on.
+    /// Returns the device that the image was created on. See [`Vk`].
     pub fn vk(&self) -> &Vk {
         &self.vk
     }
@@ -133,7 +150,7 @@ impl ExportedImage {
 
 impl Drop for ExportedImage {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        // SAFETY: the GPU is done with it: code that submits work with the image promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe {
             device.destroy_image(self.image, None);
             device.free_memory(self.memory, None);

@@ -1,52 +1,72 @@
-//! Which CUDA array format a Vulkan format is: one table.
+//! Translates Vulkan formats to CUDA array formats, with one table.
 //!
-//! CUDA's Programming Guide translates the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto Imported
-//! Memory Objects"); half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the bytes of the
-//! unsigned or signed integers, and that is how its array is described: what a texture object then returns is chosen
-//! where the object is made, as a float from 0 or -1 to 1 unless `CU_TRSF_READ_AS_INTEGER` is set. (The array formats
-//! `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` say the same, need a driver of CUDA 11.5, and bring nothing
-//! here.)
+//! CUDA's Programming Guide translates the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto
+//! Imported Memory Objects"). Half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the
+//! bytes of the unsigned or signed integers, and its array is described as these. Each texture object then chooses
+//! what it returns: a float from 0 or -1 to 1, or the integer if `CU_TRSF_READ_AS_INTEGER` is set. (The array formats
+//! `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` mean the same and need a driver of CUDA 11.5. They have no
+//! advantage here.)
+//!
+//! See [`CUDA_ARRAY3D_DESCRIPTOR`] and [`VkFormat`].
+//!
+//! [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+//! [`VkFormat`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkFormat.html
 
 use ash::vk;
 use cudarc::driver::sys::CUarray_format as Array;
 
 use crate::{Error, Result};
 
-/// What a channel means to whoever samples the image.
+/// What a channel's bits mean to code that samples the image. It is the suffix of a [`VkFormat`].
+///
+/// [`VkFormat`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkFormat.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numeric {
     /// An unsigned integer.
     Uint,
     /// A signed integer.
     Sint,
-    /// An unsigned integer that stands for 0 to 1.
+    /// An unsigned integer that represents 0 to 1.
     Unorm,
-    /// A signed integer that stands for -1 to 1.
+    /// A signed integer that represents -1 to 1.
     Snorm,
     /// A float of 16 or 32 bits.
     Sfloat,
 }
 
-/// One line of the table.
+/// One row of the table: a format in the terms of both APIs.
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::ArrayFormat;
+///
+/// let format = ArrayFormat::of(vk::Format::R16G16_SFLOAT).unwrap();
+/// assert_eq!((format.channels, format.bits, format.bytes()), (2, 16, 4));
+/// assert!(format.filters());
+/// assert_eq!(format.name(), "R16G16_SFLOAT");
+/// // CUDA has no arrays of three channels.
+/// assert!(ArrayFormat::of(vk::Format::R8G8B8_UNORM).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayFormat {
     /// Vulkan's format.
     pub vulkan: vk::Format,
     /// What a channel means.
     pub numeric: Numeric,
-    /// `CUDA_ARRAY3D_DESCRIPTOR::Format`.
+    /// CUDA's format (`CUDA_ARRAY3D_DESCRIPTOR::Format`).
     pub array: Array,
-    /// `CUDA_ARRAY3D_DESCRIPTOR::NumChannels`: 1, 2 or 4; CUDA has no arrays of three channels.
+    /// Number of channels (`CUDA_ARRAY3D_DESCRIPTOR::NumChannels`): 1, 2 or 4. CUDA has no arrays of three channels.
     pub channels: u32,
-    /// Bits of a channel.
+    /// Number of bits in a channel.
     pub bits: u32,
 }
 
 impl ArrayFormat {
-    /// The line of `format`.
+    /// Returns the row of `format`. See the [example](ArrayFormat#examples).
     ///
     /// # Errors
-    /// No CUDA array is laid out like that; the message says which formats have a counterpart.
+    /// Fails if no CUDA array has this layout. The message lists the formats that have a counterpart.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
             let known: Vec<_> = FORMATS.iter().map(|line| line.name()).collect();
@@ -57,17 +77,18 @@ impl ArrayFormat {
         })
     }
 
-    /// Vulkan's name of it, without `VK_FORMAT_`.
+    /// Returns Vulkan's name of the format, without `VK_FORMAT_`. See the [example](ArrayFormat#examples).
     pub fn name(&self) -> String {
         format!("{:?}", self.vulkan)
     }
 
-    /// Bytes of a texel.
+    /// Returns the number of bytes in a texel. See the [example](ArrayFormat#examples).
     pub fn bytes(&self) -> u32 {
         self.channels * self.bits / 8
     }
 
-    /// Whether a texture object can filter it: integers that are read as integers cannot be.
+    /// Returns whether a texture object can interpolate between texels. It cannot if it reads integers as integers.
+    /// See [`TextureDesc`](crate::cuda::TextureDesc).
     pub fn filters(&self) -> bool {
         !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
     }
@@ -84,8 +105,11 @@ use Array::{
 };
 use Numeric::{Sfloat, Sint, Snorm, Uint, Unorm};
 
-/// The formats of 1, 2 or 4 channels, in the order R, G, B, A, of 8, 16 or 32 bits each, as far as CUDA has arrays of them. Others
-/// may lie alike in memory (sRGB, BGRA) and are not supported.
+/// All rows: the formats with 1, 2 or 4 channels in the order R, G, B, A, of 8, 16 or 32 bits each, for which CUDA
+/// has arrays.
+///
+/// Other formats (sRGB, BGRA) may have the same layout in memory, but are not supported. Look up a format with
+/// [`ArrayFormat::of`].
 pub const FORMATS: [ArrayFormat; 36] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),
@@ -129,7 +153,7 @@ pub const FORMATS: [ArrayFormat; 36] = [
 mod tests {
     use super::*;
 
-    /// What CUDA's Programming Guide says, as it says it: the bits of x, y, z and w, and the kind.
+    /// The table of CUDA's Programming Guide, in its own terms: the bits of x, y, z and w, and the kind.
     #[test]
     fn every_line_is_as_in_the_programming_guide() {
         #[derive(Clone, Copy, PartialEq, Debug)]
@@ -200,7 +224,7 @@ mod tests {
         }
     }
 
-    /// The name says what a channel means, so the two can be held against each other.
+    /// A format's name says what a channel means, so the two can be compared.
     #[test]
     fn the_meaning_is_that_of_the_name() {
         for line in FORMATS {

@@ -1,5 +1,5 @@
-//! What a ring and the frames that it has handed to Vulkan share: the two timelines, and who signals them. This is the ring's
-//! traffic with the GPU; which slot and which values, [`crate::ring`] says.
+//! What a ring shares with the frames that it has handed to Vulkan: the two timelines, and the record of who signals
+//! them. This module talks to the GPU. [`crate::ring`] computes slots and values.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use crate::ring::Turn;
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
-/// What ring and reads share.
+/// What a ring and its reads share.
 pub(crate) struct HandOver {
-    /// CUDA signals: a slot is written.
+    /// CUDA signals it: a slot is written.
     ready: SharedTimeline,
-    /// Vulkan signals: a slot was read.
+    /// Vulkan signals it: a slot was read.
     free: SharedTimeline,
     ledger: Mutex<Ledger>,
 }
@@ -29,7 +29,8 @@ impl HandOver {
         Ok(Arc::new(Self { ready, free, ledger: Mutex::default() }))
     }
 
-    /// CUDA's stream waits until Vulkan has signalled `value` of `free`; `frames` were handed out so far.
+    /// CUDA's stream waits until Vulkan has signalled `value` of `free`. `frames` is the number of frames handed out
+    /// so far.
     ///
     /// # Safety
     /// `self` lives until the stream has passed the wait.
@@ -70,29 +71,30 @@ impl HandOver {
         })
     }
 
-    /// Signals from the CPU what CUDA was to signal.
+    /// Signals from the CPU the values that CUDA was to signal.
     ///
     /// # Safety
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
-        // SAFETY: the caller's promise: nobody else signals it any more.
+        // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
         unsafe { self.ready.signal_from_host(self.ready.promised()) }
     }
 
-    /// Waits, for a few seconds, until the GPU has done everything that it was given: up to a second for each value that the CPU
-    /// must signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished`: the stream has something to do that no
-    /// signal tells of.
+    /// Waits a few seconds until the GPU has done all its work: up to a second for each value that the CPU must
+    /// signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished` means that the stream has work
+    /// after its last signal.
     ///
     /// # Errors
-    /// It did not, or nobody can tell; worded for the ring's `Drop`, which then leaks what the GPU may use.
+    /// Fails if the GPU is not done in time, or if a driver cannot tell. The text is for the ring's `Drop`, which
+    /// then leaks what the GPU may use.
     pub(crate) fn come_to_rest(&self, cuda: &Cuda, stream: &dyn Stream, unfinished: bool) -> Result<()> {
-        // A fault that nobody has seen here yet is seen by any call.
+        // Any call reveals a fault that no call has revealed yet.
         // SAFETY: a live stream.
         let _ = cuda
             .bind()
             .and_then(|()| cuda.check("cuStreamQuery", unsafe { api::cuStreamQuery(stream.raw()) }));
         if cuda.has_faulted() {
-            // SAFETY: a broken context executes nothing more.
+            // SAFETY: after a fault a context executes nothing more.
             unsafe { self.abort() }?;
         }
         let mut ledger = self.ledger();
@@ -100,7 +102,7 @@ impl HandOver {
         let expected = ledger.expected;
         drop(ledger);
         let read = wait(|| Ok(self.free.value()? >= expected))?;
-        // After a fault the stream runs nothing, whatever it is asked.
+        // After a fault the stream runs nothing more.
         let written = cuda.has_faulted()
             || wait(|| {
                 if !unfinished {
@@ -110,7 +112,7 @@ impl HandOver {
                 // SAFETY: a live stream of the current context.
                 match unsafe { api::cuStreamQuery(stream.raw()) } {
                     api::Code::NOT_READY => Ok(false),
-                    // After a fault that nobody has seen yet it runs nothing either.
+                    // The same for a fault that this call is the first to reveal.
                     code => Ok(cuda.check("cuStreamQuery", code).is_ok() || cuda.has_faulted()),
                 }
             })?;
@@ -123,22 +125,22 @@ impl HandOver {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // A poisoned lock only says that another thread panicked; the ledger is whole.
+        // A poisoned lock only means that another thread panicked; the ledger is intact.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Signals from the CPU what CUDA waits for and no submission signals. Waits up to a second for each such value, until Vulkan
-    /// has read what was submitted before.
+    /// Signals from the CPU the values that CUDA waits for and no submission signals. Waits up to a second for each
+    /// such value, until Vulkan has read what was submitted before.
     fn settle(&self, ledger: &mut Ledger) -> Result<()> {
         while let Some(Stranded { after, value }) = ledger.stranded() {
             // A submission's signal must not come after a greater one.
             if !wait(|| Ok(self.free.value()? >= after))? {
                 return Err(Error::Timeout(format!(
-                    "Vulkan has not read a frame that it was given a second ago (value {after} of `free`)"
+                    "Vulkan has not read a submitted frame within a second (value {after} of `free`)"
                 )));
             }
-            // SAFETY: every smaller value that is ever signalled has been; the greater ones that are pending come later, because
-            // their frames are behind CUDA's wait for this one.
+            // SAFETY: no smaller value will be signalled any more. The greater ones that are pending come later, because
+            // CUDA writes their frames after its wait for this one.
             unsafe { self.free.signal_from_host(value) }?;
             ledger.signalled_from_host(value);
         }
@@ -146,7 +148,7 @@ impl HandOver {
     }
 }
 
-/// Asks for a second whether something is done.
+/// Checks for up to a second whether something is done.
 fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let begin = Instant::now();
     while !is_done()? {
@@ -158,11 +160,42 @@ fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
     Ok(true)
 }
 
-/// A frame that Vulkan is to read: plain numbers for one submission. All reads of a ring go to one queue, in the order of their
-/// frames.
+/// A frame that Vulkan reads: the numbers for one submission. All reads of a ring go to one queue, in the order of
+/// their frames.
 ///
-/// Dropped without [`submitted`](Read::submitted), the frame is given up, and the drop may block the CPU for some seconds: see
-/// [`crate::shared_ring`].
+/// If it is dropped without [`submitted`](Read::submitted), the frame is given up, and the drop may block the CPU for
+/// some seconds: see [what the CPU waits for](mod@crate::shared_ring#what-the-cpu-waits-for).
+///
+/// # Examples
+///
+/// A submission with [`vkQueueSubmit2`]:
+///
+/// ```no_run
+/// use ash::vk;
+/// use vulkan_cuda::shared_ring::Read;
+///
+/// /// # Safety
+/// /// `commands` acquires, reads and releases the slot of `read`; `queue` is one of `device`.
+/// unsafe fn submit(
+///     device: &ash::Device,
+///     queue: vk::Queue,
+///     commands: vk::CommandBuffer,
+///     read: Read,
+/// ) -> Result<(), vk::Result> {
+///     let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
+///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+///     let submission = vk::SubmitInfo2::default()
+///         .wait_semaphore_infos(&waits)
+///         .command_buffer_infos(&buffers)
+///         .signal_semaphore_infos(&signals);
+///     // SAFETY: the caller's promise.
+///     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?; // drops `read` if it fails
+///     read.submitted();
+///     Ok(())
+/// }
+/// ```
+///
+/// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
 #[must_use = "say `submitted` once the submission that reads it has succeeded"]
 pub struct Read {
     frame: u64,
@@ -174,46 +207,54 @@ pub struct Read {
 }
 
 impl Read {
-    /// The frame's number, from 0.
+    /// Returns the frame's number, which counts from 0. See [`Turn`].
     pub fn frame(&self) -> u64 {
         self.frame
     }
 
-    /// The slot's index.
+    /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
     pub fn slot(&self) -> usize {
         self.slot
     }
 
-    /// What the submission waits for, before all its commands: `ready` and its value.
+    /// Returns what the submission must wait for, before all its commands: the semaphore `ready` and its value. This is for
+    /// [`vkQueueSubmit`] with [`VkTimelineSemaphoreSubmitInfo`]. The stage must be `ALL_COMMANDS`, because no narrower stage
+    /// orders the acquire ([`crate::ownership`]).
     ///
-    /// The stage must be `ALL_COMMANDS`. No narrower one orders the acquire: see [`crate::ownership`].
+    /// [`vkQueueSubmit`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit.html
+    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
     pub fn wait(&self) -> (vk::Semaphore, u64) {
         self.wait
     }
 
-    /// What the submission signals once all its commands are done: `free` and its value.
+    /// Returns what the submission must signal once all its commands are done: the semaphore `free` and its value.
+    /// This is for [`vkQueueSubmit`] with [`VkTimelineSemaphoreSubmitInfo`].
+    ///
+    /// [`vkQueueSubmit`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit.html
+    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
     pub fn signal(&self) -> (vk::Semaphore, u64) {
         self.signal
     }
 
-    /// [`Read::wait`] for `vkQueueSubmit2`.
+    /// Returns the same as [`Read::wait`], for `vkQueueSubmit2`. See the [example](Read#examples).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         submit_info(self.wait)
     }
 
-    /// [`Read::signal`] for `vkQueueSubmit2`.
+    /// Returns the same as [`Read::signal`], for `vkQueueSubmit2`. See the [example](Read#examples).
     pub fn signal_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         submit_info(self.signal)
     }
 
-    /// A submission that waits and signals as this read says was accepted.
+    /// Notes that a submission with this read's wait and signal was accepted. See the [example](Read#examples).
     ///
-    /// If other reads were dropped, this may block the CPU for some seconds: see [`crate::shared_ring`].
+    /// If other reads were dropped, this may block the CPU for some seconds: see [what the CPU waits
+    /// for](mod@crate::shared_ring#what-the-cpu-waits-for).
     pub fn submitted(mut self) {
         self.end(Fate::Submitted);
     }
 
-    /// Notes what became of the frame, and sees to those who wait for its slot.
+    /// Notes what became of the frame, and signals from the CPU if a wait for a slot needs it.
     fn end(&mut self, fate: Fate) {
         self.open = false;
         let mut ledger = self.hand_over.ledger();

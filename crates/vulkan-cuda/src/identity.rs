@@ -1,13 +1,26 @@
-//! By what a device is known in both APIs: its UUID, and on Windows its LUID.
+//! How both APIs identify a device: by its UUID, and on Windows also by its LUID.
 
 use std::fmt;
 
-/// The 16 bytes by which both APIs know a device.
+/// The 16 bytes by which both APIs identify a device: [`VkPhysicalDeviceIDProperties`] in Vulkan, [`cuDeviceGetUuid`]
+/// in CUDA.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::DeviceUuid;
+///
+/// let uuid = DeviceUuid::parse("GPU-00112233-4455-6677-8899-AABBCCDDEEFF").unwrap(); // as nvidia-smi prints it
+/// assert_eq!(uuid.0[..2], [0x00, 0x11]);
+/// assert_eq!(uuid.to_string(), "00112233-4455-6677-8899-aabbccddeeff");
+/// ```
+///
+/// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
+/// [`cuDeviceGetUuid`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct DeviceUuid(pub [u8; 16]);
 
 impl fmt::Display for DeviceUuid {
-    /// As `nvidia-smi` prints it, without the `GPU-` in front.
+    /// Writes it as `nvidia-smi` does, without the prefix `GPU-`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {
             if matches!(index, 4 | 6 | 8 | 10) {
@@ -26,7 +39,8 @@ impl fmt::Debug for DeviceUuid {
 }
 
 impl DeviceUuid {
-    /// Reads what `Display` writes: hexadecimal with or without dashes, `GPU-` or `MIG-` in front, any case.
+    /// Reads a UUID as `Display` writes it. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped, and upper case
+    /// is accepted. Returns `None` for anything else. See the [example](DeviceUuid#examples).
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
@@ -46,12 +60,16 @@ impl DeviceUuid {
     }
 }
 
-/// The number by which Windows knows an adapter, until the next restart, and which of its nodes is meant.
+/// The number by which Windows identifies an adapter until the next restart, and the node of that adapter. See
+/// [`VkPhysicalDeviceIDProperties`] and [`cuDeviceGetLuid`].
+///
+/// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
+/// [`cuDeviceGetLuid`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Luid {
     /// The 8 bytes of a Windows `LUID`.
     pub bytes: [u8; 8],
-    /// One bit: the node, of adapters that are linked to be one.
+    /// One bit: the node within a linked adapter.
     pub node_mask: u32,
 }
 

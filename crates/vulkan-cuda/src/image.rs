@@ -1,17 +1,39 @@
 //! One image, two views of it: Vulkan allocates and exports, CUDA maps the mip chain as a mipmapped array.
 //!
-//! What is different from a buffer:
+//! An image differs from a buffer:
 //!
-//! - The *image* is created with `VkExternalMemoryImageCreateInfo`, and whether a format, type and usage can be exported at
-//!   all is asked first (`vkGetPhysicalDeviceImageFormatProperties2`, in [`crate::exportable`]).
-//! - Its tiling stays optimal: nobody but the driver knows how the texels lie. CUDA's driver finds out by being told the
-//!   same format, extent, layers and levels ([`crate::format`], [`crate::shape`]); told anything else it would read
-//!   nonsense, so a mapping is made from the exported image and not from numbers.
+//! - The *image* is created with `VkExternalMemoryImageCreateInfo`. Not every format, type and usage can be exported, so the
+//!   driver is asked first (`vkGetPhysicalDeviceImageFormatProperties2`, in [`crate::exportable`]).
+//! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same places from the
+//!   same format, extent, layers and levels ([`crate::format`], [`crate::shape`]). With other parameters it would read
+//!   wrong texels, so a mapping is made from the exported image and not from numbers.
 //! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture object.
-//! - An image has a layout, which CUDA does not know of: see [`crate::ownership`].
+//! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
+//!
+//! # Examples
+//!
+//! ```no_run
+//! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+//! use ash::vk;
+//! use vulkan_cuda::cuda::TextureDesc;
+//! use vulkan_cuda::image::{picture, share_image};
+//!
+//! // 512 x 512 texels and a mip chain of 10 levels, down to one texel.
+//! let image = share_image(&pair, &picture(vk::Format::R8G8B8A8_UNORM, 512, 512, 10)?)?;
+//! println!("Vulkan's side is {:?}", image.exported().raw());
+//!
+//! let level = image.level(0)?;
+//! let surface = level.surface()?; // kernels write through it
+//! let texture = level.texture(TextureDesc { linear: true, ..Default::default() })?; // kernels sample through it
+//! println!("a kernel takes the objects {} and {}", surface.raw(), texture.raw());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What does not compile
 //!
 //! ```compile_fail,E0308
-//! // Nothing maps what was not exported: a mapping takes the exported image, not a descriptor.
+//! // Only exported memory can be mapped: a mapping takes the exported image, not a descriptor.
 //! use vulkan_cuda::{MappedImage, Pair};
 //! fn forged(pair: &Pair, handle: vulkan_cuda::handle::MemoryHandle) {
 //!     let _ = MappedImage::import(pair, &handle);
@@ -19,7 +41,7 @@
 //! ```
 //!
 //! ```compile_fail,E0061
-//! // Nor can it be mapped a second time with other parameters: there is no place for them.
+//! // An image cannot be mapped a second time with other parameters: the function takes none.
 //! use std::sync::Arc;
 //! use vulkan_cuda::{ExportedImage, MappedImage, Pair, Shape};
 //! fn otherwise(pair: &Pair, image: &Arc<ExportedImage>, other: Shape) {
@@ -28,7 +50,7 @@
 //! ```
 //!
 //! ```compile_fail,E0616
-//! // Vulkan's image cannot be destroyed below its mapping: the mapping owns a share of it.
+//! // Vulkan's image cannot be destroyed before its mapping: the mapping owns a share of it.
 //! use std::sync::Arc;
 //! use vulkan_cuda::{ExportedImage, MappedImage};
 //! fn too_early(mapped: Arc<MappedImage>) {
@@ -49,11 +71,14 @@ use crate::pair::Pair;
 use crate::shape::{Shape, ViewType};
 use crate::{Error, Result};
 
-/// A CUDA mipmapped array in memory that Vulkan allocated.
+/// A CUDA mipmapped array in memory that Vulkan allocated. It owns the array and the import, and keeps Vulkan's image
+/// alive.
+///
+/// No stream may still use the array when it is dropped. See the [example](mod@crate::image#examples).
 pub struct MappedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
-    // Before Vulkan's image.
+    // Dropped before Vulkan's image.
     imported: ImportedMemory,
     exported: Arc<ExportedImage>,
 }
@@ -64,10 +89,15 @@ unsafe impl Send for MappedImage {}
 unsafe impl Sync for MappedImage {}
 
 impl MappedImage {
-    /// Exports the image's memory, imports it into CUDA and maps all levels.
+    /// Exports the image's memory, imports it into CUDA ([`cuImportExternalMemory`]) and maps all levels
+    /// ([`cuExternalMemoryGetMappedMipmappedArray`]).
     ///
     /// # Errors
-    /// An image of another device; 304 (`OPERATING_SYSTEM`) under WSL2; what CUDA's driver answers if it has no such array.
+    /// Fails if the image is of another device, with 304 (`OPERATING_SYSTEM`) under WSL2, or if CUDA's driver has no
+    /// such array.
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         // ANCHOR: import
@@ -84,25 +114,31 @@ impl MappedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// One level of the mip chain, of which surface and texture objects are made.
+    /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest.
+    /// Calls [`cuMipmappedArrayGetLevel`]. See the [example](mod@crate::image#examples).
     ///
     /// # Errors
-    /// The image has no such level.
+    /// Fails if the image has no such level, or if the driver reports an error.
+    ///
+    /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
-            return Err(Error::Rule(format!("there is no level {level} in an image of {levels}")));
+            return Err(Error::Rule(format!("there is no level {level} in an image of {levels} levels")));
         }
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// CUDA's mipmapped array, for texture objects of your own; valid as long as `self`.
+    /// Returns CUDA's mipmapped array, for texture objects of your own ([`cuTexObjectCreate`]). It is valid while
+    /// `self` lives.
+    ///
+    /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }
 
-    /// Vulkan's side.
+    /// Returns Vulkan's half. See the [example](mod@crate::image#examples).
     pub fn exported(&self) -> &ExportedImage {
         &self.exported
     }
@@ -110,7 +146,7 @@ impl MappedImage {
 
 impl Drop for MappedImage {
     fn drop(&mut self) {
-        // SAFETY: mapped above; no stream uses it any more, which whoever launched work on it has promised. No surface or
+        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that. No surface or
         // texture object is left: each holds an `Arc` of this.
         self.imported
             .cuda
@@ -118,18 +154,19 @@ impl Drop for MappedImage {
     }
 }
 
-/// Allocates an image in Vulkan and maps it into CUDA.
+/// Creates an image in Vulkan and maps it into CUDA. See the [example](mod@crate::image#examples).
 ///
 /// # Errors
-/// As [`ExportedImage::new`] and [`MappedImage::import`].
+/// Fails as [`ExportedImage::new`] and [`MappedImage::import`] do.
 pub fn share_image(pair: &Pair, request: &ImageRequest) -> Result<Arc<MappedImage>> {
     MappedImage::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
 }
 
-/// The usual case: a picture with its mip chain, written by kernels and sampled by Vulkan.
+/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
+/// `height` are the texels of level 0. See the [example](mod@crate::image#examples).
 ///
 /// # Errors
-/// As [`Shape::new`].
+/// Fails as [`Shape::new`] does.
 pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
     let extent = vk::Extent3D { width, height, depth: 1 };
     Ok(ImageRequest {

@@ -16,27 +16,37 @@ use crate::sparse;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan buffer in memory that CUDA allocated.
+/// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory, and keeps
+/// the [`CudaAllocation`] alive.
+///
+/// The GPU must be done with the buffer before it is dropped. [`crate::cuda_memory`] has an example.
 pub struct ImportedBuffer {
     buffer: vk::Buffer,
-    /// One import for each chunk that the buffer has bytes of.
+    /// One import for each chunk that holds bytes of the buffer.
     memories: Vec<vk::DeviceMemory>,
     size: u64,
     required: vk::MemoryRequirements,
     usage: vk::BufferUsageFlags,
     vk: Vk,
-    /// CUDA's address of the same bytes, and what keeps it valid. Behind Vulkan's objects, which go first.
+    /// CUDA's address of the same bytes, and the allocation that keeps it valid. Dropped after Vulkan's objects.
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
 
 impl ImportedBuffer {
-    /// Imports the chunk in which `range` of the allocation lies, and binds a buffer to these bytes. The device needs the extension
-    /// `VK_KHR_external_memory_fd`.
+    /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes. Offset and size are
+    /// in bytes. Calls [`vkAllocateMemory`] with [`VkImportMemoryFdInfoKHR`]. The device needs the extension
+    /// `VK_KHR_external_memory_fd`. See the [example](crate::cuda_memory#examples).
     ///
     /// # Errors
-    /// A range that is not there, that spans several chunks, or that is not aligned as Vulkan asks (16 bytes on an H200); an
-    /// allocation of another GPU; a device without the extension, or that imports no buffers of this usage; what either driver
-    /// answers.
+    /// Fails if
+    /// - `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires (16 bytes on an
+    ///   H200).
+    /// - the allocation is on another GPU.
+    /// - the device was created without the extension, or imports no buffers of this usage.
+    /// - either driver reports an error.
+    ///
+    /// [`vkAllocateMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkAllocateMemory.html
+    /// [`VkImportMemoryFdInfoKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImportMemoryFdInfoKHR.html
     pub fn new(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -57,17 +67,25 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// The same for bytes that may span several chunks: imports each, and binds them one behind the other with `vkQueueBindSparse`
-    /// ("Sparse Resources" in the specification). Returns when they are bound. The range must begin at a multiple of the device's
-    /// sparse block, 64 KiB as a rule.
+    /// The same for bytes that may span several chunks. Imports each chunk, binds them one after the other with
+    /// [`vkQueueBindSparse`] ([Sparse Resources]), and returns when they are bound.
+    ///
+    /// The range must begin at a multiple of the device's sparse block, usually 64 KiB. `examples/08_cuda_memory.rs`
+    /// shows it.
     ///
     /// # Errors
-    /// As [`ImportedBuffer::new`], but the range may span chunks. Also a device or a queue family without sparse binding, a device
-    /// that does not bind imported memory sparsely, and a range whose part in a chunk is not of whole sparse blocks.
+    /// Fails as [`ImportedBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
+    /// family does not support sparse binding, if the device does not bind imported memory sparsely, or if the
+    /// range's part in a chunk does not consist of whole sparse blocks.
     ///
     /// # Safety
-    /// - The device was created with the feature `sparseBinding`. Vulkan has no way to ask.
-    /// - `queue` is the pair's device's, of the family `family`; nobody else uses it during the call, and what it has to do ends without this thread.
+    /// - The device must have been created with the feature `sparseBinding`. Vulkan cannot tell whether it was.
+    /// - `queue` must be a queue of the pair's device, of the family `family`.
+    /// - No other thread may use the queue during the call. Work that is already on it must finish without this
+    ///   thread.
+    ///
+    /// [`vkQueueBindSparse`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueBindSparse.html
+    /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -88,18 +106,20 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// Imports a descriptor whose origin you know only from others, from another process for instance, and binds a buffer to
-    /// `range` of its memory. After an error the descriptor is closed.
+    /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory.
+    /// `allocation_size` and `range` are in bytes. If the import fails, the descriptor is closed.
     ///
-    /// Try it in a child process first: **a refused import may cost this process every later one**
-    /// (see [`crate::cuda_memory`]).
+    /// Try it in a child process first: **a refused import may make every later import of this process fail** (see
+    /// [`crate::cuda_memory`]). `examples/cuda_memory/stranger.rs` shows how.
     ///
     /// # Errors
-    /// As [`ImportedBuffer::new`]. What the driver refuses it may call out of memory.
+    /// Fails as [`ImportedBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
     ///
     /// # Safety
-    /// `fd` stands for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`), and of exactly
-    /// `allocation_size` bytes. Drivers need not notice if it does not.
+    /// `fd` must stand for memory on this device's GPU, which CUDA exported ([`cuMemExportToShareableHandle`]), of
+    /// exactly `allocation_size` bytes. Drivers need not detect a wrong promise.
+    ///
+    /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub unsafe fn from_descriptor(
         vk: &Vk,
         fd: Fd,
@@ -115,14 +135,16 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// The same for memory of several chunks, one behind the other: for each a descriptor and its size in bytes. One chunk is bound as
-    /// [`ImportedBuffer::from_descriptor`] does, several as [`ImportedBuffer::spanning`] does. After an error the descriptors are closed.
+    /// The same for memory in several chunks, one after the other: a descriptor and a size in bytes for each. One
+    /// chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`]. If the
+    /// import fails, the descriptors are closed.
     ///
     /// # Errors
-    /// As those two.
+    /// Fails as those two do.
     ///
     /// # Safety
-    /// As [`ImportedBuffer::from_descriptor`], for each chunk; for several as [`ImportedBuffer::spanning`], too.
+    /// As for [`ImportedBuffer::from_descriptor`], for each chunk. For several chunks also as for
+    /// [`ImportedBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
         mut chunks: Vec<(Fd, u64)>,
@@ -152,27 +174,28 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// Vulkan's buffer. It is destroyed with `self`.
+    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](crate::cuda_memory#examples).
     pub fn vulkan(&self) -> vk::Buffer {
         self.buffer
     }
 
-    /// The address of the same bytes in CUDA's address space; `None` where only a descriptor was known.
+    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives. `None` if the
+    /// buffer was made from descriptors. See the [example](crate::cuda_memory#examples).
     pub fn cuda(&self) -> Option<sys::CUdeviceptr> {
         self.owner.as_ref().map(|(pointer, _)| *pointer)
     }
 
-    /// Its size in bytes, as asked.
+    /// Returns the size in bytes, as requested. See the [example](crate::cuda_memory#examples).
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// A buffer without memory.
+    /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
-        // Vulkan's rule, not the driver's to check (VUID-VkBufferCreateInfo-size-00912).
+        // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
         if size == 0 {
-            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
         }
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
@@ -190,7 +213,7 @@ impl ImportedBuffer {
         Ok(Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None })
     }
 
-    /// Finds the pieces of an allocation that the buffer is to show, and keeps the allocation.
+    /// Finds the pieces of the allocation that the buffer shows, and keeps the allocation alive.
     fn place(&mut self, pair: &Pair, allocation: &Arc<CudaAllocation>, range: Range) -> Result<Vec<Piece>> {
         let (ours, theirs) = (pair.cuda().info(), allocation.cuda().info());
         if ours.uuid != theirs.uuid {
@@ -204,12 +227,12 @@ impl ImportedBuffer {
         Ok(pieces)
     }
 
-    /// The pieces of `range`, with the bytes that Vulkan asks for beyond the buffer's own.
+    /// Returns the pieces of `range`, including the bytes that Vulkan requires beyond the buffer's own.
     fn lies_in(&self, chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
         let alignment = self.required.alignment;
         if !range.offset.is_multiple_of(alignment) {
             return Err(Error::Rule(format!(
-                "{range} of CUDA's memory are not at a multiple of {alignment}, which VkMemoryRequirements::alignment asks"
+                "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
         pieces(chunks, Range { size: self.required.size.max(range.size), ..range })
@@ -218,7 +241,7 @@ impl ImportedBuffer {
     /// Imports an allocation of `size` bytes, for this buffer.
     ///
     /// # Safety
-    /// `fd` stands for memory on this GPU that CUDA exported, of so many bytes.
+    /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
         let (vk, types) = (&self.vk, self.required.memory_type_bits);
         let memory_type = vk
@@ -238,13 +261,13 @@ impl ImportedBuffer {
         // SAFETY: a live device, a description that points to locals, and for the descriptor the caller's promise.
         let memory = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
         // "Importing memory from a file descriptor transfers ownership of the file descriptor from the application to the Vulkan
-        // implementation." After a failure it is ours, and was closed above.
+        // implementation." After a failure it is still ours, and the `?` above has closed it.
         fd.give_up();
         self.memories.push(memory);
         Ok(())
     }
 
-    /// Binds the buffer to its one import.
+    /// Binds the buffer to its only import.
     fn bind(&mut self, offset: u64) -> Result<()> {
         // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
         unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }
@@ -254,7 +277,7 @@ impl ImportedBuffer {
 
 impl Drop for ImportedBuffer {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe {
             device.destroy_buffer(self.buffer, None);
             self.memories.iter().for_each(|&memory| device.free_memory(memory, None));

@@ -1,39 +1,57 @@
 //! Several buffers in one allocation: where each may lie. Pure arithmetic, so it can be tested without a GPU.
 //!
-//! Two APIs have a say in an offset. Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`, and
-//! `size` bytes from there lie in the allocation (`VUID-vkBindBufferMemory-memoryOffset-01036`, `-size-01037`). CUDA's is
-//! that the offset and size of a mapping match Vulkan's, and are aligned as Vulkan asks; and since its kernels load
-//! `float4` and `double2` from typed pointers, that the address is a multiple of 16 ([`CUDA_ALIGNMENT`]).
+//! Both APIs restrict the offset. Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`,
+//! and `size` bytes from there lie in the allocation (`VUID-vkBindBufferMemory-memoryOffset-01036`, `-size-01037`;
+//! see [Resource Memory Association]). CUDA requires that a mapping has the offset and size of Vulkan's buffer. Its
+//! kernels load `float4` and `double2` from typed pointers, so the address must also be a multiple of 16
+//! ([`CUDA_ALIGNMENT`]).
 //!
-//! Two mappings that overlap may get two different addresses, and then a write through one need not be seen through the
-//! other (`cuExternalMemoryGetMappedBuffer`). Nobody wants that by accident, so here it is an error.
+//! If two mappings overlap, CUDA may give them two different addresses. A write through one is then not always
+//! visible through the other ([`cuExternalMemoryGetMappedBuffer`]). This is never what a program intends, so it is an
+//! error here.
+//!
+//! [Resource Memory Association]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-association
+//! [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 
 use std::fmt;
 
 use crate::Error;
 
-/// The largest natural alignment of a type that CUDA loads and stores in one go: 16 bytes.
+/// The largest natural alignment of a type that CUDA loads and stores with one instruction: 16 bytes. [`check`]
+/// requires it.
 pub const CUDA_ALIGNMENT: u64 = 16;
 
-/// What [`pack`] aligns to at least: that of every address from `cuMemAlloc`, on which kernels may have been tuned.
+/// The smallest alignment that [`pack`] uses, in bytes: that of every address from `cuMemAlloc`. Kernels may have
+/// been tuned for it.
 pub const PACKED_ALIGNMENT: u64 = 256;
 
-/// Some bytes of an allocation.
+/// A range of bytes in an allocation.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::layout::Range;
+///
+/// let (a, b) = (Range { offset: 0, size: 100 }, Range { offset: 100, size: 28 });
+/// assert!(!a.overlaps(b)); // they only touch
+/// assert_eq!(b.end(), Some(128));
+/// assert_eq!(b.to_string(), "28 bytes at offset 100");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Bytes from the beginning of the allocation.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub size: u64,
 }
 
 impl Range {
-    /// The first byte behind it; `None` beyond 64 bits.
+    /// Returns the offset of the first byte after the range, or `None` if it does not fit in 64 bits. See the
+    /// [example](Range#examples).
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
 
-    /// Whether the two have a byte in common.
+    /// Returns whether the two ranges have a byte in common. See the [example](Range#examples).
     pub fn overlaps(self, other: Self) -> bool {
         let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
         self.offset < other_end && other.offset < end
@@ -46,36 +64,39 @@ impl fmt::Display for Range {
     }
 }
 
-/// What a buffer needs of its place: two fields of `VkMemoryRequirements`.
+/// What a buffer requires of its place: two fields of [`VkMemoryRequirements`]. [`pack`] and [`check`] take one for
+/// each buffer.
+///
+/// [`VkMemoryRequirements`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryRequirements.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes, which may be more than the buffer has.
+    /// Number of bytes. It may be more than the buffer has.
     pub size: u64,
-    /// A power of two.
+    /// What the offset must be a multiple of, in bytes. A power of two.
     pub alignment: u64,
 }
 
-/// Why a buffer cannot lie where it was put.
+/// Why a buffer cannot lie in its place. Returned by [`pack`] and [`check`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// A range without a byte in it.
+    /// The buffer with this index has no bytes.
     #[error("buffer {0} has no bytes: neither API has a buffer of size 0")]
     Empty(usize),
-    /// Vulkan's alignment is not kept.
+    /// The offset is not aligned as Vulkan requires.
     #[error(
-        "buffer {index} ({range}) is not at a multiple of {alignment}, which VkMemoryRequirements::alignment asks of it"
+        "buffer {index} ({range}) is not at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
     )]
     Vulkan {
         /// Which buffer.
         index: usize,
         /// Where it was put.
         range: Range,
-        /// What Vulkan asks.
+        /// The alignment that Vulkan requires, in bytes.
         alignment: u64,
     },
-    /// CUDA's alignment is not kept.
+    /// The offset is not a multiple of [`CUDA_ALIGNMENT`].
     #[error(
-        "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, which CUDA's vector loads ask of it"
+        "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, as CUDA's vector loads require"
     )]
     Cuda {
         /// Which buffer.
@@ -83,29 +104,29 @@ pub enum LayoutError {
         /// Where it was put.
         range: Range,
     },
-    /// It ends behind the allocation.
+    /// The range ends after the allocation.
     #[error("buffer {index} ({range}) does not lie in the allocation, which has {allocation} bytes")]
     Outside {
         /// Which buffer.
         index: usize,
         /// Where it was put.
         range: Range,
-        /// Bytes of the allocation.
+        /// The allocation's size in bytes.
         allocation: u64,
     },
-    /// Two have bytes in common.
+    /// Two buffers have bytes in common.
     #[error("buffer {first} ({first_range}) and buffer {second} ({second_range}) overlap")]
     Overlap {
-        /// The one with the smaller index.
+        /// The buffer with the smaller index.
         first: usize,
-        /// Where it is.
+        /// Its range, with the bytes that Vulkan requires beyond it.
         first_range: Range,
-        /// The other.
+        /// The buffer with the greater index.
         second: usize,
-        /// Where that is.
+        /// Its range, in the same way.
         second_range: Range,
     },
-    /// All of them together are beyond 64 bits.
+    /// All buffers together do not fit in 64 bits.
     #[error("the buffers together need more than 2^64 bytes")]
     TooLarge,
 }
@@ -116,12 +137,14 @@ impl From<LayoutError> for Error {
     }
 }
 
-/// Puts buffers one behind the other. Each begins at the next multiple of its own alignment, and of [`PACKED_ALIGNMENT`], which
-/// is more than the APIs ask. Returns their ranges and the allocation's size.
+/// Places buffers one after the other. Each begins at the next multiple of its own alignment and of
+/// [`PACKED_ALIGNMENT`], which is more than the two APIs require. Returns their ranges and the size of the
+/// allocation, in bytes.
 ///
 /// # Errors
-/// A buffer of 0 bytes, or a total that does not fit in 64 bits.
+/// Fails if a buffer has 0 bytes, or if the total does not fit in 64 bits.
 ///
+/// # Examples
 /// ```
 /// use vulkan_cuda::layout::{Needs, pack};
 ///
@@ -143,15 +166,26 @@ pub fn pack(needs: &[Needs]) -> Result<(Vec<Range>, u64), LayoutError> {
     Ok((ranges, end))
 }
 
-/// Checks places that somebody else chose against the rules of both APIs.
+/// Checks places that you chose against the rules of both APIs.
 ///
-/// `ranges` are what is to be bound and mapped, one for each of `needs`. Where Vulkan needs more bytes than the range has
-/// (it may round up), those must be free too.
+/// `allocation` is the size of the allocation in bytes. `ranges` are what will be bound and mapped, one for each of
+/// `needs`. If Vulkan requires more bytes than a range has, the extra bytes must be free too.
 ///
 /// # Errors
-/// The first rule that is broken, with the buffers' indices and ranges.
+/// Returns the first broken rule, with the buffers' indices and ranges.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::layout::{LayoutError, Needs, Range, check};
+///
+/// let needs = [Needs { size: 64, alignment: 16 }; 2];
+/// let place = |offset| Range { offset, size: 64 };
+/// assert_eq!(check(128, &needs, &[place(0), place(64)]), Ok(()));
+/// let wrong = check(128, &needs, &[place(0), place(72)]);
+/// assert!(matches!(wrong, Err(LayoutError::Vulkan { index: 1, alignment: 16, .. })));
+/// ```
 pub fn check(allocation: u64, needs: &[Needs], ranges: &[Range]) -> Result<(), LayoutError> {
-    // What Vulkan takes up.
+    // The bytes that Vulkan uses.
     let taken: Vec<_> = needs
         .iter()
         .zip(ranges)
@@ -199,7 +233,7 @@ mod tests {
             (verdict(&[Needs { size: 8, alignment: 64 }], &[at(32, 8)]), &["buffer 0", "offset 32", "64"]),
             (verdict(&[ANY], &[at(8, 8)]), &["buffer 0", "offset 8", "16", "CUDA"]),
             (verdict(&[ANY], &[at(4080, 17)]), &["17 bytes at offset 4080", "4096 bytes"]),
-            // Vulkan rounds the size up, and that counts.
+            // The size that counts is Vulkan's, which is rounded up.
             (verdict(&[Needs { size: 64, alignment: 16 }], &[at(4080, 16)]), &["64 bytes at offset 4080"]),
             (
                 verdict(&[ANY, ANY, ANY], &[at(0, 100), at(512, 100), at(96, 16)]),
@@ -243,20 +277,20 @@ mod tests {
                 prop_assert_eq!(range.size, need.size);
                 prop_assert_eq!(range.offset % need.alignment.max(PACKED_ALIGNMENT), 0);
             }
-            // Nothing is wasted but by alignment, and one byte less is too little.
+            // Only alignment wastes bytes, and one byte less is too little.
             prop_assert_eq!(ranges.last().and_then(|last| last.end()), Some(size));
             let outside = matches!(check(size - 1, &needs, &ranges), Err(LayoutError::Outside { .. }));
             prop_assert!(outside);
         }
 
-        /// Against the definition: a byte that both have.
+        /// Compares with the definition: a byte that both ranges have.
         #[test]
         fn overlap_is_a_common_byte(a in 0u64..40, b in 0u64..40, n in 1u64..20, m in 1u64..20) {
             let common = (a..a + n).any(|byte| (b..b + m).contains(&byte));
             prop_assert_eq!(at(a, n).overlaps(at(b, m)), common);
         }
 
-        /// A place moved onto its neighbour is found, and both are named.
+        /// A buffer that was moved onto its neighbour is refused.
         #[test]
         fn a_moved_buffer_is_found(needs in needs(), which in 0usize..12) {
             prop_assume!(needs.len() > 1);

@@ -1,9 +1,10 @@
-//! Which values of `free` somebody signals, and which nobody does. Pure bookkeeping for [`crate::shared_ring`], needed only when
-//! a frame is given up.
+//! Which values of `free` will be signalled, and which will not. Pure bookkeeping for [`crate::shared_ring`], which
+//! needs it only if a frame is given up.
 
 use std::collections::VecDeque;
 
-/// What becomes of the values of `free`, one for each frame: so that none for which CUDA waits is left to nobody.
+/// What becomes of each frame's value of `free`. The ledger finds values that CUDA waits for and that no submission
+/// will signal.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// One for each value from `before + 1` to that of the last frame that was handed to Vulkan.
@@ -12,16 +13,16 @@ pub(crate) struct Ledger {
     before: u64,
     /// The greatest value up to `before` that a submission or the CPU signals.
     signalled: u64,
-    /// CUDA's waits that may not be fulfilled yet: the value, and the last that was handed out before the wait.
+    /// CUDA's waits that may still be unfulfilled: the value, and the last value handed out before the wait.
     waits: VecDeque<(u64, u64)>,
-    /// What the counter reaches if nothing more happens: the greatest value that is waited for or submitted.
+    /// The value that the counter reaches if nothing more happens: the greatest one that is waited for or submitted.
     pub(crate) expected: u64,
 }
 
 /// What becomes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Its read may yet be submitted.
+    /// Its read may still be submitted.
     Open,
     /// A submission signals it.
     Submitted,
@@ -29,8 +30,8 @@ pub(crate) enum Fate {
     GivenUp,
 }
 
-/// A value that CUDA waits for, and that no submission is going to fulfil. The CPU may signal it once the counter
-/// has reached `after`.
+/// A value that CUDA waits for and that no submission will fulfil. The CPU may signal it once the counter has reached
+/// `after`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stranded {
     pub(crate) after: u64,
@@ -38,12 +39,12 @@ pub(crate) struct Stranded {
 }
 
 impl Ledger {
-    /// The next frame is handed to Vulkan.
+    /// Notes that the next frame is handed to Vulkan.
     pub(crate) fn issue(&mut self) {
         self.fates.push_back(Fate::Open);
     }
 
-    /// The read that signals `value` was submitted or dropped.
+    /// Notes that the read that signals `value` was submitted or dropped.
     pub(crate) fn ends(&mut self, value: u64, fate: Fate) {
         if fate == Fate::Submitted {
             self.expected = self.expected.max(value);
@@ -55,15 +56,15 @@ impl Ledger {
         }
     }
 
-    /// CUDA waits for `value`; `last` is the last value that was handed out before. Later values cannot fulfil the wait:
-    /// their frames are written after it.
+    /// Notes that CUDA waits for `value`. `last` is the last value handed out before the wait. Later values cannot
+    /// fulfil it, because their frames are written after it.
     pub(crate) fn waits(&mut self, value: u64, last: u64) {
         self.waits.push_back((value, last));
         self.expected = self.expected.max(value);
     }
 
-    /// The first wait that nobody is going to fulfil: it takes a signal from the CPU, and is there until
-    /// [`signalled_from_host`](Self::signalled_from_host) says that it was made.
+    /// Returns the first wait that no submission will fulfil. The CPU must signal it. It is returned again until
+    /// [`signalled_from_host`](Self::signalled_from_host) notes that signal.
     pub(crate) fn stranded(&mut self) -> Option<Stranded> {
         loop {
             let &(value, last) = self.waits.front()?;
@@ -73,8 +74,8 @@ impl Ledger {
                 self.settled();
                 continue;
             }
-            // One may yet be submitted: to fulfil this wait, or with a smaller value, which must not come after a greater one.
-            // CUDA's later waits are behind this one.
+            // An open read may still be submitted. It may fulfil this wait, or signal a smaller value, which must not follow a
+            // greater one. CUDA's later waits come after this one.
             if self.fates.iter().take(rest).any(|&fate| fate == Fate::Open) {
                 return None;
             }
@@ -84,11 +85,11 @@ impl Ledger {
         }
     }
 
-    /// The first wait is fulfilled, or will be: what lies before it is forgotten.
+    /// The first wait is fulfilled, or will be. Forgets everything before it.
     fn settled(&mut self) {
         let Some((value, _)) = self.waits.pop_front() else { return };
         while self.before + 1 < value {
-            // Still open: whoever holds it is late, and what it signals is seen in `ends`.
+            // Still open: its submission comes late, and `ends` notes it then.
             if self.fates.front() == Some(&Fate::Open) {
                 return;
             }
@@ -99,7 +100,7 @@ impl Ledger {
         }
     }
 
-    /// The CPU has signalled the first wait's value.
+    /// Notes that the CPU has signalled the first wait's value.
     pub(crate) fn signalled_from_host(&mut self, value: u64) {
         self.settled();
         self.signalled = self.signalled.max(value);
@@ -110,7 +111,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// A ring of two that has handed out `fates`, in which CUDA then waits for the first slot again.
+    /// A ring of two that has handed out `fates`. CUDA then waits for the first slot again.
     fn ledger(fates: &[Fate]) -> Ledger {
         let mut ledger = Ledger::default();
         for (value, &fate) in (1..).zip(fates) {
@@ -128,11 +129,11 @@ mod tests {
             (&[Submitted, Submitted][..], None),
             (&[Submitted, Open], None),
             (&[Open, Open], None),
-            // A greater value will do.
+            // A greater value fulfils the wait too.
             (&[GivenUp, Submitted], None),
             (&[GivenUp, Open], None),
             (&[GivenUp, GivenUp], Some(Stranded { after: 0, value: 1 })),
-            // Not before what is submitted.
+            // Only after the submitted value.
             (&[Submitted, GivenUp, GivenUp], Some(Stranded { after: 1, value: 2 })),
         ] {
             let mut ledger = ledger(fates);
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(ledger.expected, 3);
     }
 
-    /// In a batch CUDA waits for the last slot's value. An earlier read that is open may yet signal its own, smaller one.
+    /// In a batch CUDA waits for the last slot's value. An earlier open read may still signal its own, smaller value.
     #[test]
     fn no_greater_value_is_signalled_while_a_smaller_one_may_be() {
         let mut ledger = Ledger::default();
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(ledger.stranded(), Some(Stranded { after: 1, value: 2 }));
     }
 
-    /// The last read that could have helped is submitted, and helps only the first wait.
+    /// The last open read is submitted, and fulfils only the first wait.
     #[test]
     fn a_submission_may_leave_a_later_wait_stranded() {
         let mut ledger = ledger(&[Fate::Open, Fate::GivenUp]);
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!(ledger.stranded(), Some(Stranded { after: 1, value: 2 }));
     }
 
-    /// It does not grow while frames come and go.
+    /// The ledger does not grow from frame to frame.
     #[test]
     fn what_is_done_is_forgotten() {
         let mut ledger = Ledger::default();

@@ -1,24 +1,57 @@
-//! Share GPU memory and semaphores between Vulkan and CUDA, without copies, with devices that somebody else made.
+//! Share GPU memory and semaphores between Vulkan and CUDA, without copies, on devices that your program already has.
 //!
-//! Read in this order; each file is short, and about nothing else. (The guide in the repository's `docs/guide` explains them step by
-//! step, with pictures and exercises.)
+//! Read the modules in this order. Each is one short file with one subject. (The guide in the repository's `docs/guide` explains
+//! them step by step, with pictures and exercises.)
 //!
-//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? The [`Pair`] proves it, and everything is made from it.
+//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? A [`Pair`] proves it, and everything is made from a pair.
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 3. [`timeline`]: semaphores that both signal and wait for, on the GPU; [`binary`] for those who cannot use timelines.
+//! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot use timelines.
 //! 4. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
-//! 5. [`shared_ring`]: all of it together, frame by frame, so that no slot is overwritten while it is read.
-//! 6. [`ownership`]: the barriers by which Vulkan takes a buffer from CUDA and gives it back.
+//! 5. [`shared_ring`]: all of it together, frame by frame. No slot is overwritten while it is read.
+//! 6. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
 //! 7. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
 //!
-//! That is the plain case, a buffer in memory of its own. What else CUDA can share with Vulkan:
+//! These modules cover the usual case, a buffer in memory of its own. CUDA can also share:
 //!
-//! - [`image`](mod@image): images of every view type with their mip chains; [`format`](mod@format) and [`shape`] translate
-//!   them, [`exportable`] says which a device has.
-//! - [`allocation`]: several buffers in one allocation, each at its offset; [`layout`] says where they may lie.
-//! - [`cuda_memory`]: the other direction, memory that CUDA allocated and Vulkan imports.
+//! - images of every view type, with their mip chains: [`image`](mod@image). [`format`](mod@format) and [`shape`] translate
+//!   between the two APIs, and [`exportable`] tells which images a device can export.
+//! - several buffers in one allocation: [`allocation`]. [`layout`] tells where each may lie.
+//! - memory that CUDA allocated and Vulkan imports, the other direction: [`cuda_memory`].
 //!
-//! A frame, with [`ring::Ring::turn`] giving every number:
+//! # Examples
+//!
+//! A device and a context that your program has, and three buffers that both APIs address:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use ash::vk;
+//! use cudarc::driver::{CudaContext, CudaStream};
+//! use vulkan_cuda::shared_ring::Reads;
+//! use vulkan_cuda::{Cuda, Pair, Result, SharedBuffer, SharedRing, Vk};
+//!
+//! /// `owner` destroys the device and the instance when it is dropped.
+//! fn share(
+//!     (instance, physical, device): (ash::Instance, vk::PhysicalDevice, ash::Device),
+//!     owner: Arc<dyn std::any::Any + Send + Sync>,
+//!     context: &Arc<CudaContext>,
+//!     stream: Arc<CudaStream>,
+//!     reads: Reads,
+//! ) -> Result<SharedRing<SharedBuffer>> {
+//!     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
+//!     let vk = unsafe { Vk::from_raw(instance, physical, device, owner) }?;
+//!     let pair = Pair::new(vk, Cuda::from_cudarc(context)?)?; // proves that both are one GPU
+//!     let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
+//!     let slots = (0..3).map(slot).collect::<Result<_>>()?;
+//!     SharedRing::new(&pair, stream, slots, reads)
+//! }
+//! ```
+//!
+//! [`shared_ring`] goes on from here. The crate's `examples` folder has whole programs.
+//!
+//! # One frame
+//!
+//! [`ring::Ring::turn`] computes every number:
 //!
 //! ```text
 //! CUDA stream     wait free ≥ n+1-K ─ kernel writes slot n mod K ─ signal ready = n+1
@@ -26,29 +59,30 @@
 //! Vulkan queue                      wait ready ≥ n+1 at the stage that reads ┘ ─ acquire ─ draw ─ release ─ signal free = n+1
 //! ```
 //!
-//! The CPU enqueues both lines and waits for neither. Pace it as you pace your frames, or it fills the queues: [`shared_ring`].
+//! The CPU enqueues both lines and waits for neither. Pace it as you pace your frames, or it fills the queues:
+//! see [`shared_ring`](mod@shared_ring#what-the-cpu-waits-for).
 //!
 //! # Your own device
 //!
-//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, and [`Cuda::from_cudarc`] or [`Cuda::from_raw`] a context.
-//! What is adopted is never destroyed here. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
-//! barriers of [`ownership`] are those of `vkCmdPipelineBarrier2`, which needs `synchronization2`; the ring does without.
+//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano. [`Cuda::from_cudarc`] and [`Cuda::from_raw`] adopt a context.
+//! This crate never destroys what it adopts. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
+//! barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
 //!
 //! # Who keeps what alive
 //!
-//! Every object keeps alive what it was made from, so they may be dropped in any order. What no type can see is
-//! whether the GPU still uses one. Whatever enqueues such a use is `unsafe`, here, in ash and in cudarc, and its caller promises
-//! to keep the object alive until the GPU has passed it. [`SharedRing`] makes that promise itself, and keeps it.
+//! Every object keeps alive what it was made from, so you may drop objects in any order. No type can tell whether the GPU
+//! still uses an object. A function that enqueues such a use is therefore `unsafe`, here, in ash and in cudarc: its caller promises
+//! to keep the object alive until the GPU has passed that use. [`SharedRing`] makes that promise itself, and keeps it.
 //!
-//! What is shared, a ring of it, and its reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. Do not
-//! let it where `keep` is the renderer's own device: the callback would keep that device alive for ever. Lend the buffer instead,
-//! and drop it once the renderer has let go (`examples/wgpu` in the repository does so). Two kinds of value stay where they are:
-//! a [`Write`] borrows its ring, and the handles and operands of [`handle`] may hold a bare pointer to an NvSci object, so they
-//! are not `Send`.
+//! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. Do not give one to
+//! the callback if `keep` is the renderer's own device: the callback would then keep that device alive, and would never run.
+//! Lend the buffer instead, and drop it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds
+//! of value cannot change threads. A [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a
+//! bare pointer to an NvSci object, so they are not `Send`.
 //!
 //! # Layers
 //!
-//! A module imports only from those before it in this list; a test of the repository (`tests/layers.rs`) reads every import.
+//! A module imports only from modules before it in this list. A test in the repository (`tests/layers.rs`) checks every import.
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,

@@ -1,21 +1,27 @@
 //! Step 2: one memory, two addresses. Vulkan allocates and exports, CUDA imports and maps.
 //!
-//! The rules that each side asks for, and that examples often leave out:
+//! Each side has rules that examples often leave out:
 //!
-//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo` and the *memory* with
-//!   `VkExportMemoryAllocateInfo` (both in `export/mod.rs`); one without the other is not exportable.
-//! - The allocation is *dedicated*: this buffer has it for itself. Some drivers export in no other way, and any may place or
-//!   compress such memory differently, so both are told: Vulkan by `VkMemoryDedicatedAllocateInfo`, CUDA by
-//!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Told different things, they may see different bytes.
-//! - CUDA imports the *allocation*, so it is given the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`). For a
-//!   dedicated allocation that is `VkMemoryRequirements::size`, which may be more than the buffer's size. What CUDA then maps is the
-//!   buffer.
-//! - Teardown goes the other way round: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
-//!   [`MappedMemory`] frees the mapping before its import is dropped, that of [`ExportedBuffer`] destroys the buffer before the
-//!   memory, and in [`SharedBuffer`] the field order puts CUDA's side first.
+//! - The *buffer* must be created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
+//!   `VkExportMemoryAllocateInfo`. Without both, the memory cannot be exported. (Both are in `export/mod.rs`.)
+//! - The allocation is *dedicated*: it holds this buffer and nothing else. Some drivers export only dedicated
+//!   allocations, and any driver may place or compress such memory differently. So both APIs must be told: Vulkan by
+//!   `VkMemoryDedicatedAllocateInfo`, CUDA by `CUDA_EXTERNAL_MEMORY_DEDICATED`. If they are told different things,
+//!   they may see different bytes.
+//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated
+//!   (`VkMemoryAllocateInfo::allocationSize`). For a dedicated allocation that is `VkMemoryRequirements::size`, which
+//!   may be more than the buffer's size. CUDA then maps only the buffer.
+//! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
+//!   [`MappedMemory`] frees the mapping before its import, and that of [`ExportedBuffer`] destroys the buffer before
+//!   its memory. In [`SharedBuffer`] the field order puts CUDA's side first.
 //!
-//! Neither driver can tell whether the sizes are right. [`SharedBuffer`] knows them, since it has both sides. With only a
-//! handle, from another process say, you must promise them: [`MappedMemory::import`] is `unsafe`.
+//! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have only a
+//! handle, from another process for example, you must promise them: [`MappedMemory::import`] is `unsafe`.
+//!
+//! The two functions behind this module are [`vkGetMemoryFdKHR`] and [`cuImportExternalMemory`].
+//!
+//! [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
+//! [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -27,7 +33,30 @@ use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
-/// A Vulkan buffer in exportable memory of its own.
+/// A Vulkan buffer in exportable memory of its own. It owns both: dropping it destroys the buffer and frees the
+/// memory.
+///
+/// The GPU must be done with the buffer before it is dropped. An import of its memory elsewhere stays valid, unless
+/// it was made with a KMT handle.
+///
+/// # Examples
+///
+/// Vulkan's half and CUDA's half one by one, as two processes need them:
+///
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::{ExportedBuffer, MappedMemory};
+///
+/// let exported = ExportedBuffer::new(pair.vk(), 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// let handle = exported.export()?;
+/// // SAFETY: both sizes are the exporter's own, and the allocation is dedicated.
+/// let mapped =
+///     unsafe { MappedMemory::import(pair.cuda(), handle, exported.allocation_size(), exported.size()) }?;
+/// println!("Vulkan's {:?} is at {:#x} in CUDA", exported.raw(), mapped.pointer());
+/// # Ok(())
+/// # }
+/// ```
 pub struct ExportedBuffer {
     buffer: vk::Buffer,
     memory: vk::DeviceMemory,
@@ -39,11 +68,17 @@ pub struct ExportedBuffer {
 }
 
 impl ExportedBuffer {
-    /// Makes a buffer of `size` bytes in device memory, exportable as the device exports buffers
-    /// ([`Exports::buffer`](crate::Exports::buffer)).
+    /// Creates a buffer of `size` bytes in device memory. It can be exported as the handle type in
+    /// [`Exports::buffer`](crate::Exports::buffer). Calls [`vkCreateBuffer`], [`vkAllocateMemory`] and
+    /// [`vkBindBufferMemory`].
     ///
     /// # Errors
-    /// A size of 0, out of memory, a device that was made without the extension, or one that exports no buffers of this usage.
+    /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not export
+    /// buffers of this usage, or if memory has run out.
+    ///
+    /// [`vkCreateBuffer`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateBuffer.html
+    /// [`vkAllocateMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkAllocateMemory.html
+    /// [`vkBindBufferMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkBindBufferMemory.html
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
@@ -72,30 +107,41 @@ impl ExportedBuffer {
         // ANCHOR_END: allocate
     }
 
-    /// Vulkan's buffer. It is destroyed with `self`.
+    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](ExportedBuffer#examples).
     pub fn raw(&self) -> vk::Buffer {
         self.buffer
     }
 
-    /// Its size in bytes, as asked.
+    /// Returns the buffer's size in bytes, as requested. See the [example](ExportedBuffer#examples).
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The size of the allocation behind it: what an importer must name.
+    /// Returns the size of the allocation in bytes, which every importer must pass on ([`VkMemoryAllocateInfo`]). It
+    /// may be more than [`size`](ExportedBuffer::size).
+    ///
+    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }
 
-    /// The index of the allocation's memory type: what another Vulkan device object that imports it must name.
+    /// Returns the index of the allocation's memory type. Another Vulkan device object that imports the memory must
+    /// use the same one ([`VkMemoryAllocateInfo`]).
+    ///
+    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn memory_type(&self) -> u32 {
         self.memory_type
     }
 
-    /// A new handle to the memory. It keeps the memory alive by itself, unless it is a KMT handle.
+    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`]. You own the
+    /// handle. It keeps the memory alive by itself, unless it is a KMT handle. See the
+    /// [example](ExportedBuffer#examples).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
+    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -103,7 +149,7 @@ impl ExportedBuffer {
 
 impl Drop for ExportedBuffer {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
@@ -123,19 +169,19 @@ unsafe impl Send for ImportedMemory {}
 unsafe impl Sync for ImportedMemory {}
 
 impl ImportedMemory {
-    /// Imports an allocation of `size` bytes; `dedicated` is whether one buffer or image has it for itself
-    /// (`VkMemoryDedicatedAllocateInfo`), which CUDA must be told.
+    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image
+    /// (`VkMemoryDedicatedAllocateInfo`).
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
         // ANCHOR: import
         let desc = handle.descriptor(size, dedicated);
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
+        // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
-        // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
-        // dropping the handle closes it: see `handle`.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
+        // every handle is still ours, and dropping it closes it: see `handle`.
         handle.imported();
         // ANCHOR_END: import
         Ok(Self { raw, cuda: cuda.clone() })
@@ -144,12 +190,15 @@ impl ImportedMemory {
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
-        // SAFETY: imported above; its mappings were freed before: whatever maps it holds it, and unmaps in `Drop`.
+        // SAFETY: imported above. Each mapping owns a share of the import, and was freed in its own `Drop` before.
         self.cuda.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
     }
 }
 
-/// A CUDA pointer to memory that Vulkan allocated.
+/// Memory that Vulkan allocated, at an address in CUDA's address space. It owns the mapping and the import, and frees
+/// both when it is dropped.
+///
+/// No stream may still use the memory when it is dropped. See the [example](ExportedBuffer#examples).
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -157,14 +206,24 @@ pub struct MappedMemory {
 }
 
 impl MappedMemory {
-    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes.
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. Calls
+    /// [`cuImportExternalMemory`] and [`cuExternalMemoryGetMappedBuffer`]. See the
+    /// [example](ExportedBuffer#examples).
+    ///
+    /// Consumes the handle, and closes it if CUDA does not: see [`crate::handle`].
     ///
     /// # Safety
-    /// `handle` stands for an allocation of `cuda`'s GPU, which its exporter made for one buffer
-    /// (`VkMemoryDedicatedAllocateInfo`) and of exactly `allocation_size` bytes; `size` is not more.
+    /// - `handle` must stand for an allocation on `cuda`'s GPU.
+    /// - The exporter must have made it for one buffer (`VkMemoryDedicatedAllocateInfo`), with exactly
+    ///   `allocation_size` bytes.
+    /// - `size` must not be greater than `allocation_size`.
     ///
     /// # Errors
-    /// A handle of another system; 304 (`OPERATING_SYSTEM`) under WSL2, which has no such sharing; 2 (`OUT_OF_MEMORY`).
+    /// Fails if this system has no handles of that kind. CUDA's driver fails with 304 (`OPERATING_SYSTEM`) under
+    /// WSL2, which has no such sharing, and with 2 (`OUT_OF_MEMORY`).
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn import(
         cuda: &Cuda,
         handle: impl Into<MemoryHandle>,
@@ -183,12 +242,15 @@ impl MappedMemory {
         // ANCHOR_END: map
     }
 
-    /// The address in CUDA's address space.
+    /// Returns the address in CUDA's address space. It is valid while `self` lives. See
+    /// [`cuExternalMemoryGetMappedBuffer`].
+    ///
+    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
 
-    /// Mapped bytes.
+    /// Returns the number of mapped bytes, as passed to [`MappedMemory::import`].
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -196,23 +258,40 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped above; no stream uses it any more, which whoever launched work on it has promised.
+        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
         self.imported.cuda.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }
 
-/// One buffer that both APIs address.
+/// One buffer that both APIs address. It owns Vulkan's buffer and memory, and CUDA's import and mapping.
+///
+/// Drop it after both APIs are done with it.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::SharedBuffer;
+///
+/// let shared = SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// // A kernel takes the address; a descriptor set or a copy takes the buffer. Both are the same bytes.
+/// println!("{:#x} in CUDA, {:?} in Vulkan, {} bytes", shared.cuda(), shared.vulkan(), shared.size());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `examples/02_share.rs` writes with CUDA and reads with Vulkan.
 pub struct SharedBuffer {
-    // CUDA lets go before Vulkan frees.
+    // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,
     exported: ExportedBuffer,
 }
 
 impl SharedBuffer {
-    /// Allocates `size` bytes in Vulkan, imports them into CUDA.
+    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA.
     ///
     /// # Errors
-    /// Those of [`ExportedBuffer::new`] and [`MappedMemory::import`].
+    /// Fails as [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
@@ -221,17 +300,18 @@ impl SharedBuffer {
         Ok(Self { mapped, exported })
     }
 
-    /// Vulkan's side.
+    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](SharedBuffer#examples).
     pub fn vulkan(&self) -> vk::Buffer {
         self.exported.raw()
     }
 
-    /// CUDA's side.
+    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives. See the
+    /// [example](SharedBuffer#examples).
     pub fn cuda(&self) -> sys::CUdeviceptr {
         self.mapped.pointer()
     }
 
-    /// Its size in bytes, as asked.
+    /// Returns the size in bytes, as requested. See the [example](SharedBuffer#examples).
     pub fn size(&self) -> u64 {
         self.exported.size()
     }

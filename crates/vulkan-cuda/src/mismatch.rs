@@ -1,21 +1,23 @@
-//! What [`crate::find_twin`] answers where there is no twin, and the words for it.
+//! The reasons why [`crate::find_twin`] finds no twin.
 
 use std::fmt;
 
 use crate::handle::ExportType;
 
-/// Why a Vulkan device cannot share with CUDA.
+/// Why a Vulkan device cannot share with CUDA. Returned by [`find_twin`](crate::find_twin).
+///
+/// `Display` writes the reason as a clause about the Vulkan device: "it cannot export a buffer as OPAQUE_FD".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// No CUDA device has its UUID; on Windows its LUID, where both APIs have one.
+    /// No CUDA device has its UUID. On Windows, no CUDA device has its LUID, if both APIs report one.
     NoTwin,
-    /// It stands for several physical devices; memory of a group cannot be imported.
+    /// It belongs to a device group of this many physical devices. CUDA cannot import a group's memory.
     Group(usize),
     /// Its buffers cannot be exported.
     Buffer,
     /// Its timeline semaphores cannot be exported.
     Timeline,
-    /// Its CUDA twin cannot import timeline semaphores.
+    /// The CUDA device with its UUID cannot import timeline semaphores.
     CudaTimeline,
 }
 

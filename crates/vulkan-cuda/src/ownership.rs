@@ -1,43 +1,68 @@
-//! Step 6: the barriers by which Vulkan takes a buffer or an image from CUDA and gives it back.
+//! Step 6: the barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
-//! A semaphore orders the two APIs and makes writes available and visible. It does not say who owns the memory. Memory that several
-//! APIs use has one owner at a time, whatever its sharing mode: the owner releases it, and the next one acquires it. Whoever takes it
-//! without that finds undefined contents ("External Resource Sharing" in the specification). Vulkan's half is a queue family ownership
-//! transfer from and to `VK_QUEUE_FAMILY_EXTERNAL`, which stands for every queue outside this Vulkan instance on the same device and
-//! driver ("Queue Family Ownership Transfer"). CUDA's interface has no counterpart.
+//! A semaphore orders the two APIs and makes writes available and visible. It does not transfer ownership. Memory
+//! that several APIs use has one owner at a time, whatever its sharing mode: the owner releases it, and the next one
+//! acquires it. Without both, the contents are undefined for the next one ([External Resource Sharing]). Vulkan's
+//! half is a queue family ownership transfer from and to `VK_QUEUE_FAMILY_EXTERNAL`, which stands for every queue
+//! outside this Vulkan instance on the same device and driver ([Queue Family Ownership Transfer]). CUDA's interface
+//! has no counterpart.
 //!
-//! An acquire and a release happen in no pipeline stage. The specification ignores the first stages of an acquire's barrier and the
-//! second stages of a release's. So the submission waits and signals at `ALL_COMMANDS`: no narrower stage orders them, unless you
-//! set the flag of `VK_KHR_maintenance8`.
+//! An acquire and a release do not happen in a pipeline stage. The specification ignores the source stages of an
+//! acquire's barrier and the destination stages of a release's. So the submission must wait and signal at `ALL_COMMANDS`:
+//! no narrower stage orders them, unless the barriers set the flag of `VK_KHR_maintenance8`.
 //!
 //! # Images
 //!
-//! An image also has a layout, and a barrier may change it. What CUDA does not know it cannot respect, so three things are
-//! to be kept:
+//! An image also has a layout, and a barrier may change it. CUDA does not know the layout, so there are three rules:
 //!
 //! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A new image is in
-//!   `UNDEFINED`, and a transition from there may throw the contents away. Were it made
-//!   later, in Vulkan's first acquire, the driver could throw away what CUDA has just written.
-//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the one layout that is for every kind of access.
-//! - *The transfer itself changes no layout.* A transition within an ownership transfer must stand in both of its halves,
-//!   the release and the acquire, and CUDA records neither. For another layout, add a barrier of your own behind the acquire,
-//!   and one back to `GENERAL` before the release. Here the image is sampled in `GENERAL`.
+//!   `UNDEFINED`, and a transition from there may discard the contents. If Vulkan made that transition in its first
+//!   acquire, the driver could discard what CUDA has just written.
+//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the only layout that allows every kind of
+//!   access.
+//! - *The transfer itself does not change the layout.* A transition within an ownership transfer must be in both
+//!   halves, the release and the acquire, and CUDA records neither. For another layout, add your own barrier after
+//!   the acquire, and one back to `GENERAL` before the release. This crate samples images in `GENERAL`.
+//!
+//! [External Resource Sharing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-external-sharing
+//! [Queue Family Ownership Transfer]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-queue-transfers
 
 use ash::vk;
 
-/// What Vulkan does with the buffer while it owns it.
+/// What Vulkan does with the buffer or image while it owns it: the two scopes of [`VkBufferMemoryBarrier2`]. See the
+/// [example](Owner#examples).
+///
+/// [`VkBufferMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkBufferMemoryBarrier2.html
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// The stage that does it.
+    /// The stage that uses it.
     pub stage: vk::PipelineStageFlags2,
-    /// How it touches the memory.
+    /// How the stage accesses the memory.
     pub access: vk::AccessFlags2,
 }
 
-/// Who owns a buffer between Vulkan's uses of it.
+/// Who owns a buffer or image between Vulkan's uses of it.
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::ownership::{Access, Owner};
+///
+/// # let buffer = vk::Buffer::null();
+/// let family = 0; // of the queue that draws
+/// let access = Access {
+///     stage: vk::PipelineStageFlags2::VERTEX_SHADER,
+///     access: vk::AccessFlags2::SHADER_STORAGE_READ,
+/// };
+/// // Record `acquire` with vkCmdPipelineBarrier2 before the draw, and `release` after it.
+/// let acquire = Owner::External.acquire(buffer, family, access);
+/// let release = Owner::External.release(buffer, family, access);
+/// assert_eq!(acquire.src_queue_family_index, vk::QUEUE_FAMILY_EXTERNAL);
+/// assert_eq!(release.dst_queue_family_index, vk::QUEUE_FAMILY_EXTERNAL);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Vulkan's own queue: no transfer, an ordinary barrier.
+    /// Vulkan's own queue: an ordinary barrier, no transfer.
     Queue,
     /// CUDA, or another process: a transfer from and to the external queue family.
     External,
@@ -45,17 +70,17 @@ pub enum Owner {
 
 impl Owner {
     // ANCHOR: barriers
-    /// Before Vulkan's first use in a frame.
+    /// Returns the barrier before Vulkan's first use in a frame. See the [example](Owner#examples).
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
-            // What CUDA wrote was made available by its signal. An acquire ignores its first stage and access: the
+            // CUDA's signal has made its writes available. An acquire ignores its source stage and access: the
             // semaphore's wait orders it, at `ALL_COMMANDS`.
             Self::External => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)
                 .src_stage_mask(use_.stage),
-            // Whatever this queue did before with the buffer.
+            // All earlier work of this queue with the buffer.
             Self::Queue => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
                 .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
@@ -64,11 +89,11 @@ impl Owner {
         }
     }
 
-    /// After Vulkan's last use in a frame.
+    /// Returns the barrier after Vulkan's last use in a frame. See the [example](Owner#examples).
     pub fn release(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).src_stage_mask(use_.stage).src_access_mask(use_.access);
         match self {
-            // Who comes next is ordered by the semaphore that the submission signals.
+            // The semaphore that the submission signals orders the next owner.
             Self::External => {
                 barrier.src_queue_family_index(family).dst_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
             }
@@ -81,10 +106,15 @@ impl Owner {
     // ANCHOR_END: barriers
 }
 
-/// The layout of an image while CUDA has it, and throughout for those that change hands every frame.
+/// The layout of an image while CUDA has it. Images that change hands every frame stay in it. See [Image Layout
+/// Transitions].
+///
+/// [Image Layout Transitions]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-image-layout-transitions
 pub const SHARED_LAYOUT: vk::ImageLayout = vk::ImageLayout::GENERAL;
 
-/// All levels and layers of a colour image.
+/// Returns all levels and layers of a colour image, as a [`VkImageSubresourceRange`].
+///
+/// [`VkImageSubresourceRange`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageSubresourceRange.html
 pub fn whole_image() -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)
@@ -92,8 +122,16 @@ pub fn whole_image() -> vk::ImageSubresourceRange {
         .layer_count(vk::REMAINING_ARRAY_LAYERS)
 }
 
-/// A new image's way into CUDA's hands, before the first write: two barriers, to be recorded one after the other. The first
-/// gives the image its layout; the second releases it, and changes none.
+/// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them one after the
+/// other, with [`vkCmdPipelineBarrier2`]. The first gives the image its layout. The second releases it, and does not
+/// change the layout.
+///
+/// `family` is the queue family that records them. [`SharedRing::record_first_release`] does this for every slot of a
+/// ring.
+///
+/// [`SharedRing::record_first_release`]: crate::SharedRing::record_first_release
+///
+/// [`vkCmdPipelineBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier2.html
 pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<'static>; 2] {
     // ANCHOR: first_release
     let given = Access { stage: vk::PipelineStageFlags2::ALL_COMMANDS, access: vk::AccessFlags2::NONE };
@@ -111,7 +149,10 @@ pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<
 }
 
 impl Owner {
-    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`]. Returns a
+    /// [`VkImageMemoryBarrier2`].
+    ///
+    /// [`VkImageMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageMemoryBarrier2.html
     pub fn acquire_image(
         self,
         image: vk::Image,
@@ -121,7 +162,10 @@ impl Owner {
         for_image(image, self.acquire(vk::Buffer::null(), family, use_))
     }
 
-    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`]. Returns a
+    /// [`VkImageMemoryBarrier2`].
+    ///
+    /// [`VkImageMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageMemoryBarrier2.html
     pub fn release_image(
         self,
         image: vk::Image,
@@ -132,7 +176,7 @@ impl Owner {
     }
 }
 
-/// The same stages, accesses and families for an image, and no change of layout.
+/// The same stages, accesses and families for an image, without a change of layout.
 fn for_image(
     image: vk::Image,
     buffer: vk::BufferMemoryBarrier2<'static>,
@@ -181,7 +225,7 @@ mod tests {
         assert_eq!(acquire.dst_access_mask, READ.access);
     }
 
-    /// From `UNDEFINED` only once, before anybody has written; afterwards no transfer changes the layout.
+    /// Only the first barrier is from `UNDEFINED`, before anything was written. No later transfer changes the layout.
     #[test]
     fn what_cuda_wrote_is_never_thrown_away() {
         let [layout, release] = first_release(vk::Image::null(), 5);

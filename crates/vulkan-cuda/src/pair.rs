@@ -1,16 +1,42 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
-//! Both APIs number devices as they please (`CUDA_VISIBLE_DEVICES` reorders one and not the other), and names repeat.
-//! The UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`
-//! (drivers before CUDA 11.4 have only `cuDeviceGetUuid`).
+//! Index and name do not answer this. Each API numbers the devices in its own way (`CUDA_VISIBLE_DEVICES` reorders
+//! only CUDA's), and two devices may have the same name. The UUID is the same on both sides:
+//! `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2` (`cuDeviceGetUuid` in drivers before CUDA
+//! 11.4).
 //!
-//! On Windows there is the LUID too, by which the system itself and Direct3D know an adapter, with a mask that says which
-//! node of a linked adapter is meant: `deviceLUID` and `deviceNodeMask` there, `cuDeviceGetLuid` here. Where both sides have
-//! one, it decides.
+//! On Windows there is also the LUID, by which the system and Direct3D identify an adapter, with a mask for the node
+//! of a linked adapter: `deviceLUID` and `deviceNodeMask` in Vulkan, `cuDeviceGetLuid` in CUDA. If both sides have a
+//! LUID, it decides.
 //!
-//! Before you make a device, [`find_twin`] tells whether the two can share, from what [`VkInfo::query`] and
-//! [`Driver::devices`](crate::cuda::Driver::devices) list. Once both exist, [`Pair::new`] proves that they are one GPU, and
-//! everything that is shared is made from the pair: CUDA is never given another GPU's handles.
+//! Before you create a device, [`find_twin`] tells whether the two can share, from what [`VkInfo::query`] and
+//! [`Driver::devices`](crate::cuda::Driver::devices) report. Once both exist, [`Pair::new`] proves that they are one
+//! GPU. Everything shared is made from the pair, so CUDA never receives another GPU's handles.
+//!
+//! # Examples
+//!
+//! Choose the first Vulkan device that CUDA can share with:
+//!
+//! ```no_run
+//! use ash::vk;
+//! use vulkan_cuda::{Driver, Result, VkInfo, find_twin};
+//!
+//! /// Returns the Vulkan device and CUDA's ordinal of it.
+//! fn choose(instance: &ash::Instance, devices: &[vk::PhysicalDevice]) -> Result<Option<(vk::PhysicalDevice, i32)>> {
+//!     let cuda = Driver::load()?.devices()?;
+//!     for &physical in devices {
+//!         // SAFETY: one of this instance's devices.
+//!         let vulkan = unsafe { VkInfo::query(instance, physical) }?;
+//!         match find_twin(&vulkan, &cuda) {
+//!             Ok(twin) => return Ok(Some((physical, twin.ordinal))),
+//!             Err(mismatch) => eprintln!("{}: {mismatch}", vulkan.name),
+//!         }
+//!     }
+//!     Ok(None)
+//! }
+//! ```
+//!
+//! `examples/01_match.rs` also creates the device and the pair.
 
 use crate::cuda::{Cuda, CudaInfo};
 pub use crate::mismatch::Mismatch;
@@ -19,7 +45,8 @@ use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
 
 // ANCHOR: find
-/// Whether the two are the same hardware.
+/// Returns whether the two are the same hardware: by LUID if both have one, else by UUID. See
+/// [`pair`](mod@crate::pair).
 pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     match (vulkan.luid, cuda.luid) {
         (Some(vulkan), Some(cuda)) => vulkan == cuda,
@@ -27,10 +54,11 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     }
 }
 
-/// The CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline semaphores.
+/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline
+/// semaphores.
 ///
 /// # Errors
-/// The first reason that stands in the way, in the order in which a user could do something about it.
+/// Returns the first obstacle, in the order of [`Mismatch`]'s variants. [`pair`](mod@crate::pair) has an example.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
     if vulkan.exports.buffer.is_none() {
@@ -45,7 +73,7 @@ pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaIn
     Ok(twin)
 }
 
-/// The CUDA device that is the same single GPU as `vulkan`, whatever the two can share.
+/// Returns the CUDA device that is the same single GPU as `vulkan`, regardless of what the two can share.
 fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = cuda.iter().find(|device| same_device(vulkan, device)).ok_or(Mismatch::NoTwin)?;
     if vulkan.group_size > 1 {
@@ -55,21 +83,34 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
 }
 // ANCHOR_END: find
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap.
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap: a pair holds a reference to each side.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(vk: vulkan_cuda::Vk, context: std::sync::Arc<cudarc::driver::CudaContext>) -> vulkan_cuda::Result<()> {
+/// use vulkan_cuda::{Cuda, Pair};
+///
+/// let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+/// assert_eq!(pair.vk().info().uuid, pair.cuda().info().uuid);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Pair {
-    // CUDA lets go first.
+    // Dropped first: CUDA releases before Vulkan.
     cuda: Cuda,
     vk: Vk,
 }
 
 impl Pair {
-    /// Pairs the two.
+    /// Pairs the two. See the [example](Pair#examples).
     ///
     /// # Errors
-    /// They are different hardware, or Vulkan's is a device group: [`Error::Mismatch`]. What one of them cannot share is told
-    /// when it is asked for: a device that cannot export timeline semaphores can still share buffers. (Every device has the
-    /// *feature* `timelineSemaphore` enabled: see [`Vk::from_raw`].)
+    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group.
+    ///
+    /// A missing ability is reported only when you need it: a device that cannot export timeline semaphores can still
+    /// share buffers. (Every device must have been created with the *feature* `timelineSemaphore`: see
+    /// [`Vk::from_raw`].)
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         same_gpu(vk.info(), std::slice::from_ref(cuda.info())).map_err(|reason| Error::Mismatch {
             vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
@@ -79,12 +120,12 @@ impl Pair {
         Ok(Self { cuda, vk })
     }
 
-    /// Vulkan's side.
+    /// Returns Vulkan's side. See the [example](Pair#examples).
     pub fn vk(&self) -> &Vk {
         &self.vk
     }
 
-    /// CUDA's side.
+    /// Returns CUDA's side. See the [example](Pair#examples).
     pub fn cuda(&self) -> &Cuda {
         &self.cuda
     }
@@ -124,7 +165,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// On Windows: the LUID and the node mask decide, where both have them.
+    /// On Windows the LUID and the node mask decide, if both sides have them.
     #[test]
     fn the_luid_pairs_where_both_sides_have_one() {
         let luid = |byte, node_mask| Some(Luid { bytes: [byte; 8], node_mask });
@@ -136,7 +177,7 @@ pub(crate) mod tests {
             (vulkan(1, luid(7, 1)), cuda(1, luid(8, 1)), false),
             // Two nodes of one linked adapter.
             (vulkan(1, luid(7, 1)), cuda(1, luid(7, 2)), false),
-            // CUDA has none without Windows' display driver model.
+            // CUDA has no LUID without Windows' display driver model.
             (vulkan(1, luid(7, 1)), cuda(1, None), true),
             (vulkan(1, None), cuda(2, luid(7, 1)), false),
         ] {
@@ -167,7 +208,7 @@ pub(crate) mod tests {
         assert_eq!(same_gpu(&vulkan_device(2), &gpu), Err(Mismatch::NoTwin));
         let group = VkInfo { group_size: 2, ..vulkan_device(1) };
         assert_eq!(same_gpu(&group, &gpu), Err(Mismatch::Group(2)));
-        // What it cannot share does not matter here.
+        // What the device can export does not matter here.
         let poor = VkInfo { exports: Exports::default(), ..vulkan_device(1) };
         assert_eq!(same_gpu(&poor, &gpu), Ok(&gpu[0]));
     }

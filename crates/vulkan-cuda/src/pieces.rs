@@ -3,23 +3,24 @@
 use crate::layout::Range;
 use crate::{Error, Result};
 
-/// Some bytes of one chunk.
+/// The bytes of a buffer that lie in one chunk. Returned by [`pieces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The chunk's index.
     pub chunk: usize,
-    /// Where in the chunk.
+    /// The bytes' place in the chunk.
     pub range: Range,
-    /// Where they are in the buffer: bytes from its beginning.
+    /// The bytes' place in the buffer: the number of bytes from its beginning.
     pub at: u64,
 }
 
-/// Cuts `range` of an allocation into pieces, one for each chunk that has some of it. `chunks` are their sizes in bytes; they follow
-/// each other without a gap.
+/// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the chunks'
+/// sizes in bytes. They follow each other without a gap.
 ///
 /// # Errors
-/// No bytes, or more than there are.
+/// Fails if `range` is empty, or ends after the last chunk.
 ///
+/// # Examples
 /// ```
 /// use vulkan_cuda::{cuda_memory::pieces, layout::Range};
 ///
@@ -30,7 +31,7 @@ pub struct Piece {
 pub fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {
-        return Err(Error::Rule(format!("there are no {range} in memory of {all} bytes")));
+        return Err(Error::Rule(format!("{range} do not lie in memory of {all} bytes")));
     };
     let (mut pieces, mut begin) = (Vec::new(), 0_u64);
     for (chunk, &size) in chunks.iter().enumerate() {
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(pieces(&chunks, range(64, 32)).unwrap(), [Piece { chunk: 1, range: range(0, 32), at: 0 }]);
         assert_eq!(pieces(&chunks, range(159, 1)).unwrap(), [Piece { chunk: 2, range: range(63, 1), at: 0 }]);
         assert_eq!(pieces(&chunks, range(0, 160)).unwrap().len(), 3);
-        // More than 64 bits count.
+        // The chunks together have more bytes than 64 bits can count.
         assert_eq!(pieces(&[u64::MAX, 2, 100], range(0, 50)).unwrap().len(), 1);
     }
 
@@ -74,7 +75,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte of the buffer is one byte of one chunk, in order, and no other.
+        /// Every byte of the buffer is exactly one byte of one chunk, in order.
         #[test]
         fn pieces_are_the_range(chunks in prop::collection::vec(1u64..50, 1..8), a in 0u64..200, size in 1u64..200) {
             let all: u64 = chunks.iter().sum();

@@ -1,21 +1,26 @@
-//! Step 4: which slot, which value to wait for, which to signal. Pure arithmetic, so it can be tested without a GPU.
+//! Step 4: which slot to use, which value to wait for, which value to signal. Pure arithmetic, so it can be tested
+//! without a GPU.
 //!
-//! With one buffer the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
-//! and the graphics context. With a ring of K buffers CUDA may be up to K frames ahead. Where a frame's work is short, up to K
-//! frames then share a pair of switches.
+//! With one slot the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
+//! and the graphics context. With a ring of K slots CUDA may be up to K frames ahead. If a frame's work is short, up
+//! to K frames then share two switches.
 //!
-//! Where a frame's own work is long (a draw of 2 ms and more on an H200), the ring alone does not help: slots become free one at a time, each
-//! lets CUDA in for one frame, and the GPU switches for every frame again. Then a *batch* helps: CUDA waits once for B free slots
-//! and fills them in one go, and Vulkan takes them one by one. The last of them is then about B frames old when it is drawn. That
-//! does not come on top of the ring's latency: a batch lies in the ring, so no frame is more than K frames old.
+//! If a frame's work is long (a draw of 2 ms or more on an H200), the ring alone does not help. Slots become free one
+//! at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch* helps: CUDA
+//! waits once for B free slots and fills them without interruption, and Vulkan takes them one by one. The last of
+//! them is about B frames old when it is drawn. This does not add to the ring's latency: a batch lies in the ring, so
+//! no frame is more than K frames old.
+//!
+//! [`Ring`] and [`Ring::batch`] have examples.
 
 use std::num::NonZeroU32;
 
-/// The deepest ring that [`Ring::new`] makes.
+/// The largest number of slots that [`Ring::new`] accepts.
 pub const MAX_DEPTH: u32 = 32;
 
-/// A ring of K slots, written by CUDA and read by Vulkan in the same order.
+/// A ring of K slots that CUDA writes and Vulkan reads, in the same order.
 ///
+/// # Examples
 /// ```
 /// use vulkan_cuda::Ring;
 ///
@@ -32,43 +37,48 @@ pub struct Ring {
     depth: NonZeroU32,
 }
 
-/// Everything that frame `n` needs to know. Frames are numbered from 0 without gaps. If a frame is skipped, either the next one
-/// takes its number, or its value is never signalled and the next frame's, which is greater, frees its slot too: see
+/// The plan for one frame: its slot, and the values to wait for and to signal. See the [example](Ring#examples).
+///
+/// Frames are numbered from 0 without gaps. If you skip a frame, either the next frame takes its number, or its value
+/// is never signalled. In that case the next frame's value, which is greater, frees the skipped frame's slot too: see
 /// [`crate::shared_ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The slot that CUDA writes and Vulkan reads.
+    /// The index of the slot that CUDA writes and Vulkan reads.
     pub slot: usize,
-    /// CUDA waits until Vulkan's timeline `free` has this value. The first frame of a batch waits for the slots of all its frames;
-    /// the others have `None`. So has a first frame none of whose slots has been used yet.
+    /// CUDA waits until Vulkan's timeline `free` has this value.
+    ///
+    /// In a batch the first frame waits for the slots of all its frames, and the others have `None`. The first frame
+    /// has `None` too if none of these slots has been used before.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
-    /// Vulkan waits for this value of `ready`: the one that CUDA signals in the same frame.
+    /// Vulkan waits until `ready` has this value, which CUDA signals in the same frame.
     pub wait_ready: u64,
     /// Vulkan then sets `free` to this value.
     pub signal_free: u64,
 }
 
 impl Ring {
-    /// One slot: the two sides take turns.
+    /// One slot: the two sides take turns. See [`crate::ring`].
     pub const ONE: Self = Self { depth: NonZeroU32::MIN };
 
-    /// A ring of `depth` slots; `None` outside 1..=[`MAX_DEPTH`].
+    /// Returns a ring of `depth` slots, or `None` if `depth` is not in 1..=[`MAX_DEPTH`]. See the
+    /// [example](Ring#examples).
     pub fn new(depth: u32) -> Option<Self> {
         let depth = NonZeroU32::new(depth).filter(|depth| depth.get() <= MAX_DEPTH)?;
         Some(Self { depth })
     }
 
-    /// How many slots it has.
+    /// Returns the number of slots, as passed to [`Ring::new`].
     pub fn depth(self) -> usize {
         self.depth.get() as usize
     }
 
-    /// The plan of a frame that CUDA fills by itself.
+    /// Returns the plan for a frame that CUDA fills on its own. See the [example](Ring#examples).
     ///
-    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used by
-    /// frame n - K, whose end Vulkan marks with `free` = n - K + 1.
+    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used
+    /// by frame n - K, whose end Vulkan marks with `free` = n - K + 1.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
@@ -82,13 +92,25 @@ impl Ring {
     }
     // ANCHOR_END: turn
 
-    /// The plans of a batch: of `frames` frames from `first` on, which CUDA fills in one go. The next batch may be longer or
-    /// shorter. It has one frame at least, and no more than the ring has slots, since it would wait for itself.
+    /// Returns the plans for a batch: `frames` frames, beginning with frame `first`, which CUDA fills without
+    /// interruption. A longer batch than the ring has slots would wait for itself, so `frames` is limited to 1 to K.
+    /// The next batch may have another length.
     ///
-    /// The first of them waits for the slots of all. The last has the greatest value to wait for, so that one is enough.
+    /// Only the first frame waits, for the slots of all. The last frame's slot has the greatest value to wait for, so
+    /// that one value is enough.
     ///
-    /// This is for a ring that you run yourself: with a [`SharedRing`](crate::SharedRing), call its
+    /// This is for a ring that you run yourself. With a [`SharedRing`](crate::SharedRing), call
     /// [`reserve`](crate::SharedRing::reserve).
+    ///
+    /// # Examples
+    /// ```
+    /// use vulkan_cuda::Ring;
+    ///
+    /// let plans: Vec<_> = Ring::new(4).unwrap().batch(8, 2).collect();
+    /// assert_eq!((plans[0].slot, plans[1].slot), (0, 1));
+    /// // Frame 5 was the last to use slot 1, and frame 4 used slot 0 before that.
+    /// assert_eq!((plans[0].wait_free, plans[1].wait_free), (Some(6), None));
+    /// ```
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first + frames.clamp(1, self.depth()) as u64;
@@ -149,12 +171,13 @@ mod tests {
                 prop_assert_eq!(turn.wait_ready, turn.signal_ready);
                 prop_assert!(ring.turn(frame + 1).signal_ready > turn.signal_ready);
                 prop_assert!(ring.turn(frame + 1).signal_free > turn.signal_free);
-                // The batch's one wait covers the last user of each of its slots,
+                // The batch's only wait covers the last user of each of its slots.
                 if let Some(before) = frame.checked_sub(u64::from(depth)) {
                     prop_assert_eq!(ring.turn(before).slot, turn.slot);
                     prop_assert!(wait.is_some_and(|value| value >= ring.turn(before).signal_free));
                 }
-                // and is only for values that Vulkan signals in an earlier frame, so no wait can be circular.
+                // Vulkan signals the value in an earlier frame, so no wait can be circular.
+
                 prop_assert!(wait.is_none_or(|value| value < ring.turn(first).signal_free));
                 prop_assert!(frame == first || turn.wait_free.is_none());
             }

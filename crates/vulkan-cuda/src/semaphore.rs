@@ -1,4 +1,4 @@
-//! What timelines and binary semaphores have in common: a Vulkan semaphore that is exported, and an imported one as CUDA
+//! What timelines and binary semaphores have in common: an exported Vulkan semaphore, and an imported one as CUDA
 //! sees it.
 
 use ash::vk;
@@ -10,7 +10,7 @@ use crate::export::{SemaphoreExport, export_semaphore};
 use crate::handle::{ExportType, Operand, SemaphoreHandle, SemaphoreKind, Signal, Wait};
 use crate::vulkan::Vk;
 
-/// A Vulkan semaphore in exportable form.
+/// A Vulkan semaphore that can be exported.
 pub(crate) struct Exported {
     pub(crate) raw: vk::Semaphore,
     kind: SemaphoreKind,
@@ -33,29 +33,29 @@ impl Exported {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// A new handle of it.
+    /// Creates a new handle to it.
     pub(crate) fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
-    /// A timeline's counter as it is now; does not wait.
+    /// Returns a timeline's current counter, without a wait.
     pub(crate) fn value(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
         unsafe { self.vk.device().get_semaphore_counter_value(self.raw) }
             .map_err(self.vk.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Sets a timeline's counter from the CPU, where it is not there yet.
+    /// Sets a timeline's counter from the CPU, if it has not reached `value` yet.
     ///
     /// # Safety
-    /// As [`crate::SharedTimeline::signal_from_host`].
+    /// As for [`crate::SharedTimeline::signal_from_host`].
     pub(crate) unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         if self.value()? >= value {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device; the value is above the counter's, and what else is pending is the
-        // caller's promise.
+        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller promises
+        // the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
@@ -71,7 +71,7 @@ impl Exported {
         }
     }
 
-    /// As a wait or a signal of a Vulkan submission.
+    /// A wait or a signal for a Vulkan submission.
     pub(crate) fn info(
         &self,
         value: u64,
@@ -83,12 +83,38 @@ impl Exported {
 
 impl Drop for Exported {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: whoever submitted work that uses it has promised to keep it alive so long.
+        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
 
-/// A semaphore, fence or mutex of another API as CUDA sees it.
+/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import, and keeps the context alive.
+///
+/// Drop it after the GPU has passed all its waits and signals.
+///
+/// # Examples
+///
+/// A timeline from another process, by its file descriptor:
+///
+/// ```no_run
+/// # #[cfg(unix)]
+/// # fn example(
+/// #     cuda: &vulkan_cuda::Cuda,
+/// #     fd: std::os::fd::OwnedFd,
+/// #     stream: &dyn vulkan_cuda::Stream,
+/// # ) -> vulkan_cuda::Result<()> {
+/// use vulkan_cuda::ImportedSemaphore;
+/// use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
+///
+/// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd.into()))?;
+/// // SAFETY: it is a timeline of this GPU, and lives until the stream has passed both. No greater value was signalled.
+/// unsafe {
+///     semaphore.wait(stream, Wait::Value(1))?;
+///     semaphore.signal(stream, Signal::Value(2))?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,
@@ -102,28 +128,33 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports any handle that CUDA knows. Consumes it: see [`crate::handle`] for who closes what.
+    /// Imports a handle of any kind that CUDA supports, with [`cuImportExternalSemaphore`]. Consumes the handle: see
+    /// [`crate::handle`] for who closes it. See the [example](ImportedSemaphore#examples).
     ///
     /// # Errors
-    /// A handle of another system, before CUDA is asked; 304 (`OPERATING_SYSTEM`) under WSL2; 1 (`INVALID_VALUE`) for what
-    /// is no such handle.
+    /// Fails if this system has no handles of that kind (CUDA is then not called). CUDA's driver fails with 304
+    /// (`OPERATING_SYSTEM`) under WSL2, and with 1 (`INVALID_VALUE`) if the handle does not stand for a semaphore.
+    ///
+    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
         handle.exists_here()?;
         let desc = handle.descriptor();
         let facts = handle.facts();
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: `desc` is filled as its type asks, and `handle`, to which it points, is alive.
+        // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // Gives up what CUDA has taken over, and closes what it has not (an NT handle). After a failure nothing is taken over, and
-        // dropping the handle closes it.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
+        // every handle is still ours, and dropping it closes it.
         handle.imported();
         Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
     }
 
+    /// Checks that `stream` can be used with this semaphore.
+    ///
     /// # Errors
-    /// A stream that cannot be used with it.
+    /// Fails if the stream is of another context, or is the per-thread default stream.
     pub(crate) fn require(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")
     }
@@ -133,14 +164,19 @@ impl ImportedSemaphore {
         self.raw
     }
 
-    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only once the semaphore is signalled.
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the semaphore is signalled. Calls
+    /// [`cuWaitExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
     ///
     /// # Errors
-    /// A wait that is not for this kind of semaphore, or a stream of another context, before CUDA is asked; what the driver answers.
+    /// Fails if the wait is for another kind of semaphore or the stream is of another context (CUDA is then not
+    /// called), or if the driver reports an error.
     ///
     /// # Safety
-    /// The handle that was imported is of the kind that it said, and of this GPU. The semaphore lives until the stream has passed
-    /// the wait (`cuDestroyExternalSemaphore`: outstanding waits and signals must have completed).
+    /// - The handle that was imported must have been of its declared kind, and of this GPU.
+    /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`: outstanding
+    ///   waits and signals must have completed).
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn wait(&self, stream: &dyn Stream, wait: Wait) -> Result<()> {
         self.operand.check(wait.operand(), "wait for", self.name)?;
         let (params, cuda) = (wait.params(), &self.cuda);
@@ -151,19 +187,24 @@ impl ImportedSemaphore {
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done.
+    /// Makes `stream` signal once everything enqueued on it so far is done. Calls
+    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
     ///
-    /// **A memset may still run then.** On an NVIDIA H200 (driver 580.159.04), while another stream of the same context was busy with
-    /// thousands of memsets, the signal overtook a `cuMemsetD32Async` of 4 KiB on its own stream, and Vulkan read old words: in 14 of 16
-    /// runs. An event in between did not help (2 of 8); an empty kernel, or `cuStreamWriteValue32`, did (0 of 8, 0 of 16). Kernels and
-    /// copies were never overtaken (0 of 16, 0 of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill what
-    /// you hand over with a kernel or a copy, or enqueue one of these two behind a memset.
+    /// **The signal may overtake a memset.** On an NVIDIA H200 (driver 580.159.04), while another stream of the same
+    /// context was busy with thousands of memsets, the signal overtook a `cuMemsetD32Async` of 4 KiB on its own
+    /// stream, and Vulkan read old words, in 14 of 16 runs. An event in between did not help (2 of 8). An empty
+    /// kernel, or `cuStreamWriteValue32`, did (0 of 8, 0 of 16). Kernels and copies were never overtaken (0 of 16, 0
+    /// of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill what you hand over with a
+    /// kernel or a copy, or enqueue an empty kernel or a `cuStreamWriteValue32` after a memset.
     ///
     /// # Errors
-    /// As [`ImportedSemaphore::wait`].
+    /// Fails as [`ImportedSemaphore::wait`] does.
     ///
     /// # Safety
-    /// As [`ImportedSemaphore::wait`], of the signal. A timeline's value is above all that anybody signals before it on the GPU (`VUID-VkSubmitInfo2-semaphore-03882`).
+    /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values
+    /// that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
+    ///
+    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
         let (params, cuda) = (signal.params(), &self.cuda);
@@ -177,7 +218,8 @@ impl ImportedSemaphore {
 
 impl Drop for ImportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: imported above; no stream uses it any more, which the callers of `wait` and `signal` have promised.
+        // SAFETY: imported above. No stream uses it any more: the callers of `wait` and `signal` promise that.
+
         self.cuda
             .cleanup("cuDestroyExternalSemaphore", || unsafe { api::cuDestroyExternalSemaphore(self.raw) });
     }
@@ -199,7 +241,7 @@ mod tests {
             operand: Operand::Value,
             cuda: ours.0.clone(),
         });
-        // SAFETY: both are refused before the driver is asked.
+        // SAFETY: both are refused before the driver is called.
         let answers = unsafe {
             [
                 ("cuWaitExternalSemaphoresAsync", semaphore.wait(&theirs.1, Wait::Value(1))),

@@ -1,8 +1,12 @@
-//! How an image is laid out in both APIs' terms: its view type, extent, layers and levels. Pure translation.
+//! How an image is laid out, in the terms of both APIs: its view type, extent, layers and levels. Pure translation.
 //!
-//! Vulkan says how an image is to be seen by a view type, and counts layers beside the extent. CUDA has one
-//! `CUDA_ARRAY3D_DESCRIPTOR` whose extents are zero where a dimension is absent, whose depth is the number of layers where
-//! there are any (six for each cube), and whose flags say what the depth means (`cuArray3DCreate`).
+//! Vulkan has a view type, an extent, and a number of layers beside the extent. CUDA has one
+//! [`CUDA_ARRAY3D_DESCRIPTOR`]. Its extents are zero for dimensions that an image does not have. Its depth is the
+//! number of layers if there are any (six for each cube), and its flags tell what the depth means
+//! ([`cuArray3DCreate`]).
+//!
+//! [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+//! [`cuArray3DCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -10,7 +14,9 @@ use cudarc::driver::sys;
 use crate::format::ArrayFormat;
 use crate::{Error, Result};
 
-/// How an image is seen: Vulkan's seven view types.
+/// How an image is seen: the seven values of [`VkImageViewType`].
+///
+/// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewType {
     /// A line of texels.
@@ -21,20 +27,25 @@ pub enum ViewType {
     D3,
     /// Six square faces: +X, -X, +Y, -Y, +Z, -Z, in both APIs.
     Cube,
-    /// Lines.
+    /// Several lines of texels.
     D1Array,
-    /// Pictures.
+    /// Several pictures.
     D2Array,
-    /// Cubes, each of six layers.
+    /// Several cubes, each of six layers.
     CubeArray,
 }
 
 impl ViewType {
-    /// All seven, in the order of `VkImageViewType`.
+    /// All seven, in the order of [`VkImageViewType`].
+    ///
+    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 
-    /// A name for people and files.
+    /// Returns a name for messages and files, such as `2d-array`. It is the name of the [`VkImageViewType`] in lower
+    /// case.
+    ///
+    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
     pub fn name(self) -> &'static str {
         match self {
             Self::D1 => "1d",
@@ -47,7 +58,9 @@ impl ViewType {
         }
     }
 
-    /// Vulkan's type of a view.
+    /// Returns Vulkan's view type: [`VkImageViewType`].
+    ///
+    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
     pub fn vulkan(self) -> vk::ImageViewType {
         match self {
             Self::D1 => vk::ImageViewType::TYPE_1D,
@@ -60,7 +73,9 @@ impl ViewType {
         }
     }
 
-    /// Vulkan's type of the image below the view.
+    /// Returns the type of the image that such a view shows, by Vulkan's [view compatibility table].
+    ///
+    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
     pub fn image_type(self) -> vk::ImageType {
         match self {
             Self::D1 | Self::D1Array => vk::ImageType::TYPE_1D,
@@ -69,7 +84,10 @@ impl ViewType {
         }
     }
 
-    /// What the image must be created with to be seen like that.
+    /// Returns the flags with which the image must be created for such a view: `CUBE_COMPATIBLE` for cubes, none
+    /// otherwise ([view compatibility table]).
+    ///
+    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
     pub fn create_flags(self) -> vk::ImageCreateFlags {
         match self.is_cube() {
             true => vk::ImageCreateFlags::CUBE_COMPATIBLE,
@@ -77,12 +95,14 @@ impl ViewType {
         }
     }
 
-    /// Whether six layers are the faces of a cube.
+    /// Returns whether six layers are the faces of a cube: [view compatibility table].
+    ///
+    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
     pub fn is_cube(self) -> bool {
         matches!(self, Self::Cube | Self::CubeArray)
     }
 
-    /// CUDA's flags of such an array.
+    /// CUDA's flags for such an array.
     fn array_flags(self) -> u32 {
         match self {
             Self::D1 | Self::D2 | Self::D3 => 0,
@@ -93,7 +113,21 @@ impl ViewType {
     }
 }
 
-/// An image's dimensions. Made by [`Shape::new`], so it is one that both APIs accept.
+/// An image's dimensions. [`Shape::new`] checks them, so both APIs accept every `Shape`.
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::shape::full_chain;
+/// use vulkan_cuda::{Shape, ViewType};
+///
+/// let extent = vk::Extent3D { width: 64, height: 64, depth: 1 };
+/// let cube = Shape::new(ViewType::Cube, extent, 6, full_chain(extent)).unwrap();
+/// assert_eq!(cube.levels(), 7);
+/// assert_eq!(cube.level_texels(1), [32, 32, 6]);
+/// assert_eq!(cube.array_extent(), [64, 64, 6]); // CUDA counts the faces as depth
+/// assert!(Shape::new(ViewType::Cube, extent, 5, 1).is_err()); // a cube has six faces
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     view: ViewType,
@@ -103,11 +137,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `extent` is that of level 0, in texels, 1 where the view has no such dimension; `layers` counts the faces of cubes
-    /// too; `levels` is the length of the mip chain.
+    /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for each dimension that the view does not
+    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain. See the
+    /// [example](Shape#examples).
     ///
     /// # Errors
-    /// Names the dimension that such a view does not have, or the rule that is broken.
+    /// Names the dimension that such a view does not have, or the broken rule.
     pub fn new(view: ViewType, extent: vk::Extent3D, layers: u32, levels: u32) -> Result<Self> {
         let vk::Extent3D { width, height, depth } = extent;
         let name = view.name();
@@ -118,70 +153,77 @@ impl Shape {
             ));
         }
         if matches!(view, ViewType::D1 | ViewType::D1Array) && height > 1 {
-            return rule(format!("has no height, and {height} was asked"));
+            return rule(format!("has no height, but {height} was requested"));
         }
         if view != ViewType::D3 && depth > 1 {
-            return rule(format!("has no depth, and {depth} was asked"));
+            return rule(format!("has no depth, but {depth} was requested"));
         }
         if view.is_cube() && width != height {
-            return rule(format!("has square faces, and {width}x{height} was asked"));
+            return rule(format!("has square faces, but {width}x{height} was requested"));
         }
         match view {
             ViewType::D1 | ViewType::D2 | ViewType::D3 if layers > 1 => {
-                return rule(format!("has no layers, and {layers} were asked"));
+                return rule(format!("has no layers, but {layers} were requested"));
             }
             ViewType::Cube if layers != 6 => {
-                return rule(format!("has six layers, one for each face, and {layers} were asked"));
+                return rule(format!("has six layers, one for each face, but {layers} were requested"));
             }
             ViewType::CubeArray if !layers.is_multiple_of(6) => {
-                return rule(format!("has six layers for each cube, and {layers} were asked"));
+                return rule(format!("has six layers for each cube, but {layers} were requested"));
             }
             _ => {}
         }
         let most = full_chain(extent);
         if levels > most {
-            // CUDA would quietly take fewer (cuMipmappedArrayCreate), Vulkan none of it.
+            // CUDA would silently make fewer levels (cuMipmappedArrayCreate). Vulkan would refuse.
             return rule(format!(
-                "of {width}x{height}x{depth} texels has {most} levels at most, and {levels} were asked"
+                "of {width}x{height}x{depth} texels has at most {most} levels, but {levels} were requested"
             ));
         }
         Ok(Self { view, extent, layers, levels })
     }
 
-    /// How it is seen.
+    /// Returns how the image is seen. See [`ViewType`].
     pub fn view(&self) -> ViewType {
         self.view
     }
 
-    /// Texels of level 0.
+    /// Returns the extent of level 0, in texels, as passed to [`Shape::new`].
     pub fn extent(&self) -> vk::Extent3D {
         self.extent
     }
 
-    /// Layers, faces included.
+    /// Returns the number of layers, faces included, as passed to [`Shape::new`].
     pub fn layers(&self) -> u32 {
         self.layers
     }
 
-    /// Levels of the mip chain.
+    /// Returns the number of levels in the mip chain. See the [example](Shape#examples).
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// Texels of one level: each level halves every dimension, rounding down, but not below 1.
+    /// Returns the extent of one level, in texels. Each level halves every dimension, rounded down, but not below 1:
+    /// [Image Mip Level Sizing].
+    ///
+    /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
     pub fn level_extent(&self, level: u32) -> vk::Extent3D {
         let half = |size: u32| size.checked_shr(level).unwrap_or(0).max(1);
         let vk::Extent3D { width, height, depth } = self.extent;
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Texels of one level across, down, and in depth or layers: as they follow each other in a buffer.
+    /// Returns the number of texels of one level across, down, and in depth or layers. In this order they follow each
+    /// other in a buffer. See the [example](Shape#examples).
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
     }
 
-    /// Width, height and depth as CUDA counts them.
+    /// Returns width, height and depth as CUDA counts them in a [`CUDA_ARRAY3D_DESCRIPTOR`]. See the
+    /// [example](Shape#examples).
+    ///
+    /// [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
     pub fn array_extent(&self) -> [usize; 3] {
         let vk::Extent3D { width, height, depth } = self.extent;
         let (height, depth) = match self.view {
@@ -194,8 +236,10 @@ impl Shape {
         [width, height, depth].map(|size| size as usize)
     }
 
-    /// CUDA's flags: what the depth means, whether Vulkan draws on it (`COLOR_ATTACHMENT`), and whether kernels write it as
-    /// a surface.
+    /// Returns CUDA's flags ([`cuArray3DCreate`]). They tell what the depth means, whether Vulkan draws on the image
+    /// (`COLOR_ATTACHMENT` in `usage`), and whether kernels write it as a surface.
+    ///
+    /// [`cuArray3DCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
         let attachment = usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT);
         self.view.array_flags()
@@ -203,7 +247,10 @@ impl Shape {
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Everything that CUDA is told of such an image in an allocation of its own.
+    /// Returns the whole description that [`cuExternalMemoryGetMappedMipmappedArray`] takes, for an image in a
+    /// dedicated allocation.
+    ///
+    /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,
@@ -213,7 +260,7 @@ impl Shape {
         // ANCHOR: descriptor
         let [width, height, depth] = self.array_extent();
         sys::CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {
-            // A dedicated allocation holds its image from the beginning.
+            // In a dedicated allocation the image begins at offset 0.
             offset: 0,
             arrayDesc: sys::CUDA_ARRAY3D_DESCRIPTOR {
                 Width: width,
@@ -230,7 +277,10 @@ impl Shape {
     }
 }
 
-/// The levels of a whole mip chain, down to one texel.
+/// Returns the number of levels in a full mip chain, down to one texel: [Image Mip Level Sizing]. See the
+/// [example](Shape#examples).
+///
+/// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
 pub fn full_chain(extent: vk::Extent3D) -> u32 {
     extent.width.max(extent.height).max(extent.depth).max(1).ilog2() + 1
 }
@@ -270,7 +320,7 @@ mod tests {
             assert_eq!(shape.array_flags(drawn, false), flags | sys::CUDA_ARRAY3D_COLOR_ATTACHMENT, "{name}");
             assert_eq!(shape.array_flags(none, true), flags | sys::CUDA_ARRAY3D_SURFACE_LDST, "{name}");
         }
-        // The numbers themselves, as cuda.h has them.
+        // The numbers, from cuda.h.
         assert_eq!((LAYERED, CUBEMAP), (1, 4));
         assert_eq!((sys::CUDA_ARRAY3D_SURFACE_LDST, sys::CUDA_ARRAY3D_COLOR_ATTACHMENT), (2, 32));
     }
@@ -292,15 +342,15 @@ mod tests {
         let refused =
             |view, extent, layers, levels| Shape::new(view, extent, layers, levels).unwrap_err().to_string();
         for (text, part) in [
-            (refused(ViewType::D1, texels(8, 2, 1), 1, 1), "no height, and 2"),
+            (refused(ViewType::D1, texels(8, 2, 1), 1, 1), "no height, but 2"),
             (refused(ViewType::D1Array, texels(8, 2, 1), 3, 1), "no height"),
-            (refused(ViewType::D2, texels(8, 8, 3), 1, 1), "no depth, and 3"),
-            (refused(ViewType::D2, texels(8, 8, 1), 2, 1), "no layers, and 2"),
+            (refused(ViewType::D2, texels(8, 8, 3), 1, 1), "no depth, but 3"),
+            (refused(ViewType::D2, texels(8, 8, 1), 2, 1), "no layers, but 2"),
             (refused(ViewType::D3, texels(8, 8, 8), 2, 1), "no layers"),
-            (refused(ViewType::Cube, texels(8, 9, 1), 6, 1), "square faces, and 8x9"),
-            (refused(ViewType::Cube, texels(8, 8, 1), 12, 1), "six layers, one for each face, and 12"),
-            (refused(ViewType::CubeArray, texels(8, 8, 1), 7, 1), "six layers for each cube, and 7"),
-            (refused(ViewType::D2, texels(8, 8, 1), 1, 5), "4 levels at most, and 5"),
+            (refused(ViewType::Cube, texels(8, 9, 1), 6, 1), "square faces, but 8x9"),
+            (refused(ViewType::Cube, texels(8, 8, 1), 12, 1), "six layers, one for each face, but 12"),
+            (refused(ViewType::CubeArray, texels(8, 8, 1), 7, 1), "six layers for each cube, but 7"),
+            (refused(ViewType::D2, texels(8, 8, 1), 1, 5), "at most 4 levels, but 5"),
             (refused(ViewType::D2, texels(8, 0, 1), 1, 1), "no texels"),
             (refused(ViewType::D2, texels(8, 8, 1), 1, 0), "no texels"),
         ] {

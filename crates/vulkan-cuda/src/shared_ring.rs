@@ -1,4 +1,7 @@
-//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. This is what most programs need of this crate.
+//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this part of the
+//! crate.
+//!
+//! # Examples
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -29,31 +32,36 @@
 //! # }
 //! ```
 //!
+//! `examples/03_hand_over.rs` is a whole program.
+//!
 //! # What goes wrong, and what then
 //!
-//! - *A [`Write`] is dropped* (a kernel did not start, a `?` in between): nothing is signalled, and the frame's number is not
-//!   used up. The next write takes the same slot.
-//! - *A [`Read`] is dropped* (a submission failed, a window was minimised): the frame is given up. CUDA gets its slot back
-//!   once Vulkan has read the next frame. If CUDA waits for it and no read is left that could signal, the CPU signals instead.
-//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does. Else Vulkan waits for ever.
-//! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that the CPU
-//!   must signal. What is not done by then is leaked: the GPU may still use it. So drop or submit every read before, because
-//!   CUDA may wait for one that is open.
+//! - *A [`Write`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
+//!   frame's number is not used up. The next write takes the same slot.
+//! - *A [`Read`] is dropped* (a submission failed, or the window was minimised): the frame is given up. CUDA gets its
+//!   slot back once Vulkan has read the next frame. If CUDA waits for the slot and no other read can signal it any
+//!   more, the CPU signals instead.
+//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does the same.
+//!   Otherwise Vulkan waits for ever.
+//! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that
+//!   the CPU must signal. If the GPU is still not done, the ring is leaked. Submit or drop every read before the
+//!   ring, because CUDA may wait for an open one.
 //!
 //! # What the CPU waits for
 //!
-//! Nothing: `write` and `finish` only enqueue. The exception: if reads were dropped, the CPU may signal in their place. First it
-//! waits until Vulkan has read what was submitted earlier, up to a second for each value. It does so in [`SharedRing::write`],
-//! [`SharedRing::reserve`], [`Read::submitted`] and the drop of a `Read`.
+//! Usually for nothing: `write` and `finish` only enqueue. If reads were dropped, the CPU may have to signal in their
+//! place. It first waits until Vulkan has read what was submitted earlier, up to a second for each value. This
+//! happens in [`SharedRing::write`], [`SharedRing::reserve`], [`Read::submitted`] and the drop of a `Read`.
 //!
-//! CUDA is at most K frames ahead, K being the ring's slots. A CPU that enqueues faster fills the queues. Pace it as you pace
-//! your frames: on a fence or a timeline that *Vulkan* signals, which wakes the CPU at once.
+//! CUDA is at most K frames ahead, where K is the number of slots. A CPU that enqueues faster fills the queues. Pace
+//! it as you pace your frames: with a fence or a timeline that *Vulkan* signals, which wakes the CPU at once.
 //!
 //! # What it costs
 //!
-//! A GPU runs CUDA's work or Vulkan's, and a switch takes about 160 µs on an H200 (driver 580), whatever the size of a slot. Where a
-//! frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is drawn. Where its work is
-//! long, write several in a row ([`SharedRing::reserve`]): K stays the bound. [`crate::ring`] says why.
+//! A GPU runs either CUDA's work or Vulkan's. A switch takes about 160 µs on an H200 (driver 580), for any size of
+//! slot. If a frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is
+//! drawn. If its work is long, write several frames in a row ([`SharedRing::reserve`]). K remains the limit.
+//! [`crate::ring`] explains why.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -69,17 +77,22 @@ use crate::ring::{MAX_DEPTH, Ring, Turn};
 pub use crate::slot::{Reads, Resource, Slot};
 use crate::{Error, Result};
 
-/// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines that hand them over.
+/// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines that hand
+/// them over. It owns the slots and the timelines, and keeps the stream and the pair alive.
 ///
-/// It has one stream for good: the signals of two streams could overtake each other, and a timeline must only grow.
+/// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
+/// must only grow.
+///
+/// [`crate::shared_ring`] has an [example](mod@crate::shared_ring#examples), and tells what the drop does while the
+/// GPU still uses a slot.
 pub struct SharedRing<S: Slot> {
-    // Given back by hand: see `Drop`.
+    // Dropped by hand: see `Drop`.
     parts: ManuallyDrop<Parts<S>>,
     plan: Ring,
     reads: Reads,
     /// The next frame.
     frame: u64,
-    /// The stream has waited for the slots of all frames below this one.
+    /// The stream has waited for the slots of all frames before this one.
     reserved: u64,
     /// A write was dropped, and its kernel may still run.
     unfinished: bool,
@@ -93,10 +106,12 @@ struct Parts<S> {
 }
 
 impl<S: Slot> SharedRing<S> {
-    /// Hands over `slots` from `stream` to Vulkan. CUDA owns all of them at first.
+    /// Makes a ring that hands over `slots` from `stream` to Vulkan. It takes the slots, and creates two timelines.
+    /// CUDA owns all slots at first. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
-    /// No slots or more than [`MAX_DEPTH`], a stream of another context, or devices that cannot share timelines.
+    /// Fails if there are no slots or more than [`MAX_DEPTH`], if the stream is of another context or is the
+    /// per-thread default stream, or if the devices cannot share timelines.
     pub fn new(pair: &Pair, stream: Arc<dyn Stream>, slots: Vec<S>, reads: Reads) -> Result<Self> {
         pair.cuda().require_stream(&*stream, "SharedRing::new")?;
         let depth = u32::try_from(slots.len()).ok().and_then(Ring::new);
@@ -107,26 +122,33 @@ impl<S: Slot> SharedRing<S> {
         Ok(Self { parts: ManuallyDrop::new(parts), plan, reads, frame: 0, reserved: 0, unfinished: false })
     }
 
-    /// The slots, to be indexed by [`Read::slot`].
+    /// Returns the slots. Index them with [`Read::slot`]. See the [example](mod@crate::shared_ring#examples).
     pub fn slots(&self) -> &[S] {
         &self.parts.slots
     }
 
-    /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read what was in its slot.
+    /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
+    /// ([`cuWaitExternalSemaphoresAsync`]). See the [example](mod@crate::shared_ring#examples).
+    ///
+    /// If reads were dropped, this may block the CPU for some seconds: see [what the CPU waits
+    /// for](mod@crate::shared_ring#what-the-cpu-waits-for).
     ///
     /// # Errors
-    /// What either driver answers.
+    /// Fails if either driver reports an error, or if Vulkan does not read an earlier frame within a second.
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn write(&mut self) -> Result<Write<'_, S>> {
         self.reserve(1)?;
         self.unfinished = true;
         Ok(Write { turn: self.plan.turn(self.frame), ring: self })
     }
 
-    /// Begins a batch: the stream waits once, now, for the slots of the next `count` frames, except those reserved already. The
-    /// next `count` writes wait for nothing more. ([`Ring::batch`] plans batches for a ring that you run yourself.)
+    /// Begins a batch: the stream waits once, now, for the slots of the next `count` frames. The next `count` writes
+    /// then wait for nothing more. Frames that are already reserved count as part of the batch. ([`Ring::batch`]
+    /// plans batches for a ring that you run yourself, and has an example.)
     ///
     /// # Errors
-    /// More frames than slots, or none; what either driver answers.
+    /// Fails if `count` is 0 or greater than the number of slots, and otherwise as [`SharedRing::write`] does.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
         let depth = self.plan.depth();
         if !(1..=depth).contains(&count) {
@@ -138,21 +160,23 @@ impl<S: Slot> SharedRing<S> {
         if end <= self.reserved {
             return Ok(());
         }
-        // The stream has something to do that no signal tells of.
+        // From here on the stream has work after its last signal.
         self.unfinished = true;
-        // The last of them has the greatest value to wait for: see `Ring::turn`.
+        // The last frame has the greatest value to wait for: see `Ring::turn`.
         if let Some(value) = self.plan.turn(end - 1).wait_free {
-            // SAFETY: the parts live until the stream has passed this: `Drop` sees to it.
+            // SAFETY: `Drop` keeps the parts alive until the stream has passed this.
             unsafe { self.parts.hand_over.take_back(&*self.parts.stream, value, self.frame) }?;
         }
         self.reserved = end;
         Ok(())
     }
 
-    /// Records the layout of new images and their release to CUDA ([`Resource`]). Submit it, and wait, before the first write.
+    /// Records the layout of new images and their release to CUDA: see
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit it, and
+    /// wait for the submission, before the first write.
     ///
     /// # Safety
-    /// As [`SharedRing::record_acquire`]; no slot was written yet.
+    /// As for [`SharedRing::record_acquire`]. Also, CUDA must not have written any slot yet.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
         for slot in self.slots() {
             // SAFETY: the caller's promise; the slot is alive.
@@ -160,33 +184,45 @@ impl<S: Slot> SharedRing<S> {
         }
     }
 
-    /// Records Vulkan's way of taking the slot from CUDA, before its first use of it.
+    /// Records the barrier with which Vulkan takes the slot from CUDA ([`vkCmdPipelineBarrier`]). Record it before
+    /// Vulkan's first use of the slot. See the [example](mod@crate::shared_ring#examples) and [`crate::ownership`].
     ///
     /// # Safety
-    /// - `commands` is being recorded, outside a render pass, for a queue of [`Reads::family`]. The slots are of the ring's device.
-    /// - `read` is this ring's. If its submission succeeds, [`Read::submitted`] is called before the read or the ring is dropped.
-    /// - All reads of a ring go to one queue, in the order of their frames: `free` must only grow.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reads::family`].
+    /// - The slots must be of the ring's device, and `read` must be this ring's.
+    /// - If the submission succeeds, you must call [`Read::submitted`] before you drop the read or the ring.
+    /// - All reads of a ring must go to one queue, in the order of their frames, because the timeline `free` must
+    ///   only grow.
+    ///
+    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_acquire(&self, read: &Read, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise; the slot is alive.
         unsafe { self.slots()[read.slot()].resource().record_acquire(self.device(), commands, self.reads) }
     }
 
-    /// Records Vulkan's way of giving the slot back, after its last use of it.
+    /// Records the barrier with which Vulkan gives the slot back ([`vkCmdPipelineBarrier`]). Record it after Vulkan's
+    /// last use of the slot. See the [example](mod@crate::shared_ring#examples) and [`crate::ownership`].
     ///
     /// # Safety
-    /// As [`SharedRing::record_acquire`].
+    /// As for [`SharedRing::record_acquire`].
+    ///
+    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_release(&self, read: &Read, commands: vk::CommandBuffer) {
         // SAFETY: as in `record_acquire`.
         unsafe { self.slots()[read.slot()].resource().record_release(self.device(), commands, self.reads) }
     }
 
-    /// Signals from the CPU what CUDA will never signal, so that Vulkan's submissions end. What they read is not whole.
+    /// Ends Vulkan's waits after CUDA has failed: the CPU signals what CUDA no longer signals
+    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. `examples/03_hand_over.rs` calls
+    /// it after an error of the stream.
     ///
     /// # Errors
-    /// What Vulkan answers.
+    /// Fails if Vulkan reports an error.
     ///
     /// # Safety
-    /// The stream executes nothing more: a kernel has faulted, and the context with it.
+    /// The stream must execute nothing more: a kernel has faulted, and the context cannot be used any longer.
+    ///
+    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn abort(&self) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.parts.hand_over.abort() }
@@ -209,7 +245,10 @@ impl<S: Slot> Drop for SharedRing<S> {
     }
 }
 
-/// A frame that CUDA is to write. Dropped, it is as if it had never begun.
+/// A frame that CUDA writes. [`Write::finish`] hands it to Vulkan. If it is dropped before that, the frame never
+/// began, and the next write takes the same slot.
+///
+/// See the [example](mod@crate::shared_ring#examples).
 #[must_use = "nothing is handed over before `finish`"]
 pub struct Write<'a, S: Slot> {
     ring: &'a mut SharedRing<S>,
@@ -217,31 +256,37 @@ pub struct Write<'a, S: Slot> {
 }
 
 impl<S: Slot> Write<'_, S> {
-    /// What to write to, on the ring's stream.
+    /// Returns the slot to write to, on the ring's stream. See the [example](mod@crate::shared_ring#examples).
     pub fn slot(&self) -> &S {
         &self.ring.slots()[self.turn.slot]
     }
 
-    /// The frame's number, from 0.
+    /// Returns the frame's number, which counts from 0. See [`Turn`].
     pub fn frame(&self) -> u64 {
         self.ring.frame
     }
 
-    /// The ring's stream.
+    /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
     pub fn stream(&self) -> &dyn Stream {
         &*self.ring.parts.stream
     }
 
-    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done. The signal is enqueued
-    /// when this returns, as it must be before Vulkan submits the wait for it.
+    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
+    /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued. It must be, before Vulkan
+    /// submits the wait for it. See the [example](mod@crate::shared_ring#examples).
+    ///
+    /// A `cuMemsetD32Async` may be overtaken by the signal: see
+    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal).
     ///
     /// # Errors
-    /// What CUDA answers. The frame is then lost, and the next write takes the next slot.
+    /// Fails if CUDA reports an error. The frame is then lost, and the next write takes the next slot.
+    ///
+    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn finish(self) -> Result<Read> {
         let Self { ring, turn } = self;
         let (frame, Parts { hand_over, stream, .. }) = (ring.frame, &*ring.parts);
         ring.frame += 1;
-        // SAFETY: the parts live until the stream has passed this: `Drop` of the ring sees to it.
+        // SAFETY: the ring's `Drop` keeps the parts alive until the stream has passed this.
         let read = unsafe { hand_over.hand_out(&**stream, frame, turn) }?;
         ring.unfinished = false;
         Ok(read)
@@ -255,7 +300,7 @@ mod tests {
     use crate::memory::SharedBuffer;
     use crate::timeline::SharedTimeline;
 
-    /// A renderer may own them, on any thread.
+    /// A renderer may own these values, on any thread.
     #[test]
     fn everything_may_change_threads() {
         fn owned<T: Send + Sync + 'static>() {}

@@ -1,5 +1,5 @@
-//! What a ring hands over, and its barriers. They are those of [`crate::ownership`] in the older form, which a device without
-//! `synchronization2` has too.
+//! What a ring hands over, and its barriers. They are those of [`crate::ownership`] in the older form, for devices
+//! without `synchronization2`.
 
 use std::sync::Arc;
 
@@ -10,23 +10,47 @@ use crate::imported_buffer::ImportedBuffer;
 use crate::memory::SharedBuffer;
 use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
 
-/// What changes hands: one shared buffer or image, with whatever else belongs to a slot.
+/// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
+///
+/// [`SharedBuffer`], [`ImportedBuffer`] and [`MappedImage`] are slots, and so is an `Arc` of a slot.
 ///
 /// # Safety
-/// [`Slot::resource`] always gives the same resource, which lives as long as the slot. (That it is of the ring's device, the
-/// caller of [`SharedRing::record_acquire`](crate::SharedRing::record_acquire) promises: a slot does not know its ring.)
+/// [`Slot::resource`] must always return the same resource, and the resource must live as long as the slot. (A slot
+/// does not know its ring. The caller of [`SharedRing::record_acquire`](crate::SharedRing::record_acquire) promises
+/// that the resource is of the ring's device.)
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::shared_ring::Resource;
+/// use vulkan_cuda::{SharedBuffer, Slot};
+///
+/// /// A buffer, and the descriptor set through which a renderer reads it.
+/// struct Drawn {
+///     buffer: SharedBuffer,
+///     set: vk::DescriptorSet,
+/// }
+///
+/// // SAFETY: the slot owns the buffer.
+/// unsafe impl Slot for Drawn {
+///     fn resource(&self) -> Resource {
+///         Resource::Buffer(self.buffer.vulkan())
+///     }
+/// }
+/// ```
 pub unsafe trait Slot {
-    /// The Vulkan object that the barriers name.
+    /// Returns the Vulkan object for the barriers. The slot keeps it. See the [example](Slot#examples).
     fn resource(&self) -> Resource;
 }
 
-/// A Vulkan object that changes hands.
+/// A Vulkan object that changes hands. Returned by [`Slot::resource`], whose trait has an [example](Slot#examples).
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
-    /// The whole buffer. Nothing is to be recorded before CUDA's first write: it has no layout, and nothing in it is kept.
+    /// A whole buffer. Nothing must be recorded before CUDA's first write: a buffer has no layout, and its contents
+    /// need not be kept.
     Buffer(vk::Buffer),
-    /// All levels and layers, in [`SHARED_LAYOUT`]. A new image has another layout, `UNDEFINED`, so before CUDA's first write it
-    /// needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
+    /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
+    /// CUDA's first write it needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
     Image(vk::Image),
 }
 
@@ -44,7 +68,7 @@ unsafe impl Slot for ImportedBuffer {
     }
 }
 
-// SAFETY: it owns the image.
+// SAFETY: it keeps the image alive.
 unsafe impl Slot for MappedImage {
     fn resource(&self) -> Resource {
         Resource::Image(self.exported().raw())
@@ -58,20 +82,24 @@ unsafe impl<S: Slot + ?Sized> Slot for Arc<S> {
     }
 }
 
-/// How Vulkan reads a slot.
+/// Where and how Vulkan reads a slot. A ring has the same for all slots. [`crate::shared_ring`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
-    /// The queue family that reads.
+    /// The index of the queue family that reads.
     pub family: u32,
-    /// The stages that read.
+    /// The stages that read ([`VkPipelineStageFlagBits`]).
+    ///
+    /// [`VkPipelineStageFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPipelineStageFlagBits.html
     pub stage: vk::PipelineStageFlags,
-    /// How they read.
+    /// How these stages read ([`VkAccessFlagBits`]).
+    ///
+    /// [`VkAccessFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkAccessFlagBits.html
     pub access: vk::AccessFlags,
 }
 
 impl Resource {
     /// # Safety
-    /// `commands` is being recorded, outside a render pass, for a queue of the family; the resource is the device's.
+    /// `commands` is being recorded, outside a render pass, for a queue of the family. The resource is of `device`.
     pub(crate) unsafe fn record_acquire(
         self,
         device: &ash::Device,
@@ -98,7 +126,7 @@ impl Resource {
     }
 
     /// # Safety
-    /// As [`Resource::record_acquire`]; nobody has used the resource yet.
+    /// As [`Resource::record_acquire`]. Also, the resource was not used before.
     pub(crate) unsafe fn record_first_release(
         self,
         device: &ash::Device,
@@ -130,7 +158,7 @@ impl Resource {
         from: vk::PipelineStageFlags,
         to: vk::PipelineStageFlags,
     ) {
-        // The low 32 bits are the same, and what is here came from them.
+        // Both forms have the same low 32 bits, and these flags came from the older form.
         let older = |access: vk::AccessFlags2| vk::AccessFlags::from_raw(access.as_raw() as u32);
         let (src, dst) = (older(barrier.src_access_mask), older(barrier.dst_access_mask));
         let (src_family, dst_family) = (barrier.src_queue_family_index, barrier.dst_queue_family_index);
@@ -165,7 +193,7 @@ impl Resource {
 }
 
 impl Reads {
-    /// The same in the newer flags, whose low bits are the older ones.
+    /// The same in the newer flags. Their low bits are the older flags.
     fn access(self) -> Access {
         Access {
             stage: vk::PipelineStageFlags2::from_raw(self.stage.as_raw().into()),

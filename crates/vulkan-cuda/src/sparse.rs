@@ -6,16 +6,16 @@ use crate::pieces::Piece;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Whether the device, and queues of this family, bind memory sparsely.
+/// Checks that the device, and queues of this family, can bind memory sparsely.
 ///
 /// # Errors
-/// One of the two does not: says which.
+/// Says which of the two cannot.
 pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let (instance, name) = (vk.instance(), &vk.info().name);
     // SAFETY: a live physical device.
     if unsafe { instance.get_physical_device_features(vk.physical()) }.sparse_binding == vk::FALSE {
         return Err(Error::Unsupported(format!(
-            "{name} binds no memory sparsely: copy what spans several chunks into one"
+            "{name} does not bind memory sparsely: copy bytes that span several chunks into one"
         )));
     }
     // SAFETY: as above.
@@ -23,15 +23,15 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let flags = families.get(family as usize).map(|family| family.queue_flags);
     match flags.is_some_and(|flags| flags.contains(vk::QueueFlags::SPARSE_BINDING)) {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!("queue family {family} of {name} binds no memory sparsely"))),
+        false => Err(Error::Unsupported(format!("queue family {family} of {name} has no sparse binding"))),
     }
 }
 
-/// Whether sparse binding takes these pieces: of a buffer, everything is a multiple of its `VkMemoryRequirements::alignment`
-/// (VUID-VkSparseMemoryBind-resourceOffset-09491).
+/// Checks that sparse binding accepts these pieces. Offsets and sizes must be multiples of the buffer's
+/// `VkMemoryRequirements::alignment` (VUID-VkSparseMemoryBind-resourceOffset-09491).
 ///
 /// # Errors
-/// Which piece breaks the rule.
+/// Names the piece that breaks the rule.
 pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     let fits = |value: u64| value.is_multiple_of(alignment);
     let is_whole = |piece: &Piece| fits(piece.range.offset) && fits(piece.range.size) && fits(piece.at);
@@ -43,14 +43,15 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     }
 }
 
-/// Binds each piece of `buffer` to its memory, and waits until that is done.
+/// Binds each piece of `buffer` to its memory, and waits until the GPU has done so.
 ///
 /// # Errors
-/// What the driver answers.
+/// Fails if the driver reports an error.
 ///
 /// # Safety
-/// The pieces are checked, and lie in their memory; buffer and memory live, and were not bound before. Nobody else uses `queue`
-/// during the call, and what it has to do ends without this thread.
+/// - [`check`] has accepted the pieces, and they lie in their memory.
+/// - Buffer and memory live, and were not bound before.
+/// - No other thread uses `queue` during the call. Work that is already on the queue finishes without this thread.
 pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,
@@ -68,7 +69,7 @@ pub(crate) unsafe fn bind<'a>(
     // SAFETY: a live device.
     let fence = unsafe { device.create_fence(&vk::FenceCreateInfo::default(), None) }
         .map_err(vk.failed("vkCreateFence"))?;
-    // SAFETY: the caller's promise. When the fence is destroyed it was reached, or nothing was submitted, or the device is lost.
+    // SAFETY: the caller's promise. When the fence is destroyed, it is signalled, or nothing was submitted, or the device is lost.
     unsafe {
         let bound = device
             .queue_bind_sparse(queue, &info, fence)
@@ -103,7 +104,8 @@ mod tests {
             text.contains("112 bytes at offset 16 of chunk 0") && text.contains("multiples of 64"),
             "{text}"
         );
-        // One that ends within a block, and one behind it.
+        // A range that ends within a block, and a chunk that does.
+
         assert!(of(&chunks, range(64, 150)).is_err());
         assert!(of(&[100, 100], range(0, 200)).is_err());
     }

@@ -1,18 +1,23 @@
 //! Step 3: a timeline semaphore that both APIs wait for and signal, on the GPU.
 //!
-//! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows. Waiting for a value that nobody has promised yet
-//! is allowed, so each side can enqueue its half of a frame without asking the other. Its rule: every signal is above all
-//! before it (`VUID-VkSubmitInfo2-semaphore-03882`). This module checks the rule, because breaking it is undefined behaviour.
+//! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows ([Semaphores]). You may wait for a value
+//! before its signal is enqueued, so each side can enqueue its half of a frame without the other. There is one rule:
+//! every signal must be greater than all signals before it (`VUID-VkSubmitInfo2-semaphore-03882`). This module checks
+//! the rule, because breaking it is undefined behaviour.
 //!
-//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for both would
-//! break the rule: CUDA could signal 5, for a frame that it has just written, while Vulkan still reads and has yet to signal 4.
-//! (NVIDIA's simpleVulkan shares one timeline, which is valid only because its two sides strictly alternate.)
+//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for
+//! both would break the rule: CUDA could signal 5, for a frame that it has just written, while Vulkan still reads and
+//! has yet to signal 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides strictly
+//! alternate.)
 //!
-//! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then the Vulkan
-//! submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and everything that such a wait
-//! depends on must have been submitted. So do renderers that relay the signal by a binary semaphore.
+//! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then
+//! the Vulkan submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and
+//! everything that such a wait depends on must have been submitted. Renderers that relay the signal with a binary
+//! semaphore need it too.
 //!
-//! Nothing here allocates. Each call is one enqueue, with CUDA's context made current before it.
+//! Nothing here allocates. Each call enqueues one operation, after it makes CUDA's context current.
+//!
+//! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,46 +31,86 @@ use crate::semaphore::{Exported, ImportedSemaphore};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// One timeline that both APIs use. Its counter starts at 0.
+/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import.
+///
+/// Drop it after the GPU has passed all waits and signals.
+///
+/// # Examples
+///
+/// CUDA signals 1, Vulkan waits for it and signals 2, and CUDA waits for that:
+///
+/// ```no_run
+/// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::SharedTimeline;
+///
+/// let timeline = SharedTimeline::new(&pair)?;
+/// // SAFETY: the timeline lives until the stream has passed this.
+/// unsafe { timeline.cuda_signal(stream, 1) }?;
+/// // For vkQueueSubmit2:
+/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::VERTEX_SHADER);
+/// let signal = timeline.vulkan_signal(2, vk::PipelineStageFlags2::ALL_COMMANDS)?;
+/// # let _ = (wait, signal);
+/// // SAFETY: as above.
+/// unsafe { timeline.cuda_wait(stream, 2) }?;
+/// assert_eq!(timeline.promised(), 2);
+/// assert!(timeline.wait_from_host(2)?, "the GPU is not done after a second");
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedTimeline {
-    // CUDA lets go before Vulkan destroys.
+    // Dropped first: CUDA releases before Vulkan destroys.
     imported: ImportedSemaphore,
     exported: Exported,
     promised: Rising,
 }
 
 impl SharedTimeline {
-    /// Creates in Vulkan, imports into CUDA.
+    /// Creates the semaphore in Vulkan ([`vkCreateSemaphore`]) and imports it into CUDA
+    /// ([`cuImportExternalSemaphore`]). See the [example](SharedTimeline#examples).
     ///
     /// # Errors
-    /// A device that cannot export timelines, or was made without the extension, and what either driver answers.
+    /// Fails if the device cannot export timelines or was created without the extension, or if either driver reports
+    /// an error.
+    ///
+    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
+    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = Exported::new(pair.vk(), SemaphoreKind::Timeline)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes `stream` wait on the GPU: work that is enqueued on it later runs only once the counter has reached `value`.
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`.
+    /// Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedTimeline#examples).
     ///
     /// # Errors
-    /// A stream of another context, before CUDA is asked; what the driver answers.
+    /// Fails if the stream is of another context (CUDA is then not called), or if the driver reports an error.
     ///
     /// # Safety
-    /// The timeline lives until the stream has passed the wait.
+    /// The timeline must live until the stream has passed the wait.
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.imported.wait(stream, Wait::Value(value)) }
     }
 
-    /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done.
+    /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done. Calls
+    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](SharedTimeline#examples), and
+    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal) for memsets that the signal may overtake.
     ///
     /// # Errors
-    /// A value that is not above all before it, from either side, or a stream of another context; then nothing is enqueued. After
-    /// an error of the driver the value is used up.
+    /// Fails if `value` is not greater than all values promised before, by either side, or if the stream is of
+    /// another context. Nothing is enqueued then. Also fails if the driver reports an error; the value is then used
+    /// up.
     ///
     /// # Safety
-    /// The timeline lives until the stream has passed the signal. Signals happen on the GPU in the order of these calls: that is
-    /// so on one stream, and between streams and queues that wait for one another.
+    /// - The timeline must live until the stream has passed the signal.
+    /// - The GPU must make the signals in the order of these calls. It does on one stream, and on streams and queues
+    ///   that wait for one another.
+    ///
+    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         self.imported.require(stream)?;
         self.promised.rise(value)?;
@@ -73,7 +118,10 @@ impl SharedTimeline {
         unsafe { self.imported.signal(stream, Signal::Value(value)) }
     }
 
-    /// The same as parameters of a CUDA graph's node; the caller keeps the values rising.
+    /// Returns the same signal as parameters for a node of a CUDA graph ([`cuGraphAddExternalSemaphoresSignalNode`]).
+    /// The semaphore stays the timeline's. Nothing checks that the values rise: see [`SharedTimeline::cuda_signal`].
+    ///
+    /// [`cuGraphAddExternalSemaphoresSignalNode`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html
     pub fn cuda_signal_params(
         &self,
         value: u64,
@@ -81,7 +129,10 @@ impl SharedTimeline {
         (self.imported.raw(), Signal::Value(value).params())
     }
 
-    /// [`SharedTimeline::cuda_wait`] likewise.
+    /// Returns the wait of [`SharedTimeline::cuda_wait`] as parameters for a node of a CUDA graph
+    /// ([`cuGraphAddExternalSemaphoresWaitNode`]).
+    ///
+    /// [`cuGraphAddExternalSemaphoresWaitNode`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html
     pub fn cuda_wait_params(
         &self,
         value: u64,
@@ -89,7 +140,10 @@ impl SharedTimeline {
         (self.imported.raw(), Wait::Value(value).params())
     }
 
-    /// A wait of a Vulkan submission; `stage` is the first stage that must wait.
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait.
+    /// See the [example](SharedTimeline#examples).
+    ///
+    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_wait(
         &self,
         value: u64,
@@ -98,10 +152,13 @@ impl SharedTimeline {
         self.exported.info(value, stage)
     }
 
-    /// A signal of a Vulkan submission; `stage` is the last stage whose work must be done.
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work
+    /// must be done. See the [example](SharedTimeline#examples).
     ///
     /// # Errors
-    /// A value that is not above all before it, from either side.
+    /// Fails if `value` is not greater than all values promised before, by either side.
+    ///
+    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_signal(
         &self,
         value: u64,
@@ -111,99 +168,145 @@ impl SharedTimeline {
         Ok(self.exported.info(value, stage))
     }
 
-    /// The semaphore, for submissions that take no `VkSemaphoreSubmitInfo`. What they signal is not checked here.
+    /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` ([`VkTimelineSemaphoreSubmitInfo`]). It
+    /// is destroyed with `self`. What such a submission signals is not checked.
+    ///
+    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
     pub fn semaphore(&self) -> vk::Semaphore {
         self.exported.raw
     }
 
-    /// The greatest value that either side was asked to signal; 0 before the first.
+    /// Returns the greatest value that either side was asked to signal, 0 at first. See the
+    /// [example](SharedTimeline#examples).
     pub fn promised(&self) -> u64 {
         self.promised.last()
     }
 
-    /// Sets the counter from the CPU; does nothing where it is there already. For giving up: when CUDA has failed and will
-    /// never signal, this lets go what waits in Vulkan.
+    /// Sets the counter from the CPU, with [`vkSignalSemaphore`]. Does nothing if the counter has reached `value`.
+    /// Use it after CUDA has failed and will never signal: it ends Vulkan's waits.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
     ///
     /// # Safety
-    /// Every smaller value that is to be signalled has been; whatever else is pending, or comes later, signals a greater one
-    /// (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
+    /// - Every smaller value that will ever be signalled must have been signalled.
+    /// - Every signal that is pending or comes later must be greater (`VUID-VkSemaphoreSignalInfo-value-03258`,
+    ///   `-03259`).
+    ///
+    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.exported.signal_from_host(value) }
     }
 
-    /// Blocks the CPU until the counter has `value`; false after a second without it. For a value that *CUDA* signals it may
-    /// return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
+    /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` after a
+    /// second without it. See the [example](SharedTimeline#examples).
+    ///
+    /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkWaitSemaphores`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkWaitSemaphores.html
     pub fn wait_from_host(&self, value: u64) -> Result<bool> {
         self.exported.wait_from_host(value)
     }
 
-    /// The counter as it is now; does not wait.
+    /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetSemaphoreCounterValue`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreCounterValue.html
     pub fn value(&self) -> Result<u64> {
         self.exported.value()
     }
 }
 
-/// A timeline of Vulkan's for another process, which imports it by [`ImportedSemaphore`] or by whatever it has.
+/// A timeline of Vulkan's for another process, which imports it with [`ImportedSemaphore`] or any other API. It owns
+/// Vulkan's semaphore.
 ///
-/// What the other process signals cannot be checked here: its values may go down, or never come. So a wait for them belongs
-/// behind a look at [`ExportedTimeline::value`].
+/// Nothing here can check what the other process signals: its values may go down, or never come. So check
+/// [`ExportedTimeline::value`] before you submit a wait for them.
+///
+/// # Examples
+/// ```no_run
+/// # fn example(vk: vulkan_cuda::Vk) -> vulkan_cuda::Result<()> {
+/// use ash::vk;
+/// use vulkan_cuda::ExportedTimeline;
+///
+/// let timeline = ExportedTimeline::new(&vk)?;
+/// let handle = timeline.export()?; // send it to the other process
+/// if timeline.value()? >= 1 {
+///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::VERTEX_SHADER); // for vkQueueSubmit2
+/// #   let _ = wait;
+/// }
+/// # let _ = handle;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ExportedTimeline(Exported);
 
 impl ExportedTimeline {
-    /// Its counter starts at 0.
+    /// Creates the semaphore, whose counter starts at 0 ([`vkCreateSemaphore`]). See the
+    /// [example](ExportedTimeline#examples).
     ///
     /// # Errors
-    /// A device that cannot export timelines.
+    /// Fails if the device cannot export timelines, or was created without the extension.
+    ///
+    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
     pub fn new(vk: &Vk) -> Result<Self> {
         Exported::new(vk, SemaphoreKind::Timeline).map(Self)
     }
 
-    /// A new handle to it; it keeps the semaphore's payload alive by itself.
+    /// Creates a new handle to the semaphore, with [`vkGetSemaphoreFdKHR`] or [`vkGetSemaphoreWin32HandleKHR`]. You
+    /// own the handle. It keeps the semaphore's payload alive by itself.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetSemaphoreFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreFdKHR.html
+    /// [`vkGetSemaphoreWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreWin32HandleKHR.html
     pub fn export(&self) -> Result<SemaphoreHandle> {
         self.0.export()
     }
 
-    /// For a Vulkan submission: as a wait, `stage` is the first stage that must wait; as a signal, the last stage whose
-    /// work must be done.
+    /// Returns a wait or a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). For a wait, `stage` is the
+    /// first stage that must wait. For a signal, it is the last stage whose work must be done. Nothing checks that
+    /// the values rise. See the [example](ExportedTimeline#examples).
+    ///
+    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
         self.0.info(value, stage)
     }
 
-    /// The counter as it is now; does not wait.
+    /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`vkGetSemaphoreCounterValue`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreCounterValue.html
     pub fn value(&self) -> Result<u64> {
         self.0.value()
     }
 
-    /// Sets the counter from the CPU; does nothing where it is there already. For giving up on whoever should have.
+    /// Sets the counter from the CPU, with [`vkSignalSemaphore`]. Does nothing if the counter has reached `value`.
+    /// Use it if the other process fails to signal.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
     ///
     /// # Safety
-    /// As [`SharedTimeline::signal_from_host`], of this process's signals.
+    /// As for [`SharedTimeline::signal_from_host`], for the signals of this process.
+    ///
+    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.signal_from_host(value) }
     }
 }
 
-/// The rule of a timeline: each promised value is above all before it. Starts at 0, as a timeline does.
+/// A timeline's rule: each promised value is greater than all before it. Starts at 0, as a timeline does.
 #[derive(Default)]
 struct Rising(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! A Vulkan device that somebody else made and owns.
+//! A Vulkan device that your program created and owns.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -16,8 +16,41 @@ use crate::vulkan_info::{
 };
 use crate::{Error, Result};
 
-/// A Vulkan device that somebody else owns: ash, wgpu-hal, vulkano. Cloning is cheap; every shared object holds a clone, so the
-/// device outlives them all.
+/// A Vulkan device that your program created, with ash, wgpu-hal or vulkano. Cloning is cheap. Every shared object
+/// holds a clone, so the device outlives them all.
+///
+/// # Examples
+/// ```no_run
+/// use std::any::Any;
+/// use std::sync::Arc;
+///
+/// use ash::vk;
+/// use vulkan_cuda::{Result, Vk};
+///
+/// /// Destroys the device, then the instance.
+/// struct Owner {
+///     device: ash::Device,
+///     instance: ash::Instance,
+/// }
+///
+/// impl Drop for Owner {
+///     fn drop(&mut self) {
+///         // SAFETY: `Vk` drops this last, so nothing uses the device any more.
+///         unsafe {
+///             self.device.destroy_device(None);
+///             self.instance.destroy_instance(None);
+///         }
+///     }
+/// }
+///
+/// fn adopt(owner: Arc<Owner>, physical: vk::PhysicalDevice) -> Result<Vk> {
+///     let (instance, device) = (owner.instance.clone(), owner.device.clone());
+///     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
+///     unsafe { Vk::from_raw(instance, physical, device, owner) }
+/// }
+/// ```
+///
+/// `examples/06_your_device.rs` adopts the device of an engine. `examples/wgpu` in the repository adopts wgpu's.
 #[derive(Clone)]
 pub struct Vk(Arc<Shared>);
 
@@ -42,16 +75,20 @@ impl Drop for Shared {
 }
 
 impl Vk {
-    /// Adopts a device. Nothing of it is ever destroyed here; `keep` owns it, and is dropped last.
+    /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last. See the
+    /// [example](Vk#examples).
     ///
     /// # Errors
-    /// What the driver answers to queries. A device that lacks an extension is adopted all the same: making what needs the
+    /// Fails if [`VkInfo::query`] does. A device that lacks an extension is adopted all the same. What needs the
     /// extension then fails, and names it.
     ///
     /// # Safety
-    /// - `device` was made from `physical`, and `physical` is `instance`'s. All three live until `keep` is dropped.
-    /// - The device was created with the feature `timelineSemaphore`, even if only memory is to be shared: Vulkan has no way to
-    ///   ask whether it was, so everything here relies on it.
+    /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
+    ///   live until `keep` is dropped.
+    /// - The device must have been created with the feature [`timelineSemaphore`], even if you share only memory.
+    ///   Vulkan cannot tell whether it was, so this crate relies on it everywhere.
+    ///
+    /// [`timelineSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceTimelineSemaphoreFeatures.html
     pub unsafe fn from_raw(
         instance: ash::Instance,
         physical: vk::PhysicalDevice,
@@ -60,7 +97,7 @@ impl Vk {
     ) -> Result<Self> {
         // SAFETY: the caller's promise.
         let info = unsafe { VkInfo::query(&instance, physical) }?;
-        // A function of an extension that was not enabled is null (`vkGetDeviceProcAddr`), so this tells whether it was.
+        // `vkGetDeviceProcAddr` returns null for a function of an extension that was not enabled.
         let enabled = |function: &CStr| {
             // SAFETY: a live device and a terminated name.
             unsafe { instance.get_device_proc_addr(device.handle(), function.as_ptr()) }.is_some()
@@ -79,59 +116,73 @@ impl Vk {
         })))
     }
 
-    /// The adopted device.
+    /// Returns the adopted device, with its functions ([`VkDevice`]). It is borrowed: `keep` owns it.
+    ///
+    /// [`VkDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkDevice.html
     pub fn device(&self) -> &ash::Device {
         &self.0.device
     }
 
-    /// The physical device below it.
+    /// Returns the physical device that the device was created from ([`VkPhysicalDevice`]).
+    ///
+    /// [`VkPhysicalDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDevice.html
     pub fn physical(&self) -> vk::PhysicalDevice {
         self.0.physical
     }
 
-    /// The instance below that.
+    /// Returns the instance of the physical device, with its functions ([`VkInstance`]). It is borrowed: `keep` owns
+    /// it.
+    ///
+    /// [`VkInstance`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkInstance.html
     pub fn instance(&self) -> &ash::Instance {
         &self.0.instance
     }
 
-    /// What the physical device says of itself.
+    /// Returns what the physical device reports: see [`VkInfo`].
     pub fn info(&self) -> &VkInfo {
         &self.0.info
     }
 
-    /// From now on no Vulkan object that was made from this device is destroyed, nor the device (`keep` is leaked): for a GPU that
-    /// did not come to rest, and may use any of it for ever. CUDA's imports of them are closed all the same when they are dropped;
-    /// leak those too (`std::mem::forget`) if CUDA's stream is what did not come to rest.
+    /// Stops destroying: from now on, no Vulkan object made from this device is destroyed, and `keep` is leaked with
+    /// the device.
+    ///
+    /// Call this if the GPU did not finish its work and may use any of these objects for ever. An example is a queue
+    /// that still waits for a semaphore after a timeout: [`vkDestroyDevice`] requires that all work has finished.
+    ///
+    /// CUDA's imports of these objects are still closed when you drop them. If CUDA's stream is what did not finish,
+    /// leak them too, with [`std::mem::forget`].
+    ///
+    /// [`vkDestroyDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkDestroyDevice.html
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// For `Drop`: destroys what was made from the device, unless the device was abandoned.
+    /// For `Drop`: destroys an object of the device, unless the device was abandoned.
     pub(crate) fn cleanup(&self, destroy: impl FnOnce(&ash::Device)) {
         if !self.0.abandoned.load(Ordering::Relaxed) {
             destroy(self.device());
         }
     }
 
-    /// For what was made on a device and is to be imported for it.
+    /// Checks that an object exported from `other` may be imported for this device.
     ///
     /// # Errors
-    /// `other` is not this device.
+    /// Fails if `other` is another device.
     pub(crate) fn require_same(&self, other: &Self) -> Result<()> {
         match self.device().handle() == other.device().handle() {
             true => Ok(()),
             false => Err(Error::Rule(format!(
-                "what was exported from a device of {} cannot be imported for another device, of {}",
+                "an object exported from a device on {} cannot be imported for another device, on {}",
                 other.info().name,
                 self.info().name
             ))),
         }
     }
 
-    /// Whether buffers of this usage are exported as `handle`.
+    /// Queries how buffers of this usage are exported as `handle`.
     ///
     /// # Errors
-    /// They are not.
+    /// Fails if the device does not export them.
     pub(crate) fn exports_buffer(
         &self,
         usage: vk::BufferUsageFlags,
@@ -142,18 +193,18 @@ impl Vk {
             .map_err(Error::Unsupported)
     }
 
-    /// The functions that export memory.
+    /// Returns the functions that export memory.
     ///
     /// # Errors
-    /// The device was made without the extension.
+    /// Fails if the device was created without the extension.
     pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
         self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
     }
 
-    /// The functions that export semaphores.
+    /// Returns the functions that export semaphores.
     ///
     /// # Errors
-    /// As [`Vk::memory_handles`].
+    /// Fails if the device was created without the extension.
     pub(crate) fn semaphore_handles(&self) -> Result<&SemaphoreFns> {
         self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without(SEMAPHORE_EXTENSION))
     }
@@ -166,12 +217,12 @@ impl Vk {
         ))
     }
 
-    /// For `map_err`: names the call and this device in the error.
+    /// For `map_err`: adds the call and this device's name to an error.
     pub(crate) fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
     }
 
-    /// The index of a memory type of `allowed` with all of `wanted`.
+    /// Returns the index of the first memory type that is in the mask `allowed` and has all properties of `wanted`.
     pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
         // SAFETY: a live physical device.
         let memory = unsafe { self.instance().get_physical_device_memory_properties(self.physical()) };

@@ -1,4 +1,4 @@
-//! What a physical device of Vulkan says of sharing, to be asked before there is a device.
+//! What a physical device of Vulkan reports about sharing. You can query it before you create a device.
 
 use std::ffi::CStr;
 
@@ -39,40 +39,80 @@ mod system {
 
 pub(crate) use system::*;
 
-/// The device extensions that sharing needs on this system: one for memory, one for semaphores. Enable them, and the feature
-/// `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`] leaves out what a device lacks.
+/// The device extensions that sharing needs on this system: one for memory, one for semaphores. On Linux these are
+/// [`VK_KHR_external_memory_fd`] and [`VK_KHR_external_semaphore_fd`].
+///
+/// Enable them, and the feature `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`]
+/// leaves out those that a device lacks.
+///
+/// [`VK_KHR_external_memory_fd`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VK_KHR_external_memory_fd.html
+/// [`VK_KHR_external_semaphore_fd`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VK_KHR_external_semaphore_fd.html
 pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
 
-/// What a physical device says of itself, as far as sharing depends on it. To be asked before there is a device.
+/// What a physical device reports about itself, as far as sharing depends on it. Plain data, from [`VkInfo::query`].
+///
+/// # Examples
+///
+/// Create a device that can share:
+///
+/// ```no_run
+/// use ash::vk;
+/// use vulkan_cuda::{Error, Result, VkInfo};
+///
+/// fn create(
+///     instance: &ash::Instance,
+///     physical: vk::PhysicalDevice,
+///     queues: &[vk::DeviceQueueCreateInfo<'_>],
+/// ) -> Result<ash::Device> {
+///     // SAFETY: one of this instance's devices.
+///     let info = unsafe { VkInfo::query(instance, physical) }?;
+///     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
+///     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+///     let create = vk::DeviceCreateInfo::default()
+///         .queue_create_infos(queues)
+///         .enabled_extension_names(&extensions)
+///         .push_next(&mut timeline);
+///     // SAFETY: `create` points to live values; the device lists the extensions.
+///     unsafe { instance.create_device(physical, &create, None) }
+///         .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name, result })
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct VkInfo {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// The identity that CUDA reports for the same device (`VkPhysicalDeviceIDProperties::deviceUUID`).
+    /// The UUID that CUDA reports for the same device (`VkPhysicalDeviceIDProperties::deviceUUID`).
     pub uuid: DeviceUuid,
-    /// The identity of the driver (`driverUUID`): Vulkan imports only what the same driver exported.
+    /// The driver's UUID (`driverUUID`). Vulkan can import only what the same driver exported.
     pub driver_uuid: [u8; 16],
-    /// The identity that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`); `None` elsewhere.
+    /// The LUID that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`). `None` on other systems.
     pub luid: Option<Luid>,
-    /// Physical devices in its device group; 1 is the usual case, and the only one that shares with CUDA.
+    /// The number of physical devices in its device group. It is usually 1, and only such a device shares with CUDA.
     pub group_size: usize,
     /// What it can export to CUDA.
     pub exports: Exports,
 }
 
-/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver grants.
+/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver
+/// supports. Part of [`VkInfo`].
+///
+/// A field is `None` if the driver does not support the export, or if the device lacks the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// A storage buffer's memory: `vkGetPhysicalDeviceExternalBufferProperties` says so, and the extension is there.
+    /// A storage buffer's memory ([`vkGetPhysicalDeviceExternalBufferProperties`]).
+    ///
+    /// [`vkGetPhysicalDeviceExternalBufferProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalBufferProperties.html
     pub buffer: Option<ExportType>,
-    /// A timeline semaphore: `vkGetPhysicalDeviceExternalSemaphoreProperties` says so, and the extension is there.
+    /// A timeline semaphore ([`vkGetPhysicalDeviceExternalSemaphoreProperties`]).
+    ///
+    /// [`vkGetPhysicalDeviceExternalSemaphoreProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalSemaphoreProperties.html
     pub timeline: Option<ExportType>,
-    /// A binary semaphore, in the same way.
+    /// A binary semaphore, by the same query.
     pub binary: Option<ExportType>,
 }
 
 impl Exports {
-    /// The handle type of one of the two kinds of semaphore.
+    /// Returns the handle type for one of the two kinds of semaphore: [`Exports::timeline`] or [`Exports::binary`].
     pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
         match kind {
             SemaphoreKind::Timeline => self.timeline,
@@ -82,20 +122,25 @@ impl Exports {
 }
 
 impl VkInfo {
-    /// The extensions to enable for what this device can export, of [`DEVICE_EXTENSIONS`].
+    /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`]. See
+    /// the [example](VkInfo#examples).
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
         let semaphore = self.exports.timeline.or(self.exports.binary);
         let memory = self.exports.buffer.map(|_| MEMORY_EXTENSION);
         memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
     }
 
-    /// Asks `physical`. `instance` must be of Vulkan 1.1 or later.
+    /// Queries `physical`: its identity ([`VkPhysicalDeviceIDProperties`]), its device group and what it can export.
+    /// Creates nothing. See the [example](VkInfo#examples).
     ///
     /// # Safety
-    /// `physical` is one of `instance`'s devices.
+    /// - `physical` must be one of `instance`'s devices.
+    /// - `instance` must be of Vulkan 1.1 or later.
     ///
     /// # Errors
-    /// What the driver answers to the enumeration of groups or extensions.
+    /// Fails if the driver cannot list the device groups or the extensions.
+    ///
+    /// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
     pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
@@ -117,7 +162,7 @@ impl VkInfo {
             ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
         };
         let semaphore = |kind: SemaphoreKind| {
-            // The question needs Vulkan 1.2's VkSemaphoreTypeCreateInfo.
+            // The query needs VkSemaphoreTypeCreateInfo of Vulkan 1.2.
             let may_ask = has(SEMAPHORE_EXTENSION) && base.api_version >= vk::API_VERSION_1_2;
             first(&|handle_type| {
                 may_ask
@@ -148,7 +193,8 @@ impl VkInfo {
     }
 }
 
-/// What [`Exports::buffer`] is asked for. The answer may depend on the usage, so each buffer asks again for its own.
+/// The usage for which [`Exports::buffer`] is queried. The answer may depend on the usage, so each buffer queries its
+/// own again.
 const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
@@ -159,7 +205,7 @@ fn group_size(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<
     // SAFETY: a live instance.
     let count = unsafe { instance.enumerate_physical_device_groups_len() }?;
     let mut groups = vec![vk::PhysicalDeviceGroupProperties::default(); count];
-    // SAFETY: as above; the slice has the length that was just asked.
+    // SAFETY: as above; the slice has the length that the driver just reported.
     unsafe { instance.enumerate_physical_device_groups(&mut groups) }?;
     let members = |group: &vk::PhysicalDeviceGroupProperties| group.physical_device_count as usize;
     let ours = groups.iter().find(|group| group.physical_devices[..members(group)].contains(&physical));

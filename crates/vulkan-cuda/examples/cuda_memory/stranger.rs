@@ -1,5 +1,5 @@
-//! A descriptor of which only words say that it is memory is tried in a child process first: on NVIDIA's driver (580) one refused
-//! import was seen to cost a process every later one.
+//! A descriptor from another process may not be what its sender says, so a child process tries it first. With NVIDIA's driver (580)
+//! one refused import made every later import of the process fail.
 
 use std::error::Error;
 use std::fs::File;
@@ -13,18 +13,18 @@ use vulkan_cuda::{CudaAllocation, ImportedBuffer};
 use super::match_devices::Gpu;
 use super::{USAGE, check, fill, open};
 
-/// Set in the child: how many bytes the descriptor is said to have.
+/// Set in the child: the descriptor's size in bytes, as its sender says.
 const BYTES: &str = "VULKAN_CUDA_TRY_BYTES";
-/// What is imported of them.
+/// The range that is imported.
 const RANGE: Range = Range { offset: 0, size: 4096 };
 
-/// `child` starts this program again.
+/// `child` is a command that starts this program again.
 pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
     let size = allocation.chunks()[0];
     fill(gpu, allocation.pointer(), RANGE.size, 0xC0DA_0003)?;
 
-    // These two might have come over a socket.
+    // In a real program these two come over a socket.
     let file = OwnedFd::from(File::open("/dev/null")?);
     let memory = OwnedFd::from(allocation.export(0)?);
     match is_taken(&mut child, &file, size)? {
@@ -32,20 +32,21 @@ pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
         Err(words) => println!("refused, in a process of its own: {words}"),
     }
     is_taken(&mut child, &memory, size)??;
-    // SAFETY: as the child has shown, and as its sender says: memory of this GPU, and of this size.
+    // SAFETY: the child has shown that it is memory of this GPU; its sender says that it has this size.
     let view = unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), memory.into(), size, RANGE, USAGE) }?;
-    // The stranger may go: Vulkan's import keeps the memory. Only CUDA's address is gone.
+    // The sender may drop its allocation: Vulkan's import keeps the memory. Only CUDA's address is gone.
     drop(allocation);
     check(gpu, view.vulkan(), RANGE.size, 0xC0DA_0003)?;
     println!("tried in a process of its own, then imported here: Vulkan read {RANGE}");
     Ok(())
 }
 
-/// Whether a child process can import the descriptor; why not, in its words. (A program that must go on gives it a time limit.)
+/// Returns whether a child process can import the descriptor, or its reason why not. (A program that must not hang
+/// needs a time limit here.)
 fn is_taken(child: &mut Command, descriptor: &OwnedFd, size: u64) -> std::io::Result<Result<(), String>> {
     let stdin = Stdio::from(descriptor.try_clone()?);
     let output = child.env(BYTES, size.to_string()).stdin(stdin).output()?;
-    // The command keeps what it was given.
+    // Otherwise the command would keep the descriptor open.
     child.stdin(Stdio::null());
     let words = String::from_utf8_lossy(&output.stderr);
     Ok(match output.status.success() {
@@ -54,12 +55,12 @@ fn is_taken(child: &mut Command, descriptor: &OwnedFd, size: u64) -> std::io::Re
     })
 }
 
-/// Whether this process is the child.
+/// Returns whether this process is the child.
 pub fn is_child() -> bool {
     std::env::var_os(BYTES).is_some()
 }
 
-/// In the child: imports what standard input is, on the same GPU, and ends.
+/// The child: imports its standard input on the same GPU, and exits.
 pub fn be_child() -> ! {
     let taken = attempt();
     if let Err(error) = &taken {
@@ -72,7 +73,7 @@ fn attempt() -> Result<(), Box<dyn Error>> {
     let size = std::env::var(BYTES)?.parse()?;
     let gpu = open()?;
     let fd = Fd::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    // SAFETY: nobody knows. Whatever happens ends with this process.
+    // SAFETY: unknown. Any damage ends with this process.
     unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }?;
     Ok(())
 }

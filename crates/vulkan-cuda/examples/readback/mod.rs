@@ -1,10 +1,10 @@
-//! Plain Vulkan, for looking at what came through: a buffer that the CPU reads, and command buffers that copy into it.
+//! Plain Vulkan, to look at the result: a buffer that the CPU reads, and command buffers that copy into it.
 
 use ash::vk;
 
 use super::match_devices::Gpu;
 
-/// A buffer in the CPU's memory, and a pool of command buffers.
+/// A buffer in memory that the CPU can read, and a pool of command buffers.
 pub struct Target {
     pub buffer: vk::Buffer,
     memory: vk::DeviceMemory,
@@ -15,14 +15,14 @@ pub struct Target {
     _pair: vulkan_cuda::Pair,
 }
 
-#[allow(dead_code)] // Each example uses its own part of this.
+#[allow(dead_code)] // Each example uses only some of these functions.
 impl Target {
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self, vk::Result> {
         let device = gpu.device.clone();
         let info = vk::BufferCreateInfo::default().size(bytes).usage(vk::BufferUsageFlags::TRANSFER_DST);
         let pool = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
         // SAFETY: a live device and plain descriptions; the memory is of a type and size that the buffer allows. A failure in
-        // between ends the example, and leaves to the end of the process what was made before.
+        // between ends the example; the end of the process then frees what was made before.
         unsafe {
             let buffer = device.create_buffer(&info, None)?;
             let needs = device.get_buffer_memory_requirements(buffer);
@@ -40,7 +40,7 @@ impl Target {
         }
     }
 
-    /// A command buffer of whatever `record` records, and a barrier that shows the CPU what was copied.
+    /// Returns a command buffer with the commands of `record`, and a barrier that makes the copy visible to the CPU.
     pub fn record(
         &self,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
@@ -51,7 +51,7 @@ impl Target {
             .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
             .dst_stage_mask(vk::PipelineStageFlags2::HOST)
             .dst_access_mask(vk::AccessFlags2::HOST_READ)];
-        // SAFETY: a live pool, and a fresh command buffer of it.
+        // SAFETY: a live pool, and a new command buffer from it.
         unsafe {
             let commands = self.device.allocate_command_buffers(&info)?[0];
             self.device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default())?;
@@ -70,7 +70,7 @@ impl Target {
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
     ) -> Result<(), vk::Result> {
         let commands = self.record(record)?;
-        // SAFETY: recorded above; whoever records keeps alive what is used until the queue is idle.
+        // SAFETY: recorded above; the caller keeps everything in the commands alive until the queue is idle.
         unsafe {
             self.submit(gpu, commands, &[], &[])?;
             self.device.queue_wait_idle(gpu.queue)
@@ -80,7 +80,7 @@ impl Target {
     /// Submits `commands`, which begin after `waits` and end before `signals`.
     ///
     /// # Safety
-    /// [`Target::record`] made them; all that they use lives until the queue is idle.
+    /// [`Target::record`] made the commands, and everything in them lives until the queue is idle.
     pub unsafe fn submit(
         &self,
         gpu: &Gpu,
@@ -97,9 +97,9 @@ impl Target {
         unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }
     }
 
-    /// What was copied, once the queue is idle.
+    /// Returns what was copied. The queue must be idle.
     pub fn words(&self) -> Result<Vec<u32>, vk::Result> {
-        // SAFETY: host-visible memory of so many bytes, which nobody writes any more.
+        // SAFETY: host-visible memory of this many bytes, which nothing writes any more.
         unsafe {
             let from = self.device.map_memory(self.memory, 0, self.bytes, vk::MemoryMapFlags::empty())?;
             let words = std::slice::from_raw_parts(from.cast::<u32>(), (self.bytes / 4) as usize).to_vec();
@@ -111,7 +111,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: every example waits for the queue; after an error, waiting once more does no harm.
+        // SAFETY: nothing is used after this wait. (Without an error, the example has waited before.)
         unsafe {
             let _ = self.device.device_wait_idle();
             self.device.destroy_command_pool(self.pool, None);

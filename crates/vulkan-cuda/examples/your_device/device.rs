@@ -1,4 +1,4 @@
-//! How an engine makes its instance and its device, with what sharing needs.
+//! How an engine creates its instance and its device, with what sharing needs.
 
 use std::error::Error;
 
@@ -19,18 +19,18 @@ impl Drop for Instance {
     }
 }
 
-/// The engine's device, and the token.
+/// The engine's device. An `Arc` of it is the token for `Vk::from_raw`.
 pub struct Device {
     pub raw: ash::Device,
     pub physical: vk::PhysicalDevice,
     pub queue: vk::Queue,
     pub family: u32,
-    // The last to go.
+    // Dropped last.
     pub instance: Instance,
 }
 
 impl Device {
-    /// With CUDA's number for the same GPU.
+    /// Creates the device, and returns it with CUDA's ordinal of the same GPU.
     pub fn new(driver: Driver) -> Result<(Self, i32), Box<dyn Error>> {
         // SAFETY: the loader is the system's own.
         let entry = unsafe { ash::Entry::load() }
@@ -41,7 +41,7 @@ impl Device {
         let raw = unsafe { entry.create_instance(&create, None) }?;
         let instance = Instance { raw, _entry: entry };
 
-        // The engine chooses its GPU as it always did, and CUDA follows.
+        // The engine chooses its GPU as before, and CUDA follows.
         // SAFETY: a live instance, and its own devices.
         let physical =
             unsafe { instance.raw.enumerate_physical_devices() }?.into_iter().max_by_key(|&device| {
@@ -69,7 +69,7 @@ impl Device {
         let priorities = [1.0];
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-        // 1. What sharing needs, beside what the engine needs itself: here `synchronization2`.
+        // 1. What sharing needs, and what the engine needs itself: here `synchronization2`.
         let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
         let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
         let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
@@ -80,7 +80,7 @@ impl Device {
             .push_next(&mut sync2);
         // SAFETY: `create` points to locals; the device lists the extensions.
         let raw = unsafe { instance.raw.create_device(physical, &create, None) }?;
-        // SAFETY: one queue of this family was asked for.
+        // SAFETY: one queue of this family was requested.
         let queue = unsafe { raw.get_device_queue(family, 0) };
         Ok((Self { raw, physical, queue, family, instance }, twin.ordinal))
     }
@@ -88,7 +88,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: whoever made something of it holds it, and so is gone.
+        // SAFETY: every object of the device holds an `Arc` of it, so all of them are gone.
         unsafe { self.raw.destroy_device(None) };
     }
 }

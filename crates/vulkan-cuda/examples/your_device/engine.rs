@@ -1,4 +1,4 @@
-//! A renderer as it may be without CUDA: its own memory allocator, command pools, frames in flight and pace.
+//! A renderer that could also run without CUDA: it has its own memory allocator, command pools, frames in flight and pace.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use vulkan_cuda::{SharedBuffer, SharedRing};
 use super::device::Device;
 use super::{BYTES, word};
 
-/// How many frames the CPU may be ahead of the queue. This is the engine's affair, and need not be the number of slots.
+/// How many frames the CPU may be ahead of the queue. This is independent of the number of slots.
 const IN_FLIGHT: u64 = 2;
 
-/// What the engine has once for each frame in flight.
+/// The engine's objects for one frame in flight.
 #[derive(Default)]
 struct Frame {
     pool: vk::CommandPool,
     commands: vk::CommandBuffer,
-    /// What it draws to.
+    /// The buffer that it draws to.
     target: vk::Buffer,
     memory: Option<Allocation>,
-    /// The frame of CUDA's that it draws.
+    /// CUDA's frame that it draws.
     shows: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct Engine {
     done: vk::Semaphore,
     submitted: u64,
     checked: u64,
-    // These two go last, and in this order: the allocator frees its memory on the device.
+    // Dropped last, in this order: the allocator frees its memory on the device.
     allocator: Allocator,
     pub device: Arc<Device>,
 }
@@ -52,13 +52,13 @@ impl Engine {
             allocation_sizes: Default::default(),
         })?;
         let (frames, done) = (Vec::new(), vk::Semaphore::null());
-        // From here on `Drop` cleans up; destroying what is null does nothing.
+        // From here on `Drop` cleans up; destroying a null handle does nothing.
         let mut engine = Self { frames, done, submitted: 0, checked: 0, allocator, device };
         let raw = &engine.device.raw;
         let mut timeline = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let target = vk::BufferCreateInfo::default().size(BYTES).usage(vk::BufferUsageFlags::TRANSFER_DST);
         let pool = vk::CommandPoolCreateInfo::default().queue_family_index(engine.device.family);
-        // SAFETY: a live device and plain descriptions; memory of the size and type that the buffer asks for.
+        // SAFETY: a live device and plain descriptions; memory of the size and type that the buffer requires.
         unsafe {
             engine.done =
                 raw.create_semaphore(&vk::SemaphoreCreateInfo::default().push_next(&mut timeline), None)?;
@@ -83,9 +83,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Draws a slot: here it copies it. After an error the read was dropped, and with it the frame was given up.
+    /// Draws a slot: here it copies it. After an error the read is dropped, so its frame is given up.
     pub fn draw(&mut self, ring: &SharedRing<SharedBuffer>, read: Read) -> Result<(), Box<dyn Error>> {
-        // The engine's pace: what these objects were used for last is done. It waits for its own timeline, never for CUDA's.
+        // The engine's pace: it waits until the last frame with these objects is done. It waits for its own timeline, never for CUDA's.
         let index = (self.submitted % IN_FLIGHT) as usize;
         self.wait_for((self.submitted + 1).saturating_sub(IN_FLIGHT))?;
         self.check(index)?;
@@ -97,7 +97,7 @@ impl Engine {
             .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
             .dst_stage_mask(vk::PipelineStageFlags2::HOST)
             .dst_access_mask(vk::AccessFlags2::HOST_READ)];
-        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have so many bytes.
+        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have this many bytes.
         unsafe {
             raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
             raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
@@ -114,8 +114,8 @@ impl Engine {
         }
 
         // ANCHOR: submit
-        // 3. The engine's own wait stands for whatever yours wait for, a swapchain image or an upload. CUDA's is one more.
-        // `Read::wait` and `Read::signal` say the same as plain numbers, for `vkQueueSubmit`.
+        // 3. The engine's own wait stands for your waits: for a swapchain image or an upload, for example. CUDA's wait is one more.
+        // For `vkQueueSubmit`, `Read::wait` and `Read::signal` return the same as plain numbers.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
         let waits = [own.value(self.submitted), read.wait_info()];
@@ -125,7 +125,7 @@ impl Engine {
             .wait_semaphore_infos(&waits)
             .command_buffer_infos(&commands)
             .signal_semaphore_infos(&signals)];
-        // SAFETY: recorded above; everything lives until the queue has passed it, which every `drop` here waits for.
+        // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the queue has passed it.
         unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?;
         self.submitted += 1;
         frame.shows = Some(read.frame());
@@ -134,8 +134,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits on the CPU until so many of the engine's frames are done. They are behind CUDA's, and CUDA may fault, so the wait has a
-    /// limit.
+    /// Waits on the CPU until this many of the engine's frames are done. They come after CUDA's, and CUDA may fault, so the wait has
+    /// a limit.
     fn wait_for(&self, frames: u64) -> Result<(), vk::Result> {
         let (semaphores, values) = ([self.done], [frames]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -143,7 +143,7 @@ impl Engine {
         unsafe { self.device.raw.wait_semaphores(&info, 10_000_000_000) }
     }
 
-    /// Looks at what a frame in flight drew; it is done.
+    /// Checks what a frame in flight drew. The frame must be done.
     fn check(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
         let frame = &mut self.frames[index];
         let Some(shows) = frame.shows.take() else { return Ok(()) };
@@ -156,7 +156,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for the last frames; how many were right.
+    /// Waits for the last frames, and returns how many frames were right.
     pub fn finish(&mut self) -> Result<u64, Box<dyn Error>> {
         self.wait_for(self.submitted)?;
         (0..self.frames.len()).try_for_each(|index| self.check(index))?;
@@ -167,7 +167,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         let raw = &self.device.raw;
-        // SAFETY: the queue is idle, and these are the engine's own. The ring has its own wait for the GPU.
+        // SAFETY: the queue is idle, and these objects are the engine's. The ring waits for the GPU itself.
         unsafe {
             let _ = raw.device_wait_idle();
             for frame in self.frames.drain(..) {

@@ -1,12 +1,11 @@
-//! The functions of `libcuda` that this crate calls: a table, of which `look_up.rs` makes the functions.
+//! The functions of `libcuda` that this crate calls, as a table. `look_up.rs` turns it into functions.
 //!
-//! cudarc brings the types and opens the library. Its functions are not called: each is looked up at its first use, with
-//! a panic where it is missing, and answers with a Rust enum that knows the codes of one CUDA version only. A newer
-//! driver may answer with a code that is not among them, and such an enum is undefined behaviour. Here a missing function
-//! is an error, and an answer is a number.
+//! cudarc provides the types and opens the library. Its functions are not used, for two reasons. Each is looked up at
+//! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
+//! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
+//! a code is a number.
 //!
-//! The arguments are described in the
-//! [manual of the driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html).
+//! The [manual of the driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html) describes the arguments.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -14,18 +13,18 @@ use cudarc::driver::sys::*;
 
 use super::look_up::{find, functions};
 
-/// What a call answered: a `CUresult`, of this or any later version of CUDA.
+/// The result of a call: a `CUresult`, of this or any later version of CUDA.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 
 impl Code {
     pub const SUCCESS: Self = Self(0);
-    /// `CUDA_ERROR_NOT_INITIALIZED`: also what is answered here before [`look_up`].
+    /// `CUDA_ERROR_NOT_INITIALIZED`. Also returned by the functions here before [`look_up`].
     pub const NOT_INITIALIZED: Self = Self(3);
     /// `CUDA_ERROR_NOT_FOUND`.
     pub const NOT_FOUND: Self = Self(500);
-    /// `CUDA_ERROR_NOT_READY`: not done yet, which is no failure.
+    /// `CUDA_ERROR_NOT_READY`: the work is not done yet. Not a failure.
     pub const NOT_READY: Self = Self(600);
 }
 
@@ -38,7 +37,7 @@ functions! {
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int) = ["cuDeviceGet"];
     cuDeviceGetName(name: *mut c_char, size: c_int, device: CUdevice) = ["cuDeviceGetName"];
     cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice) = ["cuDeviceGetAttribute"];
-    // The second form (CUDA 11.4) tells MIG instances apart; an older driver has only the first.
+    // The second form (CUDA 11.4) distinguishes MIG instances. An older driver has only the first.
     cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
     cuDeviceGetLuid(luid: *mut c_char, node_mask: *mut c_uint, device: CUdevice) = ["cuDeviceGetLuid"];
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) = ["cuDevicePrimaryCtxRetain"];
@@ -204,7 +203,7 @@ functions! {
     ) = ["cuWaitExternalSemaphoresAsync"];
     cuDestroyExternalSemaphore(semaphore: CUexternalSemaphore) = ["cuDestroyExternalSemaphore"];
     ?
-    // For a context that somebody else made.
+    // For an adopted context.
     cuCtxGetDevice(device: *mut CUdevice) = ["cuCtxGetDevice"];
     // Since CUDA 5.5.
     cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = ["cuCtxGetStreamPriorityRange"];

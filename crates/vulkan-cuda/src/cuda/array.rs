@@ -1,4 +1,4 @@
-//! CUDA's arrays: one level of a mipmapped array, and copies of it. Kernels reach it through an object of `objects.rs`.
+//! CUDA's arrays: one level of a mipmapped array, and copies of it. Kernels use it through an object of `objects.rs`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,10 @@ use cudarc::driver::sys;
 use super::{Cuda, Stream, api};
 use crate::Result;
 
-/// One level of a mipmapped array that belongs to something else, which is kept alive with it.
+/// One level of a mipmapped array. It keeps the owner of the mipmapped array alive. Cloning is cheap.
+///
+/// [`MappedImage::level`](crate::MappedImage::level) returns one, and [`crate::image`](mod@crate::image#examples) has
+/// an example.
 #[derive(Clone)]
 pub struct Array {
     pub(super) raw: sys::CUarray,
@@ -24,13 +27,16 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Gets the array of one level of `mipmap`. `owner` is kept alive as long as the array: it destroys the mipmapped array.
+    /// Returns one level of `mipmap`, with [`cuMipmappedArrayGetLevel`]. `owner` destroys the mipmapped array when it
+    /// is dropped, and is kept alive as long as the level.
     ///
     /// # Safety
-    /// `mipmap` is `cuda`'s and lives as long as `owner`.
+    /// `mipmap` must be of `cuda`'s context, and live as long as `owner`.
     ///
     /// # Errors
-    /// There is no such level, or what else the driver answers.
+    /// Fails if there is no such level, or if the driver reports another error.
+    ///
+    /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn of_level(
         mipmap: sys::CUmipmappedArray,
         level: u32,
@@ -39,26 +45,32 @@ impl Array {
     ) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: a live mipmapped array (the caller's promise), of the current context. The level's array lives as long.
+        // SAFETY: a live mipmapped array of the current context (the caller's promise). The level's array lives as long as it.
         let code = unsafe { api::cuMipmappedArrayGetLevel(&mut raw, mipmap, level) };
         cuda.check("cuMipmappedArrayGetLevel", code)?;
         Ok(Self { raw, mipmap, level, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// CUDA's array, valid as long as `self`.
+    /// Returns CUDA's array, for functions of the driver API such as [`cuMemcpy2DAsync`]. It is valid while `self`
+    /// lives.
+    ///
+    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
 
-    /// Enqueues a copy of this level's first `rows` rows, the first `row_bytes` bytes of each, to the same place in `target`.
+    /// Enqueues a copy of this level's first `rows` rows, the first `row_bytes` bytes of each, to the same place in
+    /// `target`. Calls [`cuMemcpy2DAsync`].
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
     ///
     /// # Safety
-    /// - Stream and both levels are of one context.
-    /// - Both levels are two-dimensional and have at least `rows` rows of `row_bytes` bytes.
-    /// - Both live until the stream has passed this point, and nobody else touches them before.
+    /// - The stream and both levels must be of one context.
+    /// - Both levels must be two-dimensional and have at least `rows` rows of `row_bytes` bytes.
+    /// - Both must live until the stream has passed this point, and nothing else may use them before.
+    ///
+    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn copy_to(
         &self,
         stream: &dyn Stream,
@@ -73,19 +85,22 @@ impl Array {
         unsafe { self.enqueue(stream, &copy) }
     }
 
-    /// Enqueues a copy to the host. It fills `target` with as many rows as fit, `row_bytes` bytes of each and no padding between
-    /// them. Read `target` once the stream is idle.
+    /// Enqueues a copy of this level to the host, with [`cuMemcpy2DAsync`]. It fills `target` with as many rows as
+    /// fit, `row_bytes` bytes of each, without padding between them. Read `target` once the stream is idle.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
     ///
     /// # Panics
-    /// If `row_bytes` is 0.
+    /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// - Stream and level are of one context.
-    /// - The level is two-dimensional and has at least as many rows, each of at least `row_bytes` bytes.
-    /// - Level and `target` live until the stream has passed this point. Before that nobody writes the level or touches `target`.
+    /// - The stream and the level must be of one context.
+    /// - The level must be two-dimensional. It must have at least as many rows, each of at least `row_bytes` bytes.
+    /// - The level and `target` must live until the stream has passed this point. Before that, nothing may write the
+    ///   level or use `target`.
+    ///
+    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn copy_to_host(
         &self,
         stream: &dyn Stream,
@@ -108,7 +123,7 @@ impl Array {
             srcHost: std::ptr::null(),
             srcDevice: 0,
             srcArray: self.raw,
-            // Not used with arrays, which know their own.
+            // Unused: an array knows its own pitch.
             srcPitch: 0,
             dstXInBytes: 0,
             dstY: 0,

@@ -1,4 +1,4 @@
-//! A CUDA context that sharing goes through.
+//! The CUDA context that sharing uses.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,24 +13,56 @@ use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
 
-/// A CUDA context: a device's primary one, or any that somebody else owns. Cloning is cheap; every shared object holds a clone,
-/// so the context outlives them all.
+/// A CUDA context: a device's primary one, or any that your program created. Cloning is cheap. Every shared object
+/// holds a clone, so the context outlives them all.
+///
+/// # Examples
+///
+/// Your program has a context of cudarc:
+///
+/// ```no_run
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use cudarc::driver::CudaContext;
+/// use vulkan_cuda::Cuda;
+///
+/// let context = CudaContext::new(0)?;
+/// let cuda = Cuda::from_cudarc(&context)?;
+/// println!("{} ({})", cuda.info().name, cuda.info().uuid);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Your program has no context yet:
+///
+/// ```no_run
+/// # fn example() -> vulkan_cuda::Result<()> {
+/// use vulkan_cuda::{Cuda, Driver};
+///
+/// let driver = Driver::load()?;
+/// for info in driver.devices()? {
+///     let cuda = Cuda::primary(driver, &info)?;
+///     let (free, total) = cuda.memory()?;
+///     println!("{}: {free} of {total} bytes are free", info.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cuda(Arc<Context>);
 
 struct Context {
     raw: sys::CUcontext,
     info: CudaInfo,
-    /// A kernel faulted: from then on every call answers with the same error.
+    /// Whether a kernel has faulted. After that, every call returns the same error.
     faulted: Arc<AtomicBool>,
     keep: Keep,
 }
 
 /// What keeps a context alive.
 enum Keep {
-    /// We retained the device's primary context.
+    /// This crate retained the device's primary context.
     Retained(sys::CUdevice),
-    /// Somebody else's.
+    /// The program's own context.
     Theirs { _keep: Arc<dyn Any + Send + Sync> },
 }
 
@@ -40,11 +72,14 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Cuda {
-    /// Retains a device's primary context, the one that CUDA's runtime, CuPy, Numba and PyTorch share in a process. The
-    /// [`Driver`] is the proof that calls may be made.
+    /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process. Calls
+    /// [`cuDevicePrimaryCtxRetain`]. The [`Driver`] proves that the driver is loaded. Afterwards the context is
+    /// current on this thread: see [`Cuda::bind`]. See the [example](Cuda#examples).
     ///
     /// # Errors
-    /// What the driver answers: 2 (`OUT_OF_MEMORY`), for example.
+    /// Fails if the driver reports an error: 2 (`OUT_OF_MEMORY`), for example.
+    ///
+    /// [`cuDevicePrimaryCtxRetain`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
         let device = CudaInfo::device(info.ordinal, &info.name)?;
         let mut raw = std::ptr::null_mut();
@@ -59,18 +94,22 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// Adopts a context. It is never destroyed here; `keep` owns it, and is dropped after everything that was made from it.
+    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
+    /// from it. Afterwards the context is current on this thread, even after an error: see [`Cuda::bind`] and
+    /// [`cuCtxGetDevice`].
     ///
     /// # Errors
-    /// No driver, one too old, or what it answers.
+    /// Fails if there is no driver or it is too old, or if the driver reports an error.
     ///
     /// # Safety
-    /// `context` lives until `keep` is dropped.
+    /// `context` must live until `keep` is dropped.
+    ///
+    /// [`cuCtxGetDevice`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub unsafe fn from_raw(context: sys::CUcontext, keep: Arc<dyn Any + Send + Sync>) -> Result<Self> {
         let driver = Driver::load()?;
         require(&["cuCtxGetDevice"], "CUDA 2.0")?;
         let whose = "the given CUDA context";
-        // SAFETY: a live context, the caller's promise.
+        // SAFETY: a live context (the caller's promise).
         check("cuCtxSetCurrent", whose, unsafe { api::cuCtxSetCurrent(context) })?;
         let mut device = 0;
         // SAFETY: writes one handle; a context is current.
@@ -84,37 +123,43 @@ impl Cuda {
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
-    /// Adopts cudarc's context, and keeps it alive.
+    /// Adopts cudarc's context, and keeps it alive. See the [example](Cuda#examples).
     ///
     /// # Errors
-    /// As [`Cuda::from_raw`].
+    /// Fails as [`Cuda::from_raw`] does.
     pub fn from_cudarc(context: &Arc<CudaContext>) -> Result<Self> {
         // SAFETY: cudarc's context lives as long as the `Arc`.
         unsafe { Self::from_raw(context.cu_ctx(), context.clone()) }
     }
 
-    /// The device it belongs to.
+    /// Returns the device that the context belongs to: see [`CudaInfo`].
     pub fn info(&self) -> &CudaInfo {
         &self.0.info
     }
 
-    /// CUDA's handle of that device.
+    /// Returns CUDA's handle of that device.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
     pub(crate) fn device(&self) -> Result<sys::CUdevice> {
         CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
     }
 
-    /// CUDA's handle of the context, valid as long as `self` or a clone of it. Do not destroy it.
+    /// Returns CUDA's handle of the context, for [`cuCtxSetCurrent`] and other functions of the driver API. It is
+    /// valid while `self` or a clone of it lives. Do not destroy it.
+    ///
+    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw
     }
 
-    /// Bytes of device memory that are free, and all that there are, as other processes leave them.
+    /// Returns the free and the total device memory in bytes, with [`cuMemGetInfo`]. Other processes change what is
+    /// free. See the [example](Cuda#examples).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`cuMemGetInfo`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn memory(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -123,54 +168,65 @@ impl Cuda {
         Ok((free as u64, total as u64))
     }
 
-    /// Makes it the calling thread's current context, and leaves it so. Every call of this crate does, as cudarc's do; a
-    /// thread that uses another context too sets it again. Cheap when it already is current.
+    /// Makes it the calling thread's current context, with [`cuCtxSetCurrent`]. This is cheap if it is current
+    /// already.
+    ///
+    /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does cudarc.
+    /// If your thread also uses another context, set that one again.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is alive.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
-    /// For calls that take objects of one context only: what they do with another's is undefined.
+    /// Checks that `other` is this context, for a call that takes objects of only one context. Objects of another
+    /// context would be undefined behaviour. `call` is the name of the call, for the error. See [`cuCtxSetCurrent`].
     ///
     /// # Errors
-    /// `other` is not this context.
+    /// Fails if `other` is another context.
+    ///
+    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub fn require_same(&self, other: sys::CUcontext, call: &str) -> Result<()> {
         if self.0.raw == other {
             return Ok(());
         }
         Err(Error::Rule(format!(
-            "{call} takes objects of one CUDA context, that of {} here, and was given one of another context",
+            "{call} takes objects of one CUDA context, here that of {}, but was given one of another context",
             self.info().name
         )))
     }
 
-    /// For calls that take a stream.
+    /// Checks that a call may take this stream.
     ///
     /// # Errors
-    /// A stream of another context, and the per-thread default stream (`CU_STREAM_PER_THREAD`): that is another one on each
-    /// thread, so nothing that is enqueued on it from two threads is in order.
+    /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`). That
+    /// one is a different stream on each thread, so work from two threads would not be in order.
     pub(crate) fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
             return Err(Error::Rule(format!(
-                "{call} was given the per-thread default stream: make one of your own"
+                "{call} was given the per-thread default stream: create a stream of your own"
             )));
         }
         self.require_same(stream.context(), call)
     }
 
-    /// Whether a kernel has faulted in it, as far as any call has shown: then every call from now on fails, and nothing more
-    /// can be learnt from this context.
+    /// Returns whether a kernel has faulted in this context, as far as any call has shown. Every later call fails,
+    /// and the context tells nothing more. The faults are the errors that leave a process "in an inconsistent state":
+    /// see [`CUresult`].
+    ///
+    /// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
     }
 
-    /// Turns the answer of a driver call into an error that names the call and this device.
+    /// Turns the result of a driver call into an error that names the call and this device.
     ///
     /// # Errors
-    /// Every answer but success.
+    /// Fails for every result except success.
     #[doc(hidden)]
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if is_sticky(code.0) {
@@ -179,12 +235,13 @@ impl Cuda {
         check(call, &self.info().name, code)
     }
 
-    /// For `Drop`: binds, calls, and reports what went wrong ([`crate::on_cleanup_error`]), because nothing can be returned.
+    /// For `Drop`: makes the context current, calls `release`, and reports an error ([`crate::on_cleanup_error`]),
+    /// because `Drop` cannot return one.
     #[doc(hidden)]
     pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
         let released = self.bind().and_then(|()| self.check(call, release()));
-        // After a fault every call repeats it, and that was reported when it was met first.
+        // After a fault every call repeats it. It was reported the first time.
         if let (Err(error), false) = (released, known) {
             cleanup_error(&error);
         }
@@ -205,8 +262,8 @@ impl Drop for Context {
     }
 }
 
-/// Whether a device's primary context has faulted: of every [`Cuda`] that retained it the same, since they stand for the same
-/// one of CUDA's, and forgotten with the last of them.
+/// Returns whether a device's primary context has faulted. Every [`Cuda`] that retained it shares this flag, because
+/// all stand for one context of CUDA's. The flag is forgotten with the last of them.
 fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     static FAULTS: Mutex<BTreeMap<i32, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,8 +275,8 @@ fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     })
 }
 
-/// Whether an error code leaves the context unusable: a fault of a kernel or of the device, after which every call
-/// repeats it.
+/// Whether an error code makes the context unusable: a fault of a kernel or of the device, which every later call
+/// repeats.
 #[doc(hidden)]
 pub fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
@@ -232,7 +289,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::identity::DeviceUuid;
 
-    /// A stream with nothing behind it.
+    /// A stream that refers to nothing.
     pub(crate) struct UnrealStream(sys::CUcontext);
 
     // SAFETY: it is never dereferenced.
@@ -240,7 +297,7 @@ pub(crate) mod tests {
     // SAFETY: as above.
     unsafe impl Sync for UnrealStream {}
 
-    // SAFETY: it never reaches the driver, which is what its tests are about.
+    // SAFETY: it never reaches the driver. Its tests check exactly that.
     unsafe impl Stream for UnrealStream {
         fn raw(&self) -> sys::CUstream {
             std::ptr::null_mut()
@@ -262,8 +319,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A context and a stream with nothing behind them, for what must be refused before CUDA is asked. They are never
-    /// dropped, because that would ask it.
+    /// A context and a stream that refer to nothing, to test requests that must be refused before CUDA is called.
+    /// They are never dropped, because that would call CUDA.
     pub(crate) fn unreal(number: u8) -> ManuallyDrop<(Cuda, UnrealStream)> {
         let info = cuda_device(number.into(), number);
         let raw = std::ptr::without_provenance_mut(usize::from(number));

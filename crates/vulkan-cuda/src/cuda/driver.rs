@@ -1,4 +1,4 @@
-//! Loading `libcuda` without panics, and what devices it has.
+//! Loads `libcuda` without panics, and lists its devices.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,37 +8,57 @@ use super::api::{self, Code};
 use crate::identity::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
-/// The CUDA version that brought timeline semaphores to external semaphores, as `cuDriverGetVersion` counts.
+/// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
 
-/// Proof that the driver is loaded, new enough, and initialised.
+/// Proof that CUDA's driver is loaded, initialised, and new enough. It is a plain value: copy it freely. The library
+/// stays loaded until the process ends.
+///
+/// # Examples
+/// ```no_run
+/// # fn example() -> vulkan_cuda::Result<()> {
+/// use vulkan_cuda::Driver;
+///
+/// let driver = Driver::load()?; // an error, not a panic, on a machine without a driver
+/// println!("CUDA {}", driver.version());
+/// for device in driver.devices()? {
+///     println!("{}: {} ({})", device.ordinal, device.name, device.uuid);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
     version: i32,
 }
 
-/// What CUDA says of one device, as far as sharing depends on it. Plain data: it opens nothing and keeps nothing alive.
+/// What CUDA reports about one device, as far as sharing depends on it. Plain data: it opens nothing and keeps
+/// nothing alive. Returned by [`Driver::devices`], which has an [example](Driver#examples).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaInfo {
-    /// CUDA's number for it, after `CUDA_VISIBLE_DEVICES`.
+    /// CUDA's index of the device, after `CUDA_VISIBLE_DEVICES`.
     pub ordinal: i32,
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// The identity that Vulkan reports for the same device.
+    /// The UUID that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
-    /// The identity that Windows gave the adapter; `None` elsewhere, and for a device that is no display adapter there.
+    /// The LUID that Windows gave the adapter. `None` on other systems, and for a device that is not a display
+    /// adapter.
     pub luid: Option<Luid>,
-    /// Major and minor.
+    /// Major and minor version of the compute capability.
     pub compute_capability: (i32, i32),
-    /// `CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`.
+    /// Whether it can import timeline semaphores (`CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`).
     pub timeline_interop: bool,
 }
 
 impl Driver {
-    /// Opens and initialises the driver.
+    /// Opens and initialises the driver, with [`cuInit`]. Later calls are cheap. See the [example](Driver#examples).
     ///
     /// # Errors
-    /// No library, a library too old (before CUDA 11.2), or what `cuInit` answers.
+    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if [`cuInit`] reports an error: 100
+    /// (`NO_DEVICE`), for example.
+    ///
+    /// [`cuInit`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     pub fn load() -> Result<Self> {
         // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
         if !unsafe { sys::is_culib_present() } {
@@ -47,10 +67,10 @@ impl Driver {
                 hint: "install NVIDIA's driver",
             });
         }
-        // SAFETY: the library is there, checked above.
+        // SAFETY: the library is present, checked above.
         unsafe { api::look_up() }.map_err(|name| Error::Driver {
             reason: format!("it lacks {name}"),
-            hint: "update NVIDIA's driver to one of CUDA 11.2 or later (460)",
+            hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
         })?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
@@ -60,22 +80,27 @@ impl Driver {
         check("cuDriverGetVersion", before, unsafe { api::cuDriverGetVersion(&mut version) })?;
         if version < FIRST_WITH_TIMELINES {
             return Err(Error::Driver {
-                reason: format!("it is of CUDA {}", version_words(version)),
+                reason: format!("it supports only CUDA {}", version_words(version)),
                 hint: "timeline semaphores need CUDA 11.2 or later (driver 460): update NVIDIA's driver",
             });
         }
         Ok(Self { version })
     }
 
-    /// The CUDA version that the driver implements, in words.
+    /// Returns the CUDA version that the driver supports, such as `13.0` ([`cuDriverGetVersion`]). See the
+    /// [example](Driver#examples).
+    ///
+    /// [`cuDriverGetVersion`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html
     pub fn version(self) -> String {
         version_words(self.version)
     }
 
-    /// Every visible device.
+    /// Returns every visible device ([`cuDeviceGetCount`]). See the [example](Driver#examples).
     ///
     /// # Errors
-    /// What the driver answers.
+    /// Fails if the driver reports an error.
+    ///
+    /// [`cuDeviceGetCount`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
@@ -115,7 +140,7 @@ impl CudaInfo {
         })
     }
 
-    /// CUDA's handle of the device with this number.
+    /// Returns CUDA's handle of the device with this index.
     pub(super) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
         let mut device = 0;
         // SAFETY: writes one handle.
@@ -131,9 +156,9 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
     Ok(DeviceUuid(uuid.bytes.map(|byte| byte as u8)))
 }
 
-/// `None` where there are no LUIDs, which the driver says with an error (801, `NOT_SUPPORTED`).
+/// Returns `None` if there are no LUIDs. The driver then reports an error (801, `NOT_SUPPORTED`).
 fn luid(device: sys::CUdevice) -> Option<Luid> {
-    // Not asked in vain: a tool that watches calls, like compute-sanitizer, takes the refusal for a fault of ours.
+    // Other systems have no LUIDs. A call would fail, and tools like compute-sanitizer would report that as our fault.
     if cfg!(not(windows)) {
         return None;
     }
@@ -143,21 +168,21 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
     luid_of(code, bytes, node_mask)
 }
 
-/// What the driver wrote, if it says that it did.
+/// Returns what the driver wrote, if the call succeeded.
 fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
-/// For calls that only some runs need.
+/// Checks for functions that only some runs need.
 ///
 /// # Errors
-/// Names the first one that the driver lacks, and `since`, the version that has it.
+/// Names the first one that the driver lacks, and `since`, the version that introduced it.
 #[doc(hidden)]
 pub fn require(names: &[&str], since: &str) -> Result<()> {
     match names.iter().find(|name| !api::has(name)) {
         None => Ok(()),
         Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which is there since {since}")))
+            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
         }
     }
 }
@@ -166,7 +191,7 @@ fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Turns an answer into an error that names the call and the device.
+/// Turns a result into an error that names the call and the device.
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     if code == Code::SUCCESS {
         return Ok(());
@@ -200,7 +225,7 @@ mod tests {
         assert_eq!(version_words(13_000), "13.0");
     }
 
-    /// A driver may refuse a LUID with any code. Whatever it wrote meanwhile does not count; the UUID identifies the device.
+    /// A driver may refuse a LUID with any code. What it wrote is then ignored, and the UUID identifies the device.
     #[test]
     fn a_refused_luid_is_none() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, -1];
@@ -211,7 +236,7 @@ mod tests {
         assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
     }
 
-    /// On a machine with no driver this must be an error and not cudarc's panic; with one it must load.
+    /// On a machine without a driver this must be an error, not cudarc's panic. With a driver it must load.
     #[test]
     fn loading_never_panics() {
         match Driver::load() {

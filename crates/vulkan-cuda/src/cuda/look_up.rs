@@ -1,9 +1,9 @@
-//! Looks up functions of `libcuda`, once, without a panic where one is missing.
+//! Looks up functions of `libcuda`, once, and without a panic if one is missing.
 
 use cudarc::driver::sys::culib;
 
-/// Makes functions of a table: each has its name, its arguments, and the symbols under which libraries have it, the newest first.
-/// Behind `?` are those that only some runs need.
+/// Makes functions from a table. Each row has the name, the arguments, and the symbols under which libraries have the function,
+/// the newest first. The rows after `?` are functions that only some runs need.
 macro_rules! functions {
     (
         $($name:ident($($argument:ident: $type:ty),*) = $symbols:expr;)*
@@ -11,28 +11,28 @@ macro_rules! functions {
     ) => {
         static FUNCTIONS: std::sync::OnceLock<Functions> = std::sync::OnceLock::new();
 
-        #[allow(non_snake_case)] // Fields are called as CUDA's functions are.
+        #[allow(non_snake_case)] // Fields have the names of CUDA's functions.
         struct Functions {
             $($name: unsafe extern "C" fn($($type),*) -> Code,)*
             $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
-        /// Looks all of them up, once; the name of the first that the library lacks.
+        /// Looks all of them up, once. The error is the name of the first function that the library lacks.
         ///
         /// # Safety
-        /// The library must be there: see [`is_culib_present`].
+        /// The library must be present: see [`is_culib_present`].
         pub unsafe fn look_up() -> Result<(), &'static str> {
             if FUNCTIONS.get().is_some() {
                 return Ok(());
             }
-            // SAFETY: the library is there; these symbols are functions of these types in every version of it.
+            // SAFETY: the library is present; these symbols are functions of these types in every version of it.
             let functions = unsafe {
                 Functions {
                     $($name: find(&$symbols).ok_or(stringify!($name))?,)*
                     $($extra: find(&$extra_symbols),)*
                 }
             };
-            // Where another thread was faster, it found the same.
+            // If another thread was faster, it found the same functions.
             let _ = FUNCTIONS.set(functions);
             Ok(())
         }
@@ -48,7 +48,7 @@ macro_rules! functions {
 
         $(
             /// # Safety
-            /// What the manual asks of a caller.
+            /// What the manual requires of a caller.
             #[allow(non_snake_case, clippy::too_many_arguments)] // As in CUDA.
             pub unsafe fn $name($($argument: $type),*) -> Code {
                 match FUNCTIONS.get() {
@@ -61,7 +61,7 @@ macro_rules! functions {
 
         $(
             /// # Safety
-            /// What the manual asks of a caller. Without the function it answers `CUDA_ERROR_NOT_FOUND`: see [`has`].
+            /// What the manual requires of a caller. If the function is missing, this returns `CUDA_ERROR_NOT_FOUND`: see [`has`].
             #[allow(non_snake_case)] // As in CUDA.
             pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
                 match FUNCTIONS.get().and_then(|functions| functions.$extra) {
@@ -76,10 +76,10 @@ macro_rules! functions {
 
 pub(super) use functions;
 
-/// The first of some symbols that the library has.
+/// Returns the first of some symbols that the library has.
 ///
 /// # Safety
-/// The library must be there, and `F` be the symbols' type.
+/// The library must be present, and `F` must be the symbols' type.
 pub(super) unsafe fn find<F: Copy>(symbols: &[&str]) -> Option<F> {
     // SAFETY: the caller's promise.
     symbols.iter().find_map(|symbol| unsafe { culib().get(symbol.as_bytes()) }.ok().map(|found| *found))

@@ -1,6 +1,11 @@
-//! The CUDA driver API, opened at run time: no toolkit to build, none to run, and no panic where there is no driver.
+//! The CUDA driver API, opened at run time. You need no CUDA toolkit, neither to build nor to run, and a missing
+//! driver is an error, not a panic.
 //!
-//! cudarc brings the types ([`cudarc::driver::sys`]) and opens the library. `api.rs` has its functions, which `look_up.rs` finds.
+//! cudarc provides the types ([`cudarc::driver::sys`]) and opens the library. `api.rs` lists the functions that this
+//! crate uses, and `look_up.rs` finds them. The manual of the driver API:
+//! <https://docs.nvidia.com/cuda/cuda-driver-api/index.html>.
+//!
+//! [`Driver`] and [`Cuda`] have examples.
 
 #[doc(hidden)]
 pub mod api;

@@ -1,14 +1,15 @@
-//! How kernels reach an array: as a surface, which they write, or as a texture, which they read and filter.
+//! How kernels use an array: as a surface, which they write, or as a texture, which they read and filter.
 //!
-//! Both kinds of object show one array: one level of a mipmapped array. They say nothing of who owns the array's memory,
-//! so each keeps alive whatever it was made from.
+//! Both kinds of object show one level of a mipmapped array. CUDA does not count them as owners of the array's
+//! memory, so here each keeps alive what it was made from.
 //!
-//! A surface object is made of the level's own array. A texture object is made of the *whole* mipmapped array and held to
-//! the level by its clamps. The straight way, a texture object of the level's array, is wrong for layers and cubes in
-//! external memory: there each layer holds its whole mip chain, so two layers lie as far apart as all levels need, and the
-//! texture object assumes the distance that its one level needs. From the second layer on it reads another layer's or
-//! level's texels, without an error (seen on an H200 with driver 580, where surface objects of a level are right,
-//! and so are textures without layers). One way for all is simpler than two, so every texture object is made like that.
+//! A surface object is made from the level's own array. A texture object is made from the *whole* mipmapped array,
+//! and its clamps hold it to the level. The simpler way, a texture object of the level's array, is wrong for layers
+//! and cubes in external memory. There each layer holds its whole mip chain, so two layers lie as far apart as all
+//! levels need. The texture object assumes the distance that its single level needs. From the second layer on it
+//! reads texels of another layer or level, without an error. (This was seen on an H200 with driver 580. Surface
+//! objects of a level are right there, and so are textures without layers.) To have only one way, every texture
+//! object is made like this.
 
 use cudarc::driver::sys;
 
@@ -16,10 +17,14 @@ use super::{Array, api};
 use crate::Result;
 
 impl Array {
-    /// For a kernel to write and read, texel by texel; its x coordinate counts bytes.
+    /// Creates a surface object, through which a kernel writes and reads texel by texel. Its x coordinate counts
+    /// bytes. Calls [`cuSurfObjectCreate`]. See the [example](mod@crate::image#examples).
     ///
     /// # Errors
-    /// What the driver answers; 1 (`INVALID_VALUE`) where the array was made without `CUDA_ARRAY3D_SURFACE_LDST`.
+    /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`, or if the driver
+    /// reports another error.
+    ///
+    /// [`cuSurfObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html
     pub fn surface(&self) -> Result<Surface> {
         let desc = level_resource(self.raw);
         let mut raw = 0;
@@ -29,19 +34,23 @@ impl Array {
         Ok(Surface { raw, array: self.clone() })
     }
 
-    /// For a kernel to read. Coordinates are normalised: 0 to 1 across this level, whatever the size of the first one, or
-    /// a direction where the array is a cube. Texel `x` of `width` has its middle at `(x + 0.5) / width`.
+    /// Creates a texture object, through which a kernel reads. Coordinates are normalised: 0 to 1 across this level,
+    /// whatever the size of the first level, or a direction if the array is a cube. Texel `x` of `width` has its
+    /// centre at `(x + 0.5) / width`. Calls [`cuTexObjectCreate`]. See the [example](mod@crate::image#examples).
     ///
-    /// Every `tex` in a kernel reads this level, whichever level it names: the object shows the whole mipmapped array and is clamped
-    /// to this level. (An object of the level's own array reads wrong texels where an image in external memory has layers.)
+    /// Every `tex` in a kernel reads this level, whichever level it names: the object shows the whole mipmapped array
+    /// and is clamped to this level. (An object of the level's own array reads wrong texels if an image in external
+    /// memory has layers.)
     ///
     /// # Errors
-    /// What the driver answers: a filter on integers that are read as integers, for example.
+    /// Fails if the driver reports an error: for a filter on integers that are read as integers, for example.
+    ///
+    /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
     pub fn texture(&self, how: TextureDesc) -> Result<Texture> {
         let (desc, how) = (mipmap_resource(self.mipmap), how.raw(self.level));
         let mut raw = 0;
         self.cuda.bind()?;
-        // SAFETY: `desc` names a live mipmapped array of the current context; no view of it is asked.
+        // SAFETY: `desc` names a live mipmapped array of the current context; no view of it is requested.
         self.cuda.check("cuTexObjectCreate", unsafe {
             api::cuTexObjectCreate(&mut raw, &desc, &how, std::ptr::null())
         })?;
@@ -64,28 +73,30 @@ fn mipmap_resource(mipmap: sys::CUmipmappedArray) -> sys::CUDA_RESOURCE_DESC {
 }
 
 fn no_resource() -> sys::CUDA_RESOURCE_DESC {
-    // SAFETY: a plain C structure of integers and pointers, for which all zeros is "nothing".
+    // SAFETY: a plain C structure of integers and pointers, for which all zeros mean "nothing".
     unsafe { std::mem::zeroed() }
 }
 
-/// How a texture object reads. Coordinates are normalised always: the manual demands it of a mipmapped array
-/// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
+/// How a texture object reads. Coordinates are always normalised, because the manual requires it for a mipmapped
+/// array ([`cuTexObjectCreate`], `CU_TRSF_NORMALIZED_COORDINATES`). See the [example](mod@crate::image#examples).
+///
+/// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
-    /// Interpolates between neighbouring texels. Otherwise the nearest one is read.
+    /// Interpolates between neighbouring texels. If `false`, the nearest one is read.
     pub linear: bool,
-    /// Gives integers as integers. Otherwise those of 8 and 16 bits become floats from 0 or -1 to 1, which is how a
-    /// normalised format is read.
+    /// Returns integers as integers. If `false`, those of 8 and 16 bits become floats from 0 or -1 to 1. A normalised
+    /// format is read like that.
     pub as_integer: bool,
 }
 
 impl TextureDesc {
-    /// For a texture object of the whole mipmapped array that shows `level` alone.
+    /// For a texture object of the whole mipmapped array that shows only `level`.
     fn raw(self, level: u32) -> sys::CUDA_TEXTURE_DESC {
         use sys::CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP;
         use sys::CUfilter_mode::{CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT};
         let as_integer = if self.as_integer { sys::CU_TRSF_READ_AS_INTEGER } else { 0 };
-        // The level of detail is clamped after all else, an explicit one too: with both ends the same, it is this one.
+        // The level of detail is clamped last, even an explicit one. With both ends equal, it is always this level.
         let only = level as f32;
         sys::CUDA_TEXTURE_DESC {
             addressMode: [CU_TR_ADDRESS_MODE_CLAMP; 3],
@@ -102,19 +113,23 @@ impl TextureDesc {
     }
 }
 
-/// A surface object. Before it is dropped, the stream that uses it must be idle.
+/// A surface object. It owns CUDA's object, and keeps the array alive. Before you drop it, the stream that uses it
+/// must be idle.
+///
+/// See the [example](mod@crate::image#examples).
 pub struct Surface {
     raw: sys::CUsurfObject,
     array: Array,
 }
 
 impl Surface {
-    /// What a kernel takes for it: 64 bits.
+    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives. See the
+    /// [example](mod@crate::image#examples).
     pub fn raw(&self) -> sys::CUsurfObject {
         self.raw
     }
 
-    /// The level that it was made of.
+    /// Returns the level that it was made from. See [`Array::surface`].
     pub fn array(&self) -> &Array {
         &self.array
     }
@@ -122,19 +137,23 @@ impl Surface {
 
 impl Drop for Surface {
     fn drop(&mut self) {
-        // SAFETY: created in `Array::surface`; the stream that used it is idle: whoever drops it waits first.
+        // SAFETY: created in `Array::surface`. The stream that used it is idle: code that drops it waits first.
         self.array.cuda.cleanup("cuSurfObjectDestroy", || unsafe { api::cuSurfObjectDestroy(self.raw) });
     }
 }
 
-/// A texture object. Before it is dropped, the stream that uses it must be idle.
+/// A texture object. It owns CUDA's object, and keeps the array alive. Before you drop it, the stream that uses it
+/// must be idle.
+///
+/// See the [example](mod@crate::image#examples).
 pub struct Texture {
     raw: sys::CUtexObject,
     array: Array,
 }
 
 impl Texture {
-    /// What a kernel takes for it: 64 bits.
+    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives. See the
+    /// [example](mod@crate::image#examples).
     pub fn raw(&self) -> sys::CUtexObject {
         self.raw
     }
@@ -142,7 +161,7 @@ impl Texture {
 
 impl Drop for Texture {
     fn drop(&mut self) {
-        // SAFETY: created in `Array::texture`; the stream that used it is idle: whoever drops it waits first.
+        // SAFETY: created in `Array::texture`. The stream that used it is idle: code that drops it waits first.
         self.array.cuda.cleanup("cuTexObjectDestroy", || unsafe { api::cuTexObjectDestroy(self.raw) });
     }
 }

@@ -1,22 +1,56 @@
-//! Streams of CUDA work, whoever made them.
+//! Streams of CUDA work, from any library.
 
 use std::sync::Arc;
 
 use cudarc::driver::{CudaStream, sys};
 
-/// A stream of CUDA work, whoever made it. cudarc's [`CudaStream`] is one.
+/// A stream of CUDA work, from any library. cudarc's [`CudaStream`] is one, and so is an `Arc` of a stream.
 ///
 /// # Safety
-/// For as long as the value lives, `raw` gives one and the same live stream, of the context that `context` gives.
+/// As long as the value lives, `raw` must return the same live stream, and `context` the context of that stream.
+///
+/// # Examples
+///
+/// A program with its own bindings:
+///
+/// ```
+/// use cudarc::driver::sys;
+/// use vulkan_cuda::Stream;
+///
+/// /// Destroys the stream when it is dropped.
+/// struct OwnStream {
+///     raw: sys::CUstream,
+///     context: sys::CUcontext,
+/// }
+///
+/// // SAFETY: CUDA's handles may be used on any thread.
+/// unsafe impl Send for OwnStream {}
+/// // SAFETY: as above.
+/// unsafe impl Sync for OwnStream {}
+///
+/// // SAFETY: neither field ever changes, and the stream lives as long as the value.
+/// unsafe impl Stream for OwnStream {
+///     fn raw(&self) -> sys::CUstream {
+///         self.raw
+///     }
+///
+///     fn context(&self) -> sys::CUcontext {
+///         self.context
+///     }
+/// }
+/// ```
 pub unsafe trait Stream: Send + Sync {
-    /// CUDA's handle, borrowed: valid as long as `self`, and never destroyed by who asks.
+    /// Returns CUDA's handle. It is borrowed: valid while `self` lives, and not yours to destroy. See the
+    /// [example](Stream#examples).
     fn raw(&self) -> sys::CUstream;
-    /// The context that it was made in.
+    /// Returns the context that the stream was created in. See [`cuStreamCreate`].
+    ///
+    /// [`cuStreamCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html
     fn context(&self) -> sys::CUcontext;
 }
 
 // SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
-// on each thread, and is refused wherever a stream is used: see `Cuda::require_stream`.)
+// on each thread. Semaphores and rings refuse it: see `Cuda::require_stream`.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

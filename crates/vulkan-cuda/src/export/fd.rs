@@ -1,4 +1,5 @@
-//! Linux and other Unices: *opaque file descriptors*. Each call of `vkGet…FdKHR` makes a new one, owned by the caller.
+//! Linux and other Unices: *opaque file descriptors*. Each call of `vkGet…FdKHR` makes a new one, which the caller
+//! owns.
 
 use ash::vk;
 
@@ -6,16 +7,16 @@ use crate::Result;
 use crate::handle::{ExportType, Fd, MemoryHandle, SemaphoreHandle, SemaphoreKind};
 use crate::vulkan::Vk;
 
-/// A new handle of `memory`, which was allocated with [`super::MemoryExport`].
+/// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let info = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(kind.memory());
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let fd = unsafe { vk.memory_handles()?.get_memory_fd(&info) }.map_err(vk.failed("vkGetMemoryFdKHR"))?;
-    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    // SAFETY: the call made a new descriptor, which nothing else owns.
     Ok(MemoryHandle::OpaqueFd(unsafe { Fd::from_raw(fd) }))
 }
 
-/// A new handle of `semaphore`, which was created with [`super::SemaphoreExport`].
+/// A new handle to `semaphore`, which was created with [`super::SemaphoreExport`].
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
@@ -26,7 +27,7 @@ pub fn export_semaphore(
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
     let fd = unsafe { vk.semaphore_handles()?.get_semaphore_fd(&info) }
         .map_err(vk.failed("vkGetSemaphoreFdKHR"))?;
-    // SAFETY: the call made a new descriptor, and it is nobody else's.
+    // SAFETY: the call made a new descriptor, which nothing else owns.
     let fd = unsafe { Fd::from_raw(fd) };
     Ok(match semaphore_kind {
         SemaphoreKind::Binary => SemaphoreHandle::OpaqueFd(fd),

@@ -1,5 +1,5 @@
-//! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that hand out handles. The Windows half
-//! is type-checked and linted, not run.
+//! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that return handles. The
+//! Windows half is type-checked and linted, but was never run.
 
 use ash::vk;
 
@@ -17,7 +17,7 @@ mod system;
 
 pub(crate) use system::{export_memory, export_semaphore};
 
-/// How memory is exported, and what its buffers and its allocation have in their chains for that.
+/// The handle type of an exportable memory, and what its buffers and its allocation need in their chains.
 pub(crate) struct MemoryExport {
     kind: ExportType,
     flags: vk::MemoryAllocateFlags,
@@ -31,7 +31,7 @@ impl MemoryExport {
     /// For buffers of this usage.
     ///
     /// # Errors
-    /// A device that exports no buffers, or none of this usage, or that was made without the extension.
+    /// Fails if the device exports no buffers, or none of this usage, or if it was created without the extension.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
         let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
@@ -40,10 +40,10 @@ impl MemoryExport {
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
     }
 
-    /// For a type that the driver grants to what is to be exported.
+    /// For a handle type that the driver offers for the object to be exported.
     ///
     /// # Errors
-    /// A device that was made without the extension.
+    /// Fails if the device was created without the extension.
     pub(crate) fn new(vk: &Vk, kind: ExportType) -> Result<Self> {
         vk.memory_handles()?;
         Ok(Self {
@@ -56,29 +56,29 @@ impl MemoryExport {
         })
     }
 
-    /// What the memory will be exported as.
+    /// The handle type that the memory will be exported as.
     pub(crate) fn kind(&self) -> ExportType {
         self.kind
     }
 
-    /// Whether each buffer must have an allocation of its own.
+    /// Whether each buffer needs an allocation of its own.
     pub(crate) fn dedicated_only(&self) -> bool {
         self.dedicated_only
     }
 
-    /// A buffer whose memory can be exported; it is to be bound, and destroyed, by whoever asks.
+    /// Creates a buffer whose memory can be exported. The caller binds and destroys it.
     ///
     /// # Errors
-    /// A size of 0, and what the driver answers.
+    /// Fails if the size is 0, or if the driver reports an error.
     pub(crate) fn create_buffer(
         &self,
         vk: &Vk,
         size: u64,
         usage: vk::BufferUsageFlags,
     ) -> Result<vk::Buffer> {
-        // Vulkan's rule, not the driver's to check (VUID-VkBufferCreateInfo-size-00912).
+        // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
         if size == 0 {
-            return Err(Error::Rule("a buffer of 0 bytes is none".into()));
+            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
         }
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(self.kind.memory());
         let info = vk::BufferCreateInfo::default()
@@ -90,14 +90,15 @@ impl MemoryExport {
         unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))
     }
 
-    /// Allocates memory that can be exported: as many bytes as are required, in the device's own memory where that is allowed.
-    /// `dedicated` names the buffer or image that is to have it for itself.
+    /// Allocates memory that can be exported, of the required size, in device-local memory if that is allowed.
+    /// `dedicated` names the buffer or image that gets it for itself.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory has run out.
     ///
     /// # Safety
-    /// `required` is what the driver requires for all that is to lie in it. What `dedicated` names is alive and unbound.
+    /// `required` must be what the driver requires for everything that will lie in the memory. The object in
+    /// `dedicated` must be alive and unbound.
     pub(crate) unsafe fn allocate(
         mut self,
         vk: &Vk,
@@ -114,7 +115,7 @@ impl MemoryExport {
             None => allocate,
         };
         #[cfg(windows)]
-        // It is only allowed where an NT handle is asked for (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
+        // This structure is allowed only for NT handles (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
         let allocate = match self.kind {
             ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.info),
             _ => allocate,
@@ -125,14 +126,14 @@ impl MemoryExport {
     }
 }
 
-/// The type of memory that is exported for what has these requirements.
+/// The memory type for an exported object with these requirements.
 pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     let types = required.memory_type_bits;
-    // Every buffer and image has at least one memory type; without a device-local one any of them will do.
+    // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
-/// What memory for buffers of this usage is allocated with: one whose address is asked for needs memory that has one
+/// The flags for memory of buffers with this usage. A buffer with a device address needs memory with one
 /// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
 pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
     match usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
@@ -141,7 +142,7 @@ pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags 
     }
 }
 
-/// What an exportable semaphore has in its chain.
+/// What an exportable semaphore needs in its chain.
 pub(crate) struct SemaphoreExport {
     kind: ExportType,
     info: vk::ExportSemaphoreCreateInfo<'static>,
@@ -150,10 +151,10 @@ pub(crate) struct SemaphoreExport {
 }
 
 impl SemaphoreExport {
-    /// For the type that the device exports such semaphores as.
+    /// For the handle type that the device exports such semaphores as.
     ///
     /// # Errors
-    /// A device that exports none, or that was made without the extension.
+    /// Fails if the device exports none, or if it was created without the extension.
     pub(crate) fn new(vk: &Vk, semaphore: SemaphoreKind) -> Result<Self> {
         let info = vk.info();
         let kind = info.exports.semaphore(semaphore);
@@ -167,18 +168,18 @@ impl SemaphoreExport {
         })
     }
 
-    /// What the semaphore will be exported as.
+    /// The handle type that the semaphore will be exported as.
     pub(crate) fn kind(&self) -> ExportType {
         self.kind
     }
 
-    /// Adds it to the description of the semaphore.
+    /// Adds it to the semaphore's description.
     pub(crate) fn chain<'a>(
         &'a mut self,
         create: vk::SemaphoreCreateInfo<'a>,
     ) -> vk::SemaphoreCreateInfo<'a> {
         #[cfg(windows)]
-        // As for memory (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        // This structure is allowed only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
         let create = match self.kind {
             ExportType::OpaqueWin32 => create.push_next(&mut self.win32.info),
             _ => create,

@@ -1,8 +1,8 @@
-//! Windows: NT handles and KMT handles. Type-checked and linted, not run.
+//! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
 //!
-//! Each export of an NT handle makes a new one, owned by the caller, with the access rights and the security descriptor
-//! that the object was created with ([`MemoryAttributes`], [`SemaphoreAttributes`]). An export of a KMT handle gives the
-//! same number every time, which is nobody's to close.
+//! Each export of an NT handle makes a new one, which the caller owns. It has the access rights and the security
+//! descriptor that the object was created with ([`MemoryAttributes`], [`SemaphoreAttributes`]). Each export of a KMT
+//! handle gives the same number, which must not be closed.
 
 use std::ffi::c_void;
 
@@ -18,8 +18,8 @@ use crate::handle::{ExportType, KmtHandle, MemoryHandle, NtHandle, SemaphoreHand
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Who may open an exported object: its owner and the system, for everything; nobody else, and no inheritance. An object
-/// without this gets the process's default, which may let other users in.
+/// Who may open an exported object: its owner and the system, with full access. Nobody else may, and no process
+/// inherits it. Without this an object gets the process's default, which may admit other users.
 struct Security {
     attributes: Box<SECURITY_ATTRIBUTES>,
     descriptor: PSECURITY_DESCRIPTOR,
@@ -27,10 +27,10 @@ struct Security {
 
 impl Security {
     fn new() -> Result<Self> {
-        // In Windows' language for this: protected; allow, generic all, owner rights; the same for the local system.
+        // In Windows' language for security descriptors: protected; allow, generic all, owner rights; the same for the system.
         let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
         let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
-        // SAFETY: a terminated string; writes one pointer; the size is not asked for.
+        // SAFETY: a terminated string; writes one pointer; the size is not requested.
         let made = unsafe {
             ConvertStringSecurityDescriptorToSecurityDescriptorW(
                 wanted,
@@ -54,7 +54,7 @@ impl Security {
         Ok(Self { attributes, descriptor })
     }
 
-    /// Lives as long as `self`, wherever that moves.
+    /// Valid as long as `self` lives, even if `self` moves.
     fn pointer(&self) -> *const c_void {
         (&raw const *self.attributes).cast()
     }
@@ -62,12 +62,12 @@ impl Security {
 
 impl Drop for Security {
     fn drop(&mut self) {
-        // SAFETY: allocated by the call above, which says to free it so; freed once.
+        // SAFETY: allocated by the call above, whose manual names this function; freed once.
         unsafe { LocalFree(self.descriptor) };
     }
 }
 
-/// What exported memory has besides `VkExportMemoryAllocateInfo`, where its handle is an NT handle.
+/// What exported memory needs besides `VkExportMemoryAllocateInfo` if its handle is an NT handle.
 pub(crate) struct MemoryAttributes {
     pub info: vk::ExportMemoryWin32HandleInfoKHR<'static>,
     // `info` points to it.
@@ -86,7 +86,7 @@ impl MemoryAttributes {
     }
 }
 
-/// What an exported semaphore has besides `VkExportSemaphoreCreateInfo`, where its handle is an NT handle.
+/// What an exported semaphore needs besides `VkExportSemaphoreCreateInfo` if its handle is an NT handle.
 pub(crate) struct SemaphoreAttributes {
     pub info: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
     // `info` points to it.
@@ -109,7 +109,7 @@ impl SemaphoreAttributes {
 /// windows-sys lacks.
 const ACCESS: u32 = 0x8000_0000 | 1;
 
-/// An exported handle, by the type that was asked for.
+/// An exported handle, by its requested type.
 enum Exported {
     Nt(NtHandle),
     Kmt(KmtHandle),
@@ -117,11 +117,11 @@ enum Exported {
 
 impl Exported {
     /// # Safety
-    /// `raw` was exported as `kind` just now, and is nobody else's.
+    /// `raw` was just exported as `kind`, and nothing else owns it.
     unsafe fn new(vk: &Vk, call: &str, kind: ExportType, raw: vk::HANDLE) -> Result<Self> {
         let raw = std::ptr::with_exposed_provenance_mut(raw as usize);
-        // SAFETY: (both) the caller's promise; the object behind a KMT handle is owned by whoever exports it, and goes
-        // after CUDA's import of it (the field order in `memory` and `semaphore`).
+        // SAFETY: (both) the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's
+        // import (the field order in `memory` and `semaphore`).
         let handle = unsafe {
             match kind {
                 ExportType::OpaqueWin32Kmt => KmtHandle::from_raw(raw).map(Self::Kmt),
@@ -133,7 +133,7 @@ impl Exported {
     }
 }
 
-/// A new handle of `memory`, which was allocated with [`super::MemoryExport`].
+/// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let call = "vkGetMemoryWin32HandleKHR";
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
@@ -146,7 +146,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     })
 }
 
-/// A new handle of `semaphore`, which was created with [`super::SemaphoreExport`].
+/// A new handle to `semaphore`, which was created with [`super::SemaphoreExport`].
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,

@@ -1,5 +1,5 @@
-//! Handles that Vulkan on Linux does not hand out: NT and KMT handles and names of Windows, objects of NvSci. They are built into
-//! descriptors and tested as data everywhere; nothing here was ever run with a driver.
+//! Handles that Vulkan on Linux does not export: NT handles, KMT handles and names of Windows, and objects of NvSci.
+//! They are tested as data on every system. Nothing here was ever run with a driver.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -11,22 +11,27 @@ use super::form::Payload;
 use super::{Form, Member};
 use crate::{Error, Result};
 
-/// A shared NT handle; closed (`CloseHandle`) when it is dropped.
+/// A shared NT handle. It owns the handle, and closes it (`CloseHandle`) when it is dropped. Vulkan exports one with
+/// [`vkGetMemoryWin32HandleKHR`].
+///
+/// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
 #[derive(Debug)]
 pub struct NtHandle(#[cfg(windows)] OwnedHandle, #[cfg(not(windows))] NonNull<c_void>);
 
 #[cfg(not(windows))]
-// SAFETY: a bare value, which is never used.
+// SAFETY: a bare value, which is never dereferenced.
 unsafe impl Send for NtHandle {}
 #[cfg(not(windows))]
 // SAFETY: as above.
 unsafe impl Sync for NtHandle {}
 
 impl NtHandle {
-    /// Takes over an open handle; `None` for null.
+    /// Takes ownership of an open handle. Returns `None` for null. See [`vkGetMemoryWin32HandleKHR`].
     ///
     /// # Safety
-    /// It is open, and nobody else closes it.
+    /// It must be open, and nothing else may close it.
+    ///
+    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         let raw = NonNull::new(raw)?;
         // SAFETY: the caller's promise; not null.
@@ -62,7 +67,10 @@ impl Payload for NtHandle {
     }
 }
 
-/// A KMT handle. It keeps nothing alive: the object that it stands for must live until CUDA has let go of its import.
+/// A KMT handle. It owns nothing and keeps nothing alive: its object must live until CUDA has destroyed the import.
+/// See [External memory handle types compatibility].
+///
+/// [External memory handle types compatibility]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#external-memory-handle-types-compatibility
 #[derive(Clone, Copy, Debug)]
 pub struct KmtHandle(NonNull<c_void>);
 
@@ -72,10 +80,12 @@ unsafe impl Send for KmtHandle {}
 unsafe impl Sync for KmtHandle {}
 
 impl KmtHandle {
-    /// Takes the value; `None` for null.
+    /// Takes the value. Returns `None` for null. See [`vkGetMemoryWin32HandleKHR`].
     ///
     /// # Safety
-    /// It is a global KMT handle of an object that lives for as long as the handle is used.
+    /// It must be a global KMT handle of an object that lives for as long as the handle is used.
+    ///
+    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }
@@ -90,18 +100,27 @@ impl Payload for KmtHandle {
 }
 
 /// The name under which a shared object was created, such as `Local\picture`.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::ObjectName;
+///
+/// assert!(ObjectName::new("Local\\picture").is_ok());
+/// assert!(ObjectName::new("").is_err());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ObjectName(pub(super) Box<[u16]>);
 
 impl ObjectName {
-    /// Turns it into what Windows takes: UTF-16 with a zero at the end.
+    /// Converts a name to the form that Windows takes: UTF-16 with a zero at the end. See the
+    /// [example](ObjectName#examples).
     ///
     /// # Errors
-    /// An empty name, or one with a zero in it, which would name another object.
+    /// Fails if the name is empty, or contains a zero: Windows would read another name.
     pub fn new(name: &str) -> Result<Self> {
         if name.is_empty() || name.contains('\0') {
             return Err(Error::Rule(format!(
-                "{name:?} names no shared object: a name has a character at least, and none is zero"
+                "{name:?} is not the name of a shared object: a name has at least one character, and no zero"
             )));
         }
         Ok(Self(name.encode_utf16().chain([0]).collect()))
@@ -116,15 +135,21 @@ impl Payload for ObjectName {
     }
 }
 
-/// An `NvSciBufObj` or `NvSciSyncObj`, borrowed: whoever made it frees it, once CUDA has let go of its import.
+/// An `NvSciBufObj` or `NvSciSyncObj`. It is borrowed: the code that created it must free it, after CUDA has
+/// destroyed the import. See [`cuImportExternalMemory`].
+///
+/// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug)]
 pub struct NvSciObject(NonNull<c_void>);
 
 impl NvSciObject {
-    /// Takes the pointer; `None` for null.
+    /// Takes the pointer. Returns `None` for null. See [`cuImportExternalMemory`].
     ///
     /// # Safety
-    /// It is a live object of the NvSci kind that it is then used as, and lives for as long as CUDA has it imported.
+    /// It must be a live object of the NvSci kind that it is used as. It must live for as long as CUDA has it
+    /// imported.
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn from_raw(raw: *const c_void) -> Option<Self> {
         NonNull::new(raw.cast_mut()).map(Self)
     }
@@ -138,16 +163,21 @@ impl Payload for NvSciObject {
     }
 }
 
-/// An `NvSciSyncFence`, borrowed.
+/// An `NvSciSyncFence`. It is borrowed. See [`Wait::Fence`](super::Wait::Fence) and
+/// [`cuWaitExternalSemaphoresAsync`].
+///
+/// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug)]
 pub struct NvSciFence(pub(super) NonNull<c_void>);
 
 impl NvSciFence {
-    /// Takes the pointer; `None` for null.
+    /// Takes the pointer. Returns `None` for null. See [`cuWaitExternalSemaphoresAsync`].
     ///
     /// # Safety
-    /// It is an initialised `NvSciSyncFence`, which lives for as long as any copy of this value is used, and which nobody else
-    /// touches during a call that is given one.
+    /// It must be an initialised `NvSciSyncFence`. It must live for as long as any copy of this value is used. During
+    /// a call that takes this value, nothing else may access it.
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }

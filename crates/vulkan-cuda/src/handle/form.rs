@@ -1,7 +1,8 @@
-//! The five forms in which handles come, and whose they are.
+//! The five forms of handles, and who closes each.
 //!
-//! File descriptors exist on Unix and NT handles on Windows. Both types exist everywhere, so that every descriptor can be
-//! built and tested everywhere; where the system has no such thing, the type holds the bare value and closes nothing.
+//! File descriptors exist on Unix and NT handles on Windows. Both types exist on every system, so that every
+//! descriptor can be built and tested everywhere. On a system without such handles, the type holds the bare value and
+//! closes nothing.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,7 +13,17 @@ use cudarc::driver::sys;
 
 use crate::{Error, Result};
 
-/// What kind of thing a handle is.
+/// What kind of thing a handle is. The form decides who closes it.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::{Form, Keeper, System};
+///
+/// let fd = Form::Fd.ownership();
+/// assert_eq!((fd.after_success, fd.after_failure), (Keeper::Cuda, Keeper::You));
+/// assert_eq!(Form::Fd.system(), System::Unix);
+/// assert_eq!(Form::Fd.words(), "file descriptor");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A file descriptor.
@@ -27,44 +38,46 @@ pub enum Form {
     NvSci,
 }
 
-/// Who has to close a handle.
+/// Who must close a handle. See [`Form::ownership`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
-    /// CUDA: it closes the handle when the imported object is destroyed, or earlier.
+    /// CUDA. It closes the handle when the imported object is destroyed, or earlier.
     Cuda,
-    /// Whoever had it before.
+    /// The code that had the handle before the import. For a handle of this crate, dropping it is enough.
     You,
-    /// There is nothing to close.
+    /// Nobody: there is nothing to close.
     Nobody,
 }
 
-/// Who has to close a handle once an import was tried.
+/// Who must close a handle after an attempt to import it. Returned by [`Form::ownership`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// When the import succeeded.
+    /// If the import succeeded.
     pub after_success: Keeper,
-    /// When it failed.
+    /// If the import failed.
     pub after_failure: Keeper,
 }
 
-/// The systems on which a form exists.
+/// The systems on which a form exists. Returned by [`Form::system`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     /// Linux and other Unices.
     Unix,
-    /// Windows.
+    /// Microsoft Windows.
     Windows,
-    /// Wherever NVIDIA's NvSci libraries are: Tegra, DRIVE OS, some servers.
+    /// Every system that has NVIDIA's NvSci libraries: Tegra, DRIVE OS, some servers.
     NvSci,
 }
 
 impl Form {
-    /// Who closes a handle of this form after an import. The manual of `cuImportExternalMemory` says:
+    /// Returns who closes a handle of this form after an import. The manual of [`cuImportExternalMemory`] says:
     ///
-    /// - File descriptor: "Ownership of the file descriptor is transferred to the CUDA driver when the handle is imported
-    ///   successfully".
+    /// - File descriptor: "Ownership of the file descriptor is transferred to the CUDA driver when the handle is
+    ///   imported successfully".
     /// - NT handle: "Ownership of this handle is not transferred to CUDA".
     /// - KMT handle: it "does not hold a reference to the underlying object".
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     // ANCHOR: owner
     pub const fn ownership(self) -> Ownership {
         use Keeper::{Cuda, Nobody, You};
@@ -79,7 +92,7 @@ impl Form {
     }
     // ANCHOR_END: owner
 
-    /// Where there are such handles.
+    /// Returns the systems on which such handles exist. See the [example](Form#examples).
     pub const fn system(self) -> System {
         match self {
             Self::Fd => System::Unix,
@@ -88,8 +101,8 @@ impl Form {
         }
     }
 
-    /// A handle of this form was imported: gives up what is CUDA's now, and closes what is still ours. (After a failed import,
-    /// dropping the handle closes what is ours, which then is everything.)
+    /// Ends a handle of this form after a successful import: gives it up if it is CUDA's now, and closes it if it is
+    /// still ours. (After a failed import every handle is still ours, and dropping it closes it.)
     pub(super) fn imported<H>(self, handle: H) {
         match self.ownership().after_success {
             Keeper::Cuda => std::mem::forget(handle),
@@ -97,7 +110,7 @@ impl Form {
         }
     }
 
-    /// What error messages call it, without an article: `NT handle`.
+    /// Returns its name in error messages, without an article. See the [example](Form#examples).
     pub const fn words(self) -> &'static str {
         match self {
             Self::Fd => "file descriptor",
@@ -108,12 +121,12 @@ impl Form {
         }
     }
 
-    /// An error where this system has no such handles, before a driver is asked.
+    /// Fails if this system has no such handles, before a driver is called.
     pub(super) fn exists_here(self, name: &str) -> Result<()> {
         let here = match self.system() {
             System::Unix => cfg!(unix),
             System::Windows => cfg!(windows),
-            // Whether its libraries are there is the driver's to say.
+            // Only the driver can tell whether its libraries are installed.
             System::NvSci => true,
         };
         if here {
@@ -121,14 +134,18 @@ impl Form {
         }
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
         Err(Error::Unsupported(format!(
-            "{name} is a {}, and there are none on {}: CUDA imports {ours} here",
+            "{name} is a {}, which does not exist on {}: CUDA imports {ours} here",
             self.words(),
             std::env::consts::OS
         )))
     }
 }
 
-/// What is written into the union of a descriptor.
+/// What a handle writes into the union of a descriptor: [`cuImportExternalMemory`] and [`cuImportExternalSemaphore`].
+/// The pointers are borrowed from the handle.
+///
+/// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+/// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
     /// `handle.fd`
@@ -142,7 +159,7 @@ pub enum Member {
 }
 
 impl Member {
-    /// The union for memory; what is not used is zero.
+    /// The union for memory. Unused members are zero.
     pub(super) fn memory(self) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
         type Union = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1;
         type Win32 = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1;
@@ -156,7 +173,7 @@ impl Member {
         union
     }
 
-    /// The union for semaphores; what is not used is zero.
+    /// The union for semaphores. Unused members are zero.
     pub(super) fn semaphore(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
         type Union = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1;
         type Win32 = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1;
@@ -171,19 +188,36 @@ impl Member {
     }
 }
 
-/// What every form of handle can say of itself.
+/// What each type of handle knows about itself.
 pub(super) trait Payload {
     const FORM: Form;
 
     fn member(&self) -> Member;
 }
 
-/// A file descriptor; closed when it is dropped.
+/// A file descriptor. It owns the descriptor, and closes it when it is dropped.
+///
+/// # Examples
+/// ```
+/// # #[cfg(unix)]
+/// # fn example() -> std::io::Result<()> {
+/// use std::os::fd::OwnedFd;
+///
+/// use vulkan_cuda::handle::{Fd, MemoryHandle};
+///
+/// let received: OwnedFd = std::fs::File::open("/dev/null")?.into(); // from a socket, in a real program
+/// let handle = MemoryHandle::OpaqueFd(Fd::from(received));
+/// # drop(handle);
+/// # Ok(())
+/// # }
+/// # #[cfg(unix)]
+/// # example().unwrap();
+/// ```
 #[derive(Debug)]
 pub struct Fd(#[cfg(unix)] OwnedFd, #[cfg(not(unix))] c_int);
 
 impl Fd {
-    /// The bare number, for an API that is to import it.
+    /// The bare number, for an API that imports it.
     pub(crate) fn number(&self) -> c_int {
         #[cfg(unix)]
         return self.0.as_raw_fd();
@@ -191,17 +225,19 @@ impl Fd {
         self.0
     }
 
-    /// An import succeeded: the descriptor is the importer's, and is not touched again.
+    /// For a successful import: the importer owns the descriptor now, and it is not used here again.
     pub(crate) fn give_up(self) {
-        // Where there are no descriptors, dropping the number closes nothing.
+        // On a system without descriptors, dropping the number closes nothing.
         #[cfg(unix)]
         let _ = self.0.into_raw_fd();
     }
 
-    /// Takes over an open descriptor.
+    /// Takes ownership of an open descriptor, as [`FromRawFd`] does.
+    ///
+    /// [`FromRawFd`]: https://doc.rust-lang.org/std/os/fd/trait.FromRawFd.html
     ///
     /// # Safety
-    /// It is open, and nobody else closes it.
+    /// It must be open, and nothing else may close it.
     pub unsafe fn from_raw(raw: c_int) -> Self {
         // SAFETY: the caller's promise.
         #[cfg(unix)]
@@ -241,7 +277,7 @@ pub(super) mod tests {
     use super::super::{KmtHandle, NtHandle, NvSciObject, ObjectName};
     use super::*;
 
-    /// A value that stands for a handle or object in tests; nothing is behind it, and nothing here looks.
+    /// A value that stands for a handle or object in tests. It refers to nothing, and nothing here dereferences it.
     pub(in super::super) const BARE: *mut c_void = std::ptr::without_provenance_mut(0x1234_5670);
 
     pub(in super::super) fn fd() -> Fd {
@@ -254,7 +290,7 @@ pub(super) mod tests {
         }
     }
 
-    /// With the value behind it, which on Windows is a real handle's.
+    /// A handle and its value, which on Windows is a real handle's.
     pub(in super::super) fn nt() -> (NtHandle, *mut c_void) {
         #[cfg(windows)]
         let handle = NtHandle::from(OwnedHandle::from(std::fs::File::open("NUL").unwrap()));
@@ -275,7 +311,7 @@ pub(super) mod tests {
         unsafe { NvSciObject::from_raw(BARE) }.unwrap()
     }
 
-    /// Each variant has its place in the repository's `docs/interop.md`, which the packaged crate does not have.
+    /// The repository's `docs/interop.md` must list each variant. The packaged crate does not have that file.
     pub(in super::super) fn assert_documented(handle: &impl std::fmt::Debug) {
         let text = format!("{handle:?}");
         let name = text.split('(').next().unwrap_or_default();
@@ -284,7 +320,7 @@ pub(super) mod tests {
         assert!(page.contains(&format!("`{name}`")), "docs/interop.md lacks {name}");
     }
 
-    /// The table of the module's documentation, from CUDA's manual.
+    /// The table in the module's documentation, from CUDA's manual.
     #[test]
     fn whose_a_handle_is() {
         use Keeper::*;
@@ -316,7 +352,10 @@ pub(super) mod tests {
         let name = ObjectName::new("Local\\ä").unwrap();
         assert_eq!(&*name.0, [0x4c, 0x6f, 0x63, 0x61, 0x6c, 0x5c, 0xe4, 0]);
         for bad in ["", "a\0b"] {
-            assert!(ObjectName::new(bad).is_err_and(|error| error.to_string().contains("no shared object")));
+            assert!(
+                ObjectName::new(bad)
+                    .is_err_and(|error| error.to_string().contains("not the name of a shared object"))
+            );
         }
     }
 

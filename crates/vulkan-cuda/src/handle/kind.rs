@@ -4,7 +4,21 @@ use ash::vk;
 
 use super::{Form, SemaphoreKind};
 
-/// A handle type that Vulkan exports and CUDA imports.
+/// A handle type that Vulkan exports and CUDA imports: [`VkExternalMemoryHandleTypeFlagBits`] and
+/// [`VkExternalSemaphoreHandleTypeFlagBits`].
+///
+/// # Examples
+/// ```
+/// use ash::vk;
+/// use vulkan_cuda::handle::{ExportType, Form};
+///
+/// let fd = ExportType::OpaqueFd;
+/// assert_eq!((fd.name(), fd.form()), ("OPAQUE_FD", Form::Fd));
+/// assert_eq!(fd.memory(), vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD);
+/// ```
+///
+/// [`VkExternalMemoryHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalMemoryHandleTypeFlagBits.html
+/// [`VkExternalSemaphoreHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalSemaphoreHandleTypeFlagBits.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
@@ -16,11 +30,12 @@ pub enum ExportType {
 }
 
 impl ExportType {
-    /// Those of this system, the one to prefer first.
+    /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles on
+    /// Windows. [`Exports`](crate::Exports) tells which one a device supports.
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 
-    /// The name for people.
+    /// Returns its name in messages: Vulkan's, without prefix and suffix. See the [example](ExportType#examples).
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpaqueFd => "OPAQUE_FD",
@@ -29,12 +44,12 @@ impl ExportType {
         }
     }
 
-    /// [`ExportType::HERE`] in words.
+    /// Returns the names of [`ExportType::HERE`], joined with "or".
     pub fn names() -> String {
         Self::HERE.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ")
     }
 
-    /// The form of its handles, which decides who closes them ([`Form::ownership`]).
+    /// Returns the form of its handles, which decides who closes them ([`Form::ownership`]).
     pub const fn form(self) -> Form {
         match self {
             Self::OpaqueFd => Form::Fd,
@@ -43,7 +58,9 @@ impl ExportType {
         }
     }
 
-    /// Vulkan's flag for memory.
+    /// Returns Vulkan's flag for memory: [`VkExternalMemoryHandleTypeFlagBits`].
+    ///
+    /// [`VkExternalMemoryHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalMemoryHandleTypeFlagBits.html
     pub const fn memory(self) -> vk::ExternalMemoryHandleTypeFlags {
         match self {
             Self::OpaqueFd => vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD,
@@ -52,7 +69,9 @@ impl ExportType {
         }
     }
 
-    /// Vulkan's flag for semaphores.
+    /// Returns Vulkan's flag for semaphores: [`VkExternalSemaphoreHandleTypeFlagBits`].
+    ///
+    /// [`VkExternalSemaphoreHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalSemaphoreHandleTypeFlagBits.html
     pub const fn semaphore(self) -> vk::ExternalSemaphoreHandleTypeFlags {
         match self {
             Self::OpaqueFd => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD,
@@ -61,7 +80,10 @@ impl ExportType {
         }
     }
 
-    /// Whether CUDA imports semaphores of this kind as this type: it knows no KMT handles of timelines.
+    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of
+    /// timelines: see [`cuImportExternalSemaphore`].
+    ///
+    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub const fn carries(self, kind: SemaphoreKind) -> bool {
         !matches!((self, kind), (Self::OpaqueWin32Kmt, SemaphoreKind::Timeline))
     }

@@ -7,14 +7,31 @@ use super::form::Payload;
 use super::{Fd, Form, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName};
 use crate::Result;
 
-/// Memory of another API, as it can be imported into CUDA.
+/// Memory of another API, in a form that CUDA can import. It owns its handle, except for KMT handles and NvSci
+/// objects: see [`crate::handle`].
+///
+/// # Examples
+///
+/// Every row of the table can be inspected on every system:
+///
+/// ```
+/// use vulkan_cuda::handle::{Form, MemoryHandle, ObjectName};
+///
+/// let handle = MemoryHandle::D3d12ResourceName(ObjectName::new("Local\\picture").unwrap());
+/// let facts = handle.facts();
+/// assert_eq!((facts.name, facts.form), ("D3D12_RESOURCE", Form::Name));
+/// let desc = handle.descriptor(1 << 20, false);
+/// assert_eq!((desc.size, desc.flags), (1 << 20, 1)); // a Direct3D resource is always dedicated
+/// ```
+///
+/// [`MappedMemory::import`](crate::MappedMemory::import) imports one.
 #[derive(Debug)]
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
     /// Vulkan's `OPAQUE_WIN32`.
     OpaqueWin32(NtHandle),
-    /// The same, by the name that `VkExportMemoryWin32HandleInfoKHR` gave it.
+    /// The same, by the name in `VkExportMemoryWin32HandleInfoKHR`.
     OpaqueWin32Name(ObjectName),
     /// Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(KmtHandle),
@@ -36,29 +53,32 @@ pub enum MemoryHandle {
     NvSciBuf(NvSciObject),
 }
 
-/// Whether CUDA is told that one resource has the allocation for itself (`CUDA_EXTERNAL_MEMORY_DEDICATED`).
+/// When CUDA is told that one resource has the allocation for itself (`CUDA_EXTERNAL_MEMORY_DEDICATED`,
+/// [`cuImportExternalMemory`]).
+///
+/// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dedicated {
-    /// If the exporter allocated it so: `VkMemoryDedicatedAllocateInfo`.
+    /// If the exporter allocated it with `VkMemoryDedicatedAllocateInfo`.
     AsAllocated,
-    /// Always: CUDA demands the flag for resources of Direct3D, each of which is an allocation of its own.
+    /// Always. CUDA requires the flag for resources of Direct3D, each of which has its own allocation.
     Always,
 }
 
-/// A row of the table.
+/// A row of the table: what CUDA must know about a kind of memory handle. Returned by [`MemoryHandle::facts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// As CUDA's manual calls it, without `CU_EXTERNAL_MEMORY_HANDLE_TYPE_`.
+    /// The name in CUDA's manual, without `CU_EXTERNAL_MEMORY_HANDLE_TYPE_`.
     pub name: &'static str,
-    /// CUDA's type.
+    /// CUDA's constant for the kind.
     pub cuda: Type,
-    /// Whose it is, and where there are such handles.
+    /// The form, which decides who closes it and where it exists.
     pub form: Form,
-    /// What goes into the descriptor's union.
+    /// What the handle writes into the descriptor's union.
     pub member: Member,
     /// When the descriptor has the flag `CUDA_EXTERNAL_MEMORY_DEDICATED`.
     pub dedicated: Dedicated,
-    /// How the two devices are matched.
+    /// How the exporter's device and CUDA's are matched.
     pub matching: Matching,
 }
 
@@ -73,7 +93,7 @@ fn row<P: Payload>(
 }
 
 impl MemoryHandle {
-    /// Its row.
+    /// Returns its row of the table. See the [example](MemoryHandle#examples).
     #[rustfmt::skip] // A table.
     pub fn facts(&self) -> MemoryFacts {
         use Type::*;
@@ -95,8 +115,11 @@ impl MemoryHandle {
         }
     }
 
-    /// What `cuImportExternalMemory` is given for an allocation of `size` bytes; `dedicated` as it was allocated. Valid
-    /// for as long as the handle is.
+    /// Returns the descriptor that [`cuImportExternalMemory`] takes, for an allocation of `size` bytes. `dedicated`
+    /// tells whether the exporter made it for one resource. The descriptor is valid while the handle lives. See the
+    /// [example](MemoryHandle#examples).
+    ///
+    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
         let facts = self.facts();
         let dedicated = match facts.dedicated {
@@ -112,13 +135,13 @@ impl MemoryHandle {
         }
     }
 
-    /// An error where this system has no such handles.
+    /// Fails if this system has no such handles.
     pub(crate) fn exists_here(&self) -> Result<()> {
         let facts = self.facts();
         facts.form.exists_here(facts.name)
     }
 
-    /// The import succeeded: see [`Form::imported`].
+    /// Ends the handle after a successful import: see [`Form::imported`].
     pub(crate) fn imported(self) {
         self.facts().form.imported(self);
     }
@@ -186,8 +209,8 @@ mod tests {
         }
     }
 
-    /// Each variant with what `cuda.h` and the manual of `cuImportExternalMemory` say of it: the type's number, the two
-    /// words of the union (handle, name), the flags if it is not and if it is allocated dedicated.
+    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalMemory`: the type's number, the two
+    /// words of the union (handle, name), and the flags for an allocation that is not dedicated and for one that is.
     #[test]
     fn every_variant_is_described_as_the_manual_says() {
         let bare = BARE.addr() as u64;
@@ -234,14 +257,14 @@ mod tests {
         }
     }
 
-    /// The descriptor stays open after a successful import, because it is CUDA's to close, and is closed after a failed
-    /// one, because then it is still ours.
+    /// The descriptor stays open after a successful import, because CUDA closes it. It is closed after a failed import,
+    /// because it is still ours then.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_descriptor_is_given_up_only_after_success() {
         use std::os::fd::{FromRawFd, OwnedFd};
 
-        // A file of our own, because other tests open and close descriptors meanwhile and reuse the numbers.
+        // A file of our own: meanwhile other tests open and close descriptors, and reuse the numbers.
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = |number: u64| {
             let link = std::fs::read_link(format!("/proc/self/fd/{number}"));

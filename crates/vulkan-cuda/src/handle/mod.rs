@@ -1,24 +1,26 @@
 //! What travels between the two APIs, as data.
 //!
-//! CUDA imports twelve kinds of memory handle with one function, and fifteen kinds of semaphore handle with another. The kinds
-//! differ only in the descriptor that the function is given. Here a handle is a value ([`MemoryHandle`], [`SemaphoreHandle`])
-//! that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the flags, what its waits and
-//! signals need, and how the two devices are matched. Pure functions build the descriptor from that row, on every platform.
+//! CUDA imports twelve kinds of memory handle with one function, and fifteen kinds of semaphore handle with another
+//! ([External Resource Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)). The
+//! kinds differ only in the descriptor that the function takes. In this module a handle is a value ([`MemoryHandle`],
+//! [`SemaphoreHandle`]) that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the flags, what
+//! its waits and signals need, and how the two devices are matched. Pure functions build the descriptor from that row, on every
+//! platform.
 //!
-//! Only the [`Form`] decides who closes a handle, and this is where most programs leak or close twice:
+//! Only the [`Form`] decides who closes a handle. Many programs are wrong about this, and leak a handle or close it twice:
 //!
 //! | form | after a successful import | after a failed one |
 //! |---|---|---|
-//! | file descriptor | CUDA's: touching it again is undefined | still yours to close |
-//! | NT handle | still yours to close, and the import does not need it any longer | still yours to close |
-//! | KMT handle | nobody's: it keeps nothing alive and must not be closed | nobody's |
-//! | name | a string | a string |
+//! | file descriptor | CUDA's: using it again is undefined behaviour | still yours to close |
+//! | NT handle | still yours to close; the import does not need it any longer | still yours to close |
+//! | KMT handle | must not be closed; it keeps nothing alive | must not be closed |
+//! | name | nothing to close | nothing to close |
 //! | NvSci object | still yours to free | still yours to free |
 //!
-//! This crate does the closing: an import consumes the handle, and closes what is "yours" in the table, whether it succeeds or
-//! fails. Only an NvSci object is borrowed, so you free that yourself.
+//! This crate closes handles for you: an import consumes the handle, and closes what is "yours" in the table, whether it
+//! succeeds or fails. An NvSci object is only borrowed, so you must free it.
 //!
-//! An import takes the handle by value, so that a consumed one cannot be used again:
+//! An import takes the handle by value, so you cannot use it again:
 //!
 //! ```compile_fail,E0382
 //! use vulkan_cuda::{ImportedSemaphore, handle::SemaphoreHandle};
@@ -29,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! and a handle of one kind is no handle of another:
+//! A handle of one kind cannot be used as another kind:
 //!
 //! ```compile_fail,E0308
 //! use vulkan_cuda::handle::{KmtHandle, MemoryHandle};
@@ -38,7 +40,7 @@
 //! # }
 //! ```
 //!
-//! A handle does not say how large the memory behind it is. Who imports one must promise it, so that is `unsafe`:
+//! A handle does not tell the size of its memory. The caller of the import must promise the size, so the import is `unsafe`:
 //!
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};
@@ -47,8 +49,8 @@
 //! # }
 //! ```
 //!
-//! Vulkan hands out three kinds ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
-//! half is type-checked and linted (`scripts/check-windows.sh`), not run.
+//! Vulkan exports three kinds ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
+//! half is type-checked and linted (`scripts/check-windows.sh`), but was never run.
 
 mod foreign;
 mod form;
@@ -64,15 +66,15 @@ pub use memory::{Dedicated, MemoryFacts, MemoryHandle};
 pub use operand::{Operand, Signal, Wait};
 pub use semaphore::{SemaphoreFacts, SemaphoreHandle, SemaphoreKind};
 
-/// How the exporter's device and CUDA's are found to be the same hardware.
+/// How to find out whether the exporter's device and CUDA's are the same hardware. Part of [`MemoryFacts`] and
+/// [`SemaphoreFacts`]. [`same_device`](crate::same_device) does this for Vulkan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matching {
     /// By UUID: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid`.
     Uuid,
-    /// On Windows both APIs have a LUID too, which the system itself gave the adapter: where both say one, it and the
-    /// node mask decide; else the UUID does.
+    /// By LUID and node mask if both APIs report one, which they do on Windows. Otherwise by UUID.
     LuidElseUuid,
     /// By LUID and node mask: `ID3D12Device::GetAdapterLuid` or `DXGI_ADAPTER_DESC::AdapterLuid`, and
-    /// `cuDeviceGetLuid`. Direct3D knows no UUIDs.
+    /// `cuDeviceGetLuid`. Direct3D has no UUIDs.
     Luid,
 }

@@ -1,20 +1,20 @@
-//! What waits and signals are told, by kind of semaphore.
+//! What waits and signals need, by kind of semaphore.
 
 use cudarc::driver::sys;
 
 use super::NvSciFence;
 use crate::{Error, Result};
 
-/// What a wait or a signal must be told.
+/// What a wait or a signal needs. A wait or signal with another operand is an error. [`Wait`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// Nothing: the semaphore is signalled or it is not, and a wait resets it.
+    /// Nothing. The semaphore is either signalled or not, and a wait resets it.
     Nothing,
-    /// The value of the fence.
+    /// The value of the fence or timeline.
     Value,
-    /// The key of the mutex, and for a wait how long to try.
+    /// The key of the mutex, and for a wait a time limit.
     Key,
-    /// An `NvSciSyncFence`, which a signal writes and a wait reads.
+    /// An `NvSciSyncFence`. A signal writes it, a wait reads it.
     Fence,
 }
 
@@ -28,41 +28,66 @@ impl Operand {
         }
     }
 
-    /// An error where `given` is not what a semaphore of this operand is told; the driver would read another field.
+    /// Fails if `given` is not what a semaphore of this operand needs. The driver would read another field.
     pub(crate) fn check(self, given: Self, verb: &str, name: &str) -> Result<()> {
         if self == given {
             return Ok(());
         }
-        Err(Error::Rule(format!("to {verb} {name} takes {}, and was given {}", self.words(), given.words())))
+        Err(Error::Rule(format!("to {verb} {name} takes {}, but {} was given", self.words(), given.words())))
     }
 }
-/// What a wait is told.
+/// What a wait for an imported semaphore needs ([`cuWaitExternalSemaphoresAsync`]).
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::{Operand, Wait};
+///
+/// let wait = Wait::Key { key: 1, timeout_ms: 250 };
+/// assert_eq!(wait.operand(), Operand::Key);
+/// assert_eq!(wait.params().flags, 0);
+/// ```
+///
+/// [`ImportedSemaphore::wait`](crate::ImportedSemaphore::wait) takes one.
+///
+/// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
-    /// Until it is signalled, and resets it: for each signal there is one wait.
+    /// Waits for a binary semaphore's signal, and resets it. Each signal has one wait.
     Binary,
-    /// Until the fence or timeline has this value or a greater one.
+    /// Waits until the fence or timeline has this value or a greater one.
     Value(u64),
-    /// Until the mutex is released with this key, or the time is up.
+    /// Waits until the mutex is released with this key, or the time is up.
     Key {
         /// The key that the last owner released it with, as for `IDXGIKeyedMutex::AcquireSync`.
         key: u64,
-        /// Milliseconds; Windows' `INFINITE` (`u32::MAX`) is for ever.
+        /// Milliseconds. Windows' `INFINITE` (`u32::MAX`) means no limit.
         timeout_ms: u32,
     },
-    /// Until the signal that wrote the fence.
+    /// Waits for the signal that wrote the fence.
     Fence {
         /// Read by the call.
         fence: NvSciFence,
-        /// Leaves memory that was imported from NvSciBuf as it is: `CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC`.
+        /// Does not synchronise memory imported from NvSciBuf: `CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC`.
         skip_memory_sync: bool,
     },
 }
 
-/// What a signal is told.
+/// What a signal of an imported semaphore needs ([`cuSignalExternalSemaphoresAsync`]).
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::{Operand, Signal};
+///
+/// assert_eq!(Signal::Value(7).operand(), Operand::Value);
+/// assert_eq!(Signal::Binary.params().flags, 0);
+/// ```
+///
+/// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal) takes one.
+///
+/// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// Signals a binary semaphore, whose last signal must have had its wait.
+    /// Signals a binary semaphore. Its previous signal must have had its wait.
     Binary,
     /// Sets the fence or timeline to this value.
     Value(u64),
@@ -78,7 +103,7 @@ pub enum Signal {
 }
 
 impl Wait {
-    /// The kind of semaphore that it is for.
+    /// Returns the kind of semaphore that it is for. See the [example](Wait#examples).
     pub const fn operand(self) -> Operand {
         match self {
             Self::Binary => Operand::Nothing,
@@ -88,9 +113,11 @@ impl Wait {
         }
     }
 
-    /// What `cuWaitExternalSemaphoresAsync` is given.
+    /// Returns the parameters that [`cuWaitExternalSemaphoresAsync`] takes.
+    ///
+    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
-        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros is "nothing asked".
+        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros mean "nothing requested".
         let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
         match self {
             Self::Binary => {}
@@ -111,7 +138,7 @@ impl Wait {
 }
 
 impl Signal {
-    /// The kind of semaphore that it is for.
+    /// Returns the kind of semaphore that it is for. See the [example](Signal#examples).
     pub const fn operand(self) -> Operand {
         match self {
             Self::Binary => Operand::Nothing,
@@ -121,7 +148,9 @@ impl Signal {
         }
     }
 
-    /// What `cuSignalExternalSemaphoresAsync` is given.
+    /// Returns the parameters that [`cuSignalExternalSemaphoresAsync`] takes.
+    ///
+    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS {
         // SAFETY: as in `Wait::params`.
         let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };

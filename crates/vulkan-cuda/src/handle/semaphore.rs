@@ -1,4 +1,4 @@
-//! Every semaphore handle that CUDA imports: one row each, with what its waits and signals are told.
+//! Every semaphore handle that CUDA imports: one row each, with what its waits and signals need.
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -8,8 +8,20 @@ use super::form::Payload;
 use super::{Fd, Form, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName, Operand};
 use crate::Result;
 
-/// The two kinds of Vulkan semaphore. Both are exported as the same handles; which kind a handle stands for is what CUDA
-/// must be told.
+/// The two kinds of Vulkan semaphore ([`VkSemaphoreType`]). Both are exported as the same handle types, so CUDA must
+/// be told which kind a handle stands for.
+///
+/// # Examples
+/// ```
+/// use vulkan_cuda::handle::{ExportType, SemaphoreKind};
+///
+/// assert_eq!(SemaphoreKind::Timeline.words(), "timeline semaphore");
+/// assert_eq!(SemaphoreKind::Timeline.vulkan(), ash::vk::SemaphoreType::TIMELINE);
+/// // CUDA does not import timelines as KMT handles.
+/// assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
+/// ```
+///
+/// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreKind {
     /// A 64-bit counter that only grows.
@@ -19,7 +31,9 @@ pub enum SemaphoreKind {
 }
 
 impl SemaphoreKind {
-    /// Vulkan's type.
+    /// Returns Vulkan's constant: [`VkSemaphoreType`].
+    ///
+    /// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
     pub const fn vulkan(self) -> vk::SemaphoreType {
         match self {
             Self::Timeline => vk::SemaphoreType::TIMELINE,
@@ -27,7 +41,7 @@ impl SemaphoreKind {
         }
     }
 
-    /// What error messages call it, without an article: `timeline semaphore`.
+    /// Returns its name in error messages, without an article. See the [example](SemaphoreKind#examples).
     pub const fn words(self) -> &'static str {
         match self {
             Self::Timeline => "timeline semaphore",
@@ -36,14 +50,30 @@ impl SemaphoreKind {
     }
 }
 
-/// A semaphore, fence or mutex of another API, as it can be imported into CUDA.
+/// A semaphore, fence or mutex of another API, in a form that CUDA can import. It owns its handle, except for KMT
+/// handles and NvSci objects: see [`crate::handle`].
+///
+/// # Examples
+///
+/// Every row of the table can be inspected on every system:
+///
+/// ```
+/// use vulkan_cuda::handle::{ObjectName, Operand, SemaphoreHandle};
+///
+/// let handle = SemaphoreHandle::TimelineWin32Name(ObjectName::new("Local\\ready").unwrap());
+/// let facts = handle.facts();
+/// assert_eq!((facts.name, facts.operand), ("TIMELINE_SEMAPHORE_WIN32", Operand::Value));
+/// assert_eq!(handle.descriptor().type_, facts.cuda);
+/// ```
+///
+/// [`ImportedSemaphore::import`](crate::ImportedSemaphore::import) imports one.
 #[derive(Debug)]
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32`.
     OpaqueWin32(NtHandle),
-    /// The same, by the name that `VkExportSemaphoreWin32HandleInfoKHR` gave it.
+    /// The same, by the name in `VkExportSemaphoreWin32HandleInfoKHR`.
     OpaqueWin32Name(ObjectName),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(KmtHandle),
@@ -71,20 +101,20 @@ pub enum SemaphoreHandle {
     TimelineWin32Name(ObjectName),
 }
 
-/// A row of the table.
+/// A row of the table: what CUDA must know about a kind of semaphore handle. Returned by [`SemaphoreHandle::facts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemaphoreFacts {
-    /// As CUDA's manual calls it, without `CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_`.
+    /// The name in CUDA's manual, without `CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_`.
     pub name: &'static str,
-    /// CUDA's type.
+    /// CUDA's constant for the kind.
     pub cuda: Type,
-    /// Whose it is, and where there are such handles.
+    /// The form, which decides who closes it and where it exists.
     pub form: Form,
-    /// What goes into the descriptor's union.
+    /// What the handle writes into the descriptor's union.
     pub member: Member,
-    /// What its waits and signals are told.
+    /// What its waits and signals need.
     pub operand: Operand,
-    /// How the two devices are matched.
+    /// How the exporter's device and CUDA's are matched.
     pub matching: Matching,
 }
 
@@ -99,7 +129,7 @@ fn row<P: Payload>(
 }
 
 impl SemaphoreHandle {
-    /// Its row.
+    /// Returns its row of the table. See the [example](SemaphoreHandle#examples).
     #[rustfmt::skip] // A table.
     pub fn facts(&self) -> SemaphoreFacts {
         use Type::*;
@@ -124,7 +154,10 @@ impl SemaphoreHandle {
         }
     }
 
-    /// What `cuImportExternalSemaphore` is given. Valid for as long as the handle is.
+    /// Returns the descriptor that [`cuImportExternalSemaphore`] takes. It is valid while the handle lives. See the
+    /// [example](SemaphoreHandle#examples).
+    ///
+    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn descriptor(&self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
         let facts = self.facts();
         sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
@@ -135,13 +168,13 @@ impl SemaphoreHandle {
         }
     }
 
-    /// An error where this system has no such handles.
+    /// Fails if this system has no such handles.
     pub(crate) fn exists_here(&self) -> Result<()> {
         let facts = self.facts();
         facts.form.exists_here(facts.name)
     }
 
-    /// The import succeeded: see [`Form::imported`].
+    /// Ends the handle after a successful import: see [`Form::imported`].
     pub(crate) fn imported(self) {
         self.facts().form.imported(self);
     }
@@ -194,7 +227,7 @@ mod tests {
         assert_eq!(signal, [0, 8, 16, 24, 72, 76]);
     }
 
-    /// Each variant with what `cuda.h` and the manual of `cuImportExternalSemaphore` say of it: the type's number and the
+    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalSemaphore`: the type's number and the
     /// two words of the union (handle, name).
     #[test]
     fn every_variant_is_described_as_the_manual_says() {
@@ -308,6 +341,6 @@ mod tests {
         assert!(Operand::Value.check(Wait::Value(1).operand(), "wait for", "a").is_ok());
         let given = Wait::Key { key: 1, timeout_ms: 0 }.operand();
         let text = Operand::Value.check(given, "wait for", "D3D12_FENCE").unwrap_err().to_string();
-        assert_eq!(text, "to wait for D3D12_FENCE takes a fence value, and was given a key");
+        assert_eq!(text, "to wait for D3D12_FENCE takes a fence value, but a key was given");
     }
 }
