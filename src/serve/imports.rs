@@ -49,7 +49,14 @@ impl Import {
         let patience = setup.config.timeout / 2;
         let job = move |wanted: &Wanted| {
             let trial = ImportTrial { program: &program, device, usage: SLOT_USAGE, patience };
-            let took = trial.run(&chunks, || wanted.is_so())?;
+            let took = match trial.run(&chunks, || wanted.is_so()) {
+                Ok(took) => took,
+                Err(error) => {
+                    // They can be anything, and the answer must not wait until they are closed.
+                    discard(chunks);
+                    return Err(error);
+                }
+            };
             note!(
                 "note: memory of {} chunks passed its trial, which took {:.2} s",
                 chunks.len(),
