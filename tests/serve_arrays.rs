@@ -286,6 +286,22 @@ fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     renderer.end().assert_fine();
 }
 
+/// Far apart as the draws are: no request is answered before a picture that was asked for first, nor changes it.
+#[test]
+fn a_picture_is_answered_first_however_long_the_next_draw_takes() {
+    let renderer = Renderer::start(&["--pace=2"]);
+    let client = client(&renderer, &array("image", &[1, 1], "|u1"));
+    for round in 0..4 {
+        client.ask(&FromClient::Snapshot { after: None }, 2 * round);
+        client.ask(&FromClient::Status, 2 * round + 1);
+        for (kind, id) in [("picture", 2 * round), ("state", 2 * round + 1)] {
+            let answer = raw(&client.connection);
+            assert_eq!((answer["type"].as_str(), answer["request_id"].as_u64()), (Some(kind), Some(id)));
+        }
+    }
+    renderer.end().assert_fine();
+}
+
 #[test]
 fn an_array_that_makes_no_sense_is_refused_with_the_cure() {
     let renderer = Renderer::start(&[]);

@@ -67,6 +67,8 @@ pub(super) struct Client {
     pub(super) import: Option<Import>,
     /// What it is told once that is done: answers come in the order of the requests.
     later: Vec<(Vec<u8>, Vec<OwnedFd>)>,
+    /// One of these is a picture.
+    pub(super) picture_later: bool,
     /// Why it is to be dropped.
     ended: Option<Ended>,
     complaints: u32,
@@ -138,6 +140,7 @@ impl Client {
             shown_at: None,
             import: None,
             later: Vec::new(),
+            picture_later: false,
             ended: None,
             complaints: 0,
             _seat: seat,
@@ -170,6 +173,7 @@ impl Client {
 
     /// Sends what waited for an import.
     pub(super) fn catch_up(&mut self) {
+        self.picture_later = false;
         for (packet, descriptors) in std::mem::take(&mut self.later) {
             self.send_now(&packet, &descriptors);
         }
@@ -233,10 +237,15 @@ impl Client {
 
     /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<OwnedFd>)> {
-        if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
-            // What waits for an import may wait long, so it is looked whether the client is still there.
+        if self.leaving.is_some() || self.ended.is_some() {
+            return None;
+        }
+        if self.busy || self.later.len() >= MAX_LATER {
             if self.import.is_some() && self.connection.is_closed() {
-                self.ended.get_or_insert(Ended::Left(CLOSED));
+                // An import can take long: do not try it for a client that is gone.
+                self.ended = Some(Ended::Left(CLOSED));
+            } else if self.can_count() {
+                self.ended = self.see(counters).err().map(Ended::Dropped);
             }
             return None;
         }
@@ -269,6 +278,16 @@ impl Client {
                 None
             }
         }
+    }
+
+    /// Whether `ready` counts although the client's messages wait: none of those can be a `show` of a frame that is ready.
+    fn can_count(&self) -> bool {
+        !self.connection.has_news() || !self.shared.borrow().session.has_allocations()
+    }
+
+    /// Whether a picture without `after` is pending, which answers before anything that the client says next.
+    pub(super) fn awaits_picture(&self) -> bool {
+        self.wants_picture.is_some_and(|picture| picture.after.is_none())
     }
 
     /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
@@ -327,7 +346,7 @@ impl Client {
 
     /// A frame was submitted: it may ask for more, and learns what was copied for that.
     pub(super) fn drawn(&mut self) {
-        self.busy = self.wants_picture.is_some_and(|picture| picture.after.is_none());
+        self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
             self.send(&FromServer::Free { frame });

@@ -22,7 +22,8 @@ use crate::{Error, Result, note};
 
 /// Messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
-/// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
+/// Without a draw for so long (a hidden window), the client's requests no longer wait for one. A pending picture still holds them back:
+/// it shows the state at the time of its request, and a hidden window draws it anyway.
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// A kernel that failed after its request was answered.
 const KERNEL: Request = Request { name: "kernel", id: None };
@@ -121,7 +122,7 @@ impl Host {
     /// Reads the client's counters and its messages, and does what it asks for.
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        client.busy &= self.last_draw.elapsed() < NO_DRAW;
+        client.busy &= self.last_draw.elapsed() < NO_DRAW || client.awaits_picture();
         let counters = client.counters()?;
         if let Some(since) = client.leaving {
             client.see_off(counters, since);

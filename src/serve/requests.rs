@@ -70,7 +70,7 @@ impl Desk<'_> {
                     }
                 }
             }
-            Action::Snapshot { .. } if client.wants_picture.is_some() => {
+            Action::Snapshot { .. } if client.wants_picture.is_some() || client.picture_later => {
                 client.fail(request, "one is on its way already");
             }
             Action::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
@@ -207,8 +207,8 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
         None => draws || !session.has_next(),
         Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
     };
-    // Each unread one would be a picture's worth of memory, and so would one that waits for an import.
-    drawn && client.import.is_none() && client.connection.unread() <= MAX_UNREAD
+    // Each unread picture takes memory. (One that waits for an import takes it too, and there is one of these at most.)
+    drawn && client.connection.unread() <= MAX_UNREAD
 }
 
 /// A kernel of the client draws: the frame that it wants a picture of, if it does, will not.
@@ -231,6 +231,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
             let shown = client.shared.borrow().session.ledger().shown();
             let frame = shown.filter(|_| draws).map(|shown| shown.frame);
             let picture = FromServer::Picture { width, height, format, bytes, frame };
+            client.picture_later = client.import.is_some();
             client.answer(request.id, &picture, vec![file]);
         }
         Err(error) => client.fail(request, error),

@@ -321,6 +321,11 @@ impl Session {
         self.allocations.extend(self.importing.take().filter(|_| succeeded));
     }
 
+    /// Whether there is anything that a `show` can name.
+    pub fn has_allocations(&self) -> bool {
+        !self.allocations.is_empty()
+    }
+
     /// Whether something was given back that is not needed any more.
     pub fn has_released(&self) -> bool {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))

@@ -152,6 +152,12 @@ impl Connection {
         poll(&mut look, Some(&Timespec::default())).is_ok() && look[0].revents().intersects(gone)
     }
 
+    /// Whether there is something to receive, the end included.
+    pub(super) fn has_news(&self) -> bool {
+        // After an error `receive` has news.
+        readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
+    }
+
     /// Waits until there is something to receive, the end included, but not longer than `patience`.
     pub fn wait(&self, patience: Duration) {
         // Whatever goes wrong here, `receive` finds out.
