@@ -18,6 +18,10 @@ pub const MAX_ALLOCATED: u64 = 8 << 30;
 /// Chunks that one import may have.
 pub const MAX_CHUNKS: usize = 64;
 
+/// Chunks that all imports of a client may have together. Each is an allocation for Vulkan, of which every device has at least 4096
+/// (`maxMemoryAllocationCount`), the renderer's own included.
+pub const MAX_CHUNKS_TOGETHER: usize = 2048;
+
 /// Why the conversation ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -164,6 +168,8 @@ struct Held {
     bytes: u64,
     /// Those of it that the renderer has allocated: all or none.
     ours: u64,
+    /// Chunks that were imported; none of what the renderer has allocated.
+    chunks: usize,
 }
 
 /// Why there is no picture after a frame.
@@ -312,7 +318,7 @@ impl Session {
     /// Memory was made.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, Held { bytes, ours: bytes });
+        self.allocations.insert(self.last_id, Held { bytes, ours: bytes, chunks: 0 });
         self.last_id
     }
 
@@ -407,13 +413,16 @@ impl Session {
             return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
         }
         self.has_room()?;
-        // What is released and still needed takes its place, too.
-        let released = self.released.iter().map(|(_, held)| held);
-        let held: u64 = self.allocations.values().chain(released).map(|held| held.ours).sum();
+        let held: u64 = self.held().map(|held| held.ours).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
         }
+    }
+
+    /// All memory beside the ring's: also what is released and still needed.
+    fn held(&self) -> impl Iterator<Item = &Held> {
+        self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
 
     /// Whether there may be one more.
@@ -458,12 +467,21 @@ impl Session {
         let bytes = sum.filter(|&bytes| bytes <= largest).ok_or_else(|| {
             format!("the chunks are together more than the {largest} bytes that the device allows: leave out those that no frame lies in")
         })?;
-        self.has_room().map(|()| bytes)
+        self.has_room()?;
+        let held: usize = self.held().map(|held| held.chunks).sum();
+        match held + chunks.len() > MAX_CHUNKS_TOGETHER {
+            true => Err(format!(
+                "{held} chunks are imported, and with {} more they exceed {MAX_CHUNKS_TOGETHER}: release some, leave out those \
+                 that no frame lies in, or allocate larger ones",
+                chunks.len()
+            )),
+            false => Ok(bytes),
+        }
     }
 
     fn import(&mut self, chunks: Vec<u64>, bytes: u64) -> Action {
         self.last_id += 1;
-        self.importing = Some((self.last_id, Held { bytes, ours: 0 }));
+        self.importing = Some((self.last_id, Held { bytes, ours: 0, chunks: chunks.len() }));
         Action::Import { id: self.last_id, chunks }
     }
 }
@@ -678,6 +696,33 @@ mod tests {
         }
         assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })));
         assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
+    fn many_imports_of_many_chunks_are_bounded_together() {
+        let mut session = session(MemoryKind::Cuda);
+        let import = |count: usize| FromClient::Import { chunks: vec![1024; count] };
+        let most = MAX_CHUNKS_TOGETHER / MAX_CHUNKS;
+        for _ in 0..most {
+            assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
+            session.imported(true);
+        }
+        let Ok(Action::Fail { reason }) = say(&mut session, import(1)) else { panic!("one too many") };
+        assert!(reason.contains("2048 chunks are imported") && reason.contains("release some"), "{reason}");
+        // Memory of the renderer's is made all the same.
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Allocate { .. })));
+        // What is released and still needed counts.
+        let offset = 0;
+        say(&mut session, FromClient::Show { frame: 0, allocation: 1, offset }).unwrap();
+        say(&mut session, FromClient::Release { id: 1 }).unwrap();
+        session.take_released();
+        assert!(matches!(say(&mut session, import(1)), Ok(Action::Fail { .. })));
+        say(&mut session, FromClient::Release { id: 2 }).unwrap();
+        assert_eq!(session.take_released(), [2]);
+        assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
+        // Nor does one that failed.
+        session.imported(false);
+        assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
     }
 
     #[test]
