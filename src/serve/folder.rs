@@ -37,7 +37,7 @@ pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
     if !is_folder || found.st_uid != rustix::process::getuid().as_raw() || found.st_mode & 0o077 != 0 {
         let reason = format!(
-            "{} is there and not a folder of yours alone: remove it, set XDG_RUNTIME_DIR, or use --socket",
+            "{} exists, but is not a folder that only you can use: remove it, set XDG_RUNTIME_DIR, or use --socket",
             folder.display()
         );
         return Err(std::io::Error::other(reason));

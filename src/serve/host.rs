@@ -22,8 +22,8 @@ use crate::{Error, Result, note};
 
 /// The most messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
-/// Without a draw for so long (a hidden window), the client's requests no longer wait for one. A pending picture still holds them back:
-/// it shows the state at the time of its request, and a hidden window draws it anyway.
+/// After this time without a draw (in a hidden window, say), the client's messages no longer wait for one. They still wait
+/// for a pending picture, since they could change what it shows. A hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// Names a kernel that fails after its request was answered.
 const KERNEL: Request = Request { name: "kernel", id: None };

@@ -1,7 +1,7 @@
 //! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic.
 //!
 //! The counters are those of `docs/protocol.md`. Frame n is written when `ready` is n + 1. Its slot is free when `free` is n
-//! + 1, which happens at the first draw of frame n + 1.
+//! + 1. That happens at the first draw of frame n + 1.
 
 use std::collections::VecDeque;
 

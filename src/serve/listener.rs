@@ -159,7 +159,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
         Err(Errno::NOENT) => return Ok(Found::Nothing),
         Err(error) => return Err(error.into()),
         Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
-            return Err(std::io::Error::other("it is there already, and is no socket"));
+            return Err(std::io::Error::other("it exists already, and is not a socket"));
         }
         Ok(_) => {}
     }
@@ -186,7 +186,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
         let opened = rustix::fs::fstat(&file)?;
         if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
             // With `--socket Cargo` this is `Cargo.lock`. A file that is not a lock must not be removed in the end.
-            let reason = format!("{} beside it is no lock of a renderer", name.display());
+            let reason = format!("{} beside it is not a renderer's lock", name.display());
             return Err(std::io::Error::other(reason));
         }
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -240,7 +240,7 @@ mod tests {
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();
         let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("no socket"), "{error}");
+        assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         let long = folder.path().join("x".repeat(200));
         let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();

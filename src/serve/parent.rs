@@ -21,7 +21,7 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
     let stop = stop.clone();
     let watch = move || {
         wait_for_end(parent);
-        note!("note: the program that started this renderer has ended, so it ends too");
+        note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();
         std::thread::sleep(patience);
         remove_files();

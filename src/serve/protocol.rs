@@ -55,14 +55,14 @@ pub enum FromClient {
     },
     /// Run this kernel instead of drawing the ring. One descriptor.
     Kernel {
-        /// The `.entry`.
+        /// The name of its `.entry`.
         entry: String,
         /// The length of the PTX text.
         bytes: u64,
     },
     /// More memory that the renderer can draw.
     Allocate {
-        /// How much.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// Import memory that the client has allocated. One descriptor for each chunk.
@@ -72,12 +72,12 @@ pub enum FromClient {
     },
     /// Give an allocation or an import back.
     Release {
-        /// Which.
+        /// Its id.
         id: u64,
     },
     /// A frame lies in an allocation and not in its slot.
     Show {
-        /// The frame.
+        /// The frame's number.
         frame: u64,
         /// The allocation's id.
         allocation: u64,
@@ -161,12 +161,12 @@ pub enum FromServer {
     },
     /// Memory `host`: the slot of this frame may be written again.
     Free {
-        /// The frame.
+        /// The frame's number.
         frame: u64,
     },
     /// The answer to `allocate`.
     Allocated {
-        /// Its name from now on.
+        /// Its id from now on.
         id: u64,
         /// Where it lies.
         #[serde(flatten)]
@@ -174,7 +174,7 @@ pub enum FromServer {
     },
     /// The answer to `import`.
     Imported {
-        /// Its name from now on.
+        /// Its id from now on.
         id: u64,
         /// The size of all chunks together.
         bytes: u64,
@@ -191,7 +191,7 @@ pub enum FromServer {
     Failed {
         /// The request's `type`.
         request: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The answer to `snapshot`; one descriptor.
@@ -260,7 +260,7 @@ pub struct Welcome {
     pub vulkan: Option<VulkanMemory>,
     /// Seconds of the field between two frames.
     pub frame_seconds: f64,
-    /// Whether the renderer was started with `--trust`.
+    /// Whether submissions wait for the client's signals: `--trust`, with memory `cuda`.
     pub trust: bool,
     /// As they are now.
     pub parameters: Parameters,

@@ -52,7 +52,7 @@ pub enum Action {
     },
     /// Make memory, then call [`Session::allocated`].
     Allocate {
-        /// How much.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// Try and import the chunks, whose memory is in the message's descriptors, then call [`Session::imported`].
@@ -64,12 +64,12 @@ pub enum Action {
     },
     /// Let go of an allocation as soon as [`Session::take_released`] names it.
     Release {
-        /// Which.
+        /// Its id.
         id: u64,
     },
     /// Send the picture.
     Snapshot {
-        /// Which.
+        /// Wait until this frame of the client, or a later one, is drawn.
         after: Option<u64>,
     },
     /// Change parameters, those of its kernel by name, and the camera: all of it or nothing. Answer with all parameters.
@@ -78,7 +78,7 @@ pub enum Action {
     Status,
     /// Answer that the request did nothing.
     Fail {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Close the connection, after the frames that are ready are shown.
@@ -219,7 +219,7 @@ impl Session {
     /// Reads a packet: which request it is, and what to do.
     ///
     /// # Errors
-    /// The client is to be dropped.
+    /// The client must be dropped.
     pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Action), Fault> {
         let version = self.terms.version;
         let id = match version {
@@ -235,7 +235,7 @@ impl Session {
     /// Checks a message, and says what to do.
     ///
     /// # Errors
-    /// The client is to be dropped.
+    /// The client must be dropped.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Action, Fault> {
         let wanted = match &message {
             FromClient::Kernel { .. } => 1,
@@ -853,7 +853,7 @@ mod tests {
         ]
     }
 
-    /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds are ever
+    /// Whatever a client sends and claims, in whatever order: no panic, bounded lists, and only frames within bounds are
     /// drawn. Returns the number of events.
     fn converse(events: Vec<Event>, new: bool, host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;

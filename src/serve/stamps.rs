@@ -28,8 +28,8 @@ impl Stamps {
         // Without stamps, the lowest bits are sometimes right by chance.
         if checked > 0 && wrong >= checked - checked / 10 {
             note!(
-                "note: of {client} {wrong} of {checked} checked stamps were not the number of their frame. --verify is \
-                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+                "note: {wrong} of {checked} checked stamps of {client} were wrong. --verify is for clients that stamp their \
+                 frames: see \"Checked frames\" in docs/protocol.md"
             );
             self.unstamped.get_or_insert(client);
         }
@@ -53,9 +53,7 @@ impl Stamps {
             true => Ok(()),
             false => {
                 let why = self.unstamped.as_ref().map_or(String::new(), |client| {
-                    format!(
-                        "; most likely {client} does not stamp its frames, which --verify asks of a client"
-                    )
+                    format!("; most likely {client} does not stamp its frames, which --verify requires")
                 });
                 Err(Error::Check(format!("the check found wrong data: {}{why}", found.join("; "))))
             }

@@ -80,7 +80,7 @@ fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Op
     (bytes > limit).then(|| {
         format!(
             "an array of the shape {:?} needs {bytes} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
-             send a smaller one, or one of smaller numbers",
+             send a smaller array, or one with a smaller dtype",
             array.shape()
         )
     })
