@@ -64,7 +64,7 @@ mod tests {
         set(0o700);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&inner, &link).unwrap();
-        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder of yours alone"));
+        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder that only you can use"));
         assert!(check_folder(&folder.path().join("missing")).is_err());
     }
 }
