@@ -242,10 +242,10 @@ impl Client {
             return None;
         }
         if self.busy || self.later.len() >= MAX_LATER {
-            if self.import.is_some() && self.connection.is_closed() {
-                // A trial can take long: end it if the client is gone.
-                self.ended = Some(Ended::Left(CLOSED));
-            } else if self.can_count() {
+            if self.import.is_some() {
+                self.notice_end();
+            }
+            if self.ended.is_none() && self.can_count() {
                 self.ended = self.see(counters).err().map(Ended::Dropped);
             }
             return None;
@@ -278,6 +278,14 @@ impl Client {
                 self.ended = Some(Ended::Dropped(fault));
                 None
             }
+        }
+    }
+
+    /// Ends its time if it is gone although its messages wait. For waits that can take long.
+    pub(super) fn notice_end(&mut self) {
+        if self.busy || self.later.len() >= MAX_LATER {
+            let gone = self.connection.is_closed();
+            self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
         }
     }
 

@@ -122,7 +122,10 @@ impl Host {
     /// Reads the client's counters and its messages, and does what it asks for.
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        client.busy &= self.last_draw.elapsed() < NO_DRAW || client.awaits_picture();
+        if self.last_draw.elapsed() >= NO_DRAW {
+            client.busy &= client.awaits_picture();
+            client.notice_end();
+        }
         let counters = client.counters()?;
         if let Some(since) = client.leaving {
             client.see_off(counters, since);
