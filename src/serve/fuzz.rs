@@ -1,5 +1,5 @@
-//! Packets that any client could send, and the parser's fuzz tests with a million of them. `session` has the fuzz tests of
-//! whole conversations.
+//! Packets that any client could send, and the parser's fuzz tests with a million of them for each version of the protocol.
+//! `session` has the fuzz tests of whole conversations.
 //!
 //! `WAVEFIELD_FUZZ=10000000 cargo test --lib fuzz` tries ten million.
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, Version, encode};
 use super::session::MAX_ALLOCATED;
 
-/// How many inputs there are in all. The parser's inputs are packets. A session's inputs are events, most of which are
-/// packets.
+/// How many inputs the tests of one version have together. The parser's inputs are packets. A session's inputs are events,
+/// most of which are packets.
 pub fn inputs() -> u64 {
     std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000)
 }
