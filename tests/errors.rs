@@ -257,7 +257,7 @@ fn nonsense_on_the_command_line() {
         ("--style=fog", "possible values"),
         ("--camera=1,2,3", "not six numbers"),
         ("--camera=0,0,x,0,0,0", "not six numbers"),
-        ("--camera=nan,0,3,0,0,0", "no direction"),
+        ("--camera=nan,0,3,0,0,0", "is not a direction"),
         ("--camera=0,1.6,3,0,0,0", "an elevation of 1.6"),
         ("--camera=0,0,0,0,0,0", "a distance of 0"),
         ("--camera=0,0,3,9,0,0", "farther than 3"),
@@ -286,7 +286,7 @@ fn a_kernel_file_that_is_none() {
 fn a_kernel_that_does_not_compile() {
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/broken.ptx");
     let output = run(&[SMALL.as_slice(), &["--producer=cuda", "--kernel", kernel]].concat());
-    if stderr(&output).contains("share no device") {
+    if stderr(&output).contains("a device that CUDA and Vulkan share, and there is none") {
         return common::skip_without_gpu(&stderr(&output));
     }
     assert_fails(&output, 1, &["broken.ptx", "cuModuleLoadDataEx", "line"]);

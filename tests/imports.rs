@@ -14,6 +14,7 @@ mod renderer;
 mod stand_in;
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -86,6 +87,8 @@ on_both! {
     verified(&["--verify"]): what_is_checked_is_found_clean, what_is_checked_is_found_clean_on_a_gpu;
     refused(&[]): what_is_no_such_memory_costs_nothing, what_is_no_such_memory_costs_a_gpu_nothing;
     in_order(&["--ring=2"]): frames_go_on_while_an_import_is_tried, frames_of_cuda_go_on_while_an_import_is_tried;
+    pictured(&["--ring=2"]): a_picture_asked_for_meanwhile_stops_no_frame, a_picture_asked_for_meanwhile_stops_no_frame_of_cuda;
+    many(&["--ring=2"]): many_requests_meanwhile_stop_no_frame, many_requests_meanwhile_stop_no_frame_of_cuda;
     left(&[]): a_client_that_leaves_meanwhile_ends_the_trial, a_client_of_cuda_that_leaves_meanwhile_ends_the_trial;
 }
 
@@ -261,7 +264,10 @@ fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) 
             }
         }
         // The trial ended before it could be stopped, so start another.
-        if let Received::Packet(..) = client.connection.receive() {
+        if let Received::Packet(packet, _) = client.connection.receive() {
+            if let Ok(FromServer::Imported { id, .. }) = serde_json::from_slice(&packet) {
+                client.say(&FromClient::Release { id });
+            }
             chunks.send(client);
         }
     }
@@ -298,6 +304,84 @@ fn in_order(mut renderer: Renderer) {
     assert!(matches!(client.answer(), (FromServer::Allocated { .. }, files) if files.len() == 1));
     assert!(matches!(client.answer().0, FromServer::Picture { .. }));
     owner.show(&mut client, 11, id, 0);
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+/// Draws ten frames from its slots, or from `allocation`, while something is being tried.
+fn ten_frames(owner: &Owner, client: &Client, first: u64, allocation: Option<u64>) {
+    for frame in first..first + 10 {
+        if frame > 0 {
+            owner.wait_for_free(client, frame - 1);
+        }
+        if let Some(allocation) = allocation {
+            client.say(&FromClient::Show { frame, allocation, offset: 0 });
+        }
+        owner.ready(client, frame + 1);
+    }
+    owner.wait_for_free(client, first + 9);
+}
+
+fn pictured(mut renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let chunks = owner.chunks(&[CHUNK]);
+    chunks.write(&vec![0; CHUNK as usize], 0);
+    let first = chunks.import(&mut client, &renderer);
+    owner.show(&mut client, 0, first, 0);
+    let trial = stopped_trial(&mut renderer, &client, &chunks);
+    client.say(&FromClient::Snapshot { after: None });
+    ten_frames(&owner, &client, 1, Some(first));
+    // One picture is kept until the import is answered, and no second one.
+    client.say(&FromClient::Snapshot { after: None });
+    ten_frames(&owner, &client, 11, Some(first));
+    assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
+    signal_to(&trial, "CONT");
+    assert!(matches!(client.answer().0, FromServer::Imported { .. }), "{}", renderer.notes());
+    let frame = client.seen().frame;
+    assert!(frame < Some(11), "{frame:?} is in the picture");
+    let FromServer::Failed { request, reason } = client.answer().0 else { panic!("two at a time") };
+    assert!(request == "snapshot" && reason.contains("on its way"), "{reason}");
+    // And now another.
+    client.say(&FromClient::Snapshot { after: None });
+    assert_eq!(client.seen().frame, Some(20));
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+fn many(mut renderer: Renderer) {
+    let (owner, mut client) = Owner::of(&renderer);
+    let trial = stopped_trial(&mut renderer, &client, &owner.chunks(&[CHUNK]));
+    const ASKED: usize = 200;
+    for _ in 0..ASKED {
+        client.say(&FromClient::Status);
+    }
+    ten_frames(&owner, &client, 0, None);
+    assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
+    signal_to(&trial, "CONT");
+    assert!(matches!(client.answer().0, FromServer::Imported { .. }), "{}", renderer.notes());
+    for _ in 0..ASKED {
+        assert!(matches!(client.answer().0, FromServer::State(_)));
+    }
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+/// To close a descriptor can take as long as whoever has the other end likes.
+#[test]
+fn a_descriptor_that_does_not_close_delays_no_answer() {
+    let Some(renderer) = on_stand_in(&[]) else { return };
+    let (_, mut client) = Owner::of(&renderer);
+    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = std::net::TcpStream::connect(door.local_addr().unwrap()).unwrap();
+    // What is written and not taken lets `close` wait for five minutes.
+    rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::from_secs(300))).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 65536]).is_ok() {}
+    let chunks = Chunks::of_files(vec![(socket.into(), CHUNK)]);
+    chunks.send(&client);
+    // The trial takes longer than this, so the renderer's is the last to be closed; and if not, this one waits.
+    std::thread::spawn(move || drop(chunks.files));
+    assert!(matches!(client.answer().0, FromServer::Failed { .. }));
     drop(client);
     renderer.end().assert_fine();
 }

@@ -71,7 +71,7 @@ fn what_is_wrong_with_a_cu_file_is_said_with_its_line() {
             ["NVRTC 12.0 cannot compile it:\n", "kernel.cu(3): error: identifier \"mistake\" is undefined"],
         ),
         (FLAT, ":round", ["kernel.cu: it has no entry `round`; it has: flat", ""]),
-        ("//!PARAM\n", "", ["kernel.cu: line 1, //!PARAM: 0 words", ""]),
+        ("//!PARAM\n", "", ["kernel.cu: line 1, //!PARAM: found 0 words", ""]),
         (&several, "", ["kernel.cu: the parameters of entry `flat` are wrong", "a structure of 1 float"]),
     ] {
         let (_folder, path) = file(text);

@@ -13,6 +13,7 @@ mod stand_in;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 use common::assert_same_picture;
 use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, receive, validated};
@@ -286,6 +287,41 @@ fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     let drawn = state.frames_drawn;
     while client.state().frames_drawn < drawn + 3 {}
     assert_eq!(client.state().shown_at, Some(shown_at));
+    renderer.end().assert_fine();
+}
+
+/// Far apart as the draws are: no request is answered before a picture that was asked for first, nor changes it.
+#[test]
+fn a_picture_is_answered_first_however_long_the_next_draw_takes() {
+    let renderer = Renderer::start(&["--pace=2"]);
+    let client = client(&renderer, &array("image", &[1, 1], "|u1"));
+    for round in 0..4 {
+        client.ask(&FromClient::Snapshot { after: None }, 2 * round);
+        client.ask(&FromClient::Status, 2 * round + 1);
+        for (kind, id) in [("picture", 2 * round), ("state", 2 * round + 1)] {
+            let answer = raw(&client.connection);
+            assert_eq!((answer["type"].as_str(), answer["request_id"].as_u64()), (Some(kind), Some(id)));
+        }
+    }
+    renderer.end().assert_fine();
+}
+
+/// Without waiting for the draw that would be in its picture.
+#[test]
+fn a_client_that_leaves_before_its_picture_is_noticed() {
+    let renderer = Renderer::start(&["--pace=1"]);
+    let until = Instant::now() + PATIENCE;
+    let mut drawn = None;
+    loop {
+        let mut client = client(&renderer, &array("image", &[1, 1], "|u1"));
+        let now = client.state().frames_drawn;
+        // The client before has left, and nothing was drawn since it asked.
+        if drawn.replace(now) == Some(now) {
+            break;
+        }
+        assert!(Instant::now() < until, "each client was kept until the next draw");
+        client.say(&FromClient::Snapshot { after: None });
+    }
     renderer.end().assert_fine();
 }
 

@@ -1,4 +1,4 @@
-//! Nobody: what the engine holds while its producer is being exchanged after a fault. It is never drawn from.
+//! A placeholder: the engine holds it while its producer is exchanged after a fault. It never produces a frame.
 
 use crate::producer::{Frame, Produced, Producer, Profile};
 use crate::{Error, Result};

@@ -1,4 +1,4 @@
-//! The client that has the seat: the render thread hears it between two frames, and tells it things. Waits for neither.
+//! The client that has the seat. The render thread reads and sends its messages between two frames, and never waits for it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,18 +23,18 @@ use crate::app::Config;
 use crate::render::{Camera, Drawing};
 use crate::{Result, note};
 
-/// How long the last frames of a client that said goodbye may take.
+/// How long frames of a client are still shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Failed requests of one client that are worth a line, and how long that may be in bytes; the client gets all of it.
+/// How many failed requests of one client are printed, and how many bytes of each reason. The client gets the whole reason.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
 const CLOSED: &str = "its connection closed";
-/// Answers that wait for an import, beyond which the client is not heard.
+/// While this many answers wait for an import, the client's messages are not read.
 const MAX_LATER: usize = 64;
-/// How often `ready` is read while frames come in quick succession, and while they do not.
+/// The time between two reads of `ready`: while frames come in quick succession, and otherwise.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
-/// How long after a client's last frame the next one is looked for quickly.
+/// How long after a client's last frame [`QUICK`] applies.
 const QUICK_FOR: Duration = Duration::from_millis(100);
 
 /// A client, from its `welcome` to its end.
@@ -43,31 +43,34 @@ pub(super) struct Client {
     pub(super) connection: Arc<Connection>,
     pub(super) shared: Rc<RefCell<Shared>>,
     version: Version,
-    /// Its kernel that is being tried and compiled.
+    /// The `kernel` request that is being tried and compiled.
     pub(super) compiling: Option<Request>,
-    /// Its kernel that was put into the engine, until the client has been told that it runs.
+    /// The kernel that was put into the engine, until `running` is sent.
     pub(super) starting: Option<Starting>,
-    /// The picture that it asked for and has not got yet.
+    /// The `snapshot` whose picture is not taken yet.
     pub(super) wants_picture: Option<WantedPicture>,
-    /// One heavy request a frame is enough.
+    /// Whether its messages wait: after a heavy request until the next draw, and until a picture without `after` is taken.
     pub(super) busy: bool,
-    /// When it said goodbye: what it made ready before is still shown.
+    /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
     /// What draws its arrays.
     pub(super) drawing: Drawing,
-    /// Where it wants the camera, until something of it is drawn. `None`: where it usually is.
+    /// The camera for its ring or kernel that is put into the engine next: what it asked for, or where it was before a fault.
+    /// `None` means the default.
     pub(super) camera: Option<Camera>,
-    /// The parameters that it knows, its own included, and those of its kernel.
+    /// The parameters that it was last told, and those of its kernel.
     pub(super) told: (Parameters, BTreeMap<String, f32>),
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
-    /// Memory of it that is being tried.
+    /// The import that is being tried.
     pub(super) import: Option<Import>,
-    /// What it is told once that is done: answers come in the order of the requests.
+    /// Messages that wait for the import's answer: answers come in the order of the requests.
     later: Vec<(Vec<u8>, Vec<OwnedFd>)>,
-    /// Why it is to be dropped.
+    /// Whether one of them is a picture.
+    pub(super) picture_later: bool,
+    /// Why its time is over, once it is.
     ended: Option<Ended>,
     complaints: u32,
     _seat: Seated,
@@ -85,11 +88,11 @@ pub(super) struct Starting {
 #[derive(Clone, Copy)]
 pub(super) struct WantedPicture {
     pub(super) request: Request,
-    /// Not before this frame was drawn.
+    /// It is taken once this frame of the client, or a later one, is drawn.
     pub(super) after: Option<u64>,
 }
 
-/// A message as a client of this version reads it, with the `request_id` of the request that it answers.
+/// Encodes a message for a client of this version, with the `request_id` of the request that it answers.
 pub(super) fn packet(version: Version, message: &FromServer, request_id: Option<u64>) -> Vec<u8> {
     match version {
         Version::One => version_1::write(message),
@@ -99,18 +102,18 @@ pub(super) fn packet(version: Version, message: &FromServer, request_id: Option<
 
 /// How a client's time ends.
 enum Ended {
-    /// By itself.
+    /// The client left.
     Left(&'static str),
-    /// It is told why.
+    /// The renderer drops it, and tells it why.
     Dropped(Fault),
 }
 
-/// The values of `ready` and `free`, with memory `cuda`.
+/// The values of `ready` and `free`; `None` with memory `host`.
 #[derive(Clone, Copy)]
 pub(super) struct Counters(Option<(u64, u64)>);
 
 impl Client {
-    /// One that has been told `parameters`.
+    /// A client whose `welcome` had these `parameters`.
     pub(super) fn new(
         name: String,
         seat: Seated,
@@ -138,23 +141,24 @@ impl Client {
             shown_at: None,
             import: None,
             later: Vec::new(),
+            picture_later: false,
             ended: None,
             complaints: 0,
             _seat: seat,
         }
     }
 
-    /// Where the camera is when its first array is drawn.
+    /// The camera for its first frame.
     pub(super) fn first_camera(&self, config: &Config) -> Camera {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
-    /// Sends news, which answer no request.
+    /// Sends a message that answers no request. Like an answer, it waits for an import that is being tried.
     pub(super) fn send(&mut self, message: &FromServer) {
         self.answer(None, message, Vec::new());
     }
 
-    /// Sends, once an import that is being tried is answered.
+    /// Sends an answer. While an import is being tried, keeps it until the import is answered.
     pub(super) fn answer(
         &mut self,
         request_id: Option<u64>,
@@ -168,14 +172,15 @@ impl Client {
         }
     }
 
-    /// Sends what waited for an import.
+    /// Sends the messages that waited for an import.
     pub(super) fn catch_up(&mut self) {
+        self.picture_later = false;
         for (packet, descriptors) in std::mem::take(&mut self.later) {
             self.send_now(&packet, &descriptors);
         }
     }
 
-    /// Sends, and remembers when that cannot be done: a renderer waits for nobody who does not read.
+    /// Sends at once. If the client does not read, or its connection is broken, its time is over: the renderer never waits.
     fn send_now(&mut self, packet: &[u8], descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send_bytes(packet, &descriptors) {
@@ -189,23 +194,23 @@ impl Client {
         self.ended.get_or_insert(ended);
     }
 
-    /// The last word of a conversation.
+    /// Sends an `error`, the last message of a connection.
     pub(super) fn send_error(&self, code: ErrorCode, reason: String) {
         let _ = self.connection.send(&FromServer::Error { code, reason }, &[]);
     }
 
-    /// A request did nothing.
+    /// Answers that a request did nothing.
     pub(super) fn fail(&mut self, Request { name, id }: Request, reason: impl ToString) {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
-            // A compiler's log quotes what the client sent, and this goes to a terminal.
+            // A compiler's log quotes what the client sent, so it is made safe for the terminal.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
         self.answer(id, &FromServer::Failed { request: name.into(), reason }, Vec::new());
     }
 
-    /// Tells it the parameters, and those of its kernel, as an answer perhaps.
+    /// Sends the parameters and those of its kernel, as an answer if there is a `request_id`.
     pub(super) fn tell(
         &mut self,
         request_id: Option<u64>,
@@ -216,8 +221,8 @@ impl Client {
         self.answer(request_id, &FromServer::Parameters { parameters, kernel }, Vec::new());
     }
 
-    /// Reads the counters. To be done before its messages are read: what was said before `ready` was signalled has arrived
-    /// then, and is read before `ready` counts.
+    /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was signalled has then
+    /// arrived, and is read before the new value counts.
     pub(super) fn counters(&self) -> Result<Counters> {
         Ok(Counters(match &self.shared.borrow().memory {
             ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
@@ -231,12 +236,17 @@ impl Client {
         session.see_free(free).and_then(|()| session.see_ready(ready))
     }
 
-    /// What it asks for next, with the descriptors that came with that; `None` if nothing more is to be heard now.
+    /// The next request and its descriptors. `None` if there is no message, or if messages wait.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<OwnedFd>)> {
-        if self.busy || self.leaving.is_some() || self.ended.is_some() || self.later.len() >= MAX_LATER {
-            // What waits for an import may wait long, so it is looked whether the client is still there.
-            if self.import.is_some() && self.connection.is_closed() {
-                self.ended.get_or_insert(Ended::Left(CLOSED));
+        if self.leaving.is_some() || self.ended.is_some() {
+            return None;
+        }
+        if self.busy || self.later.len() >= MAX_LATER {
+            if self.import.is_some() {
+                self.notice_end();
+            }
+            if self.ended.is_none() && self.can_count() {
+                self.ended = self.see(counters).err().map(Ended::Dropped);
             }
             return None;
         }
@@ -271,19 +281,39 @@ impl Client {
         }
     }
 
-    /// Of a client that said goodbye the frames are still shown that were ready then: a ring of them at most.
+    /// Ends its time if it is gone although its messages wait. For waits that can take long.
+    pub(super) fn notice_end(&mut self) {
+        if self.busy || self.later.len() >= MAX_LATER {
+            let gone = self.connection.is_closed();
+            self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
+        }
+    }
+
+    /// Whether a new value of `ready` counts while messages wait. It does not if one of them may be a `show`, which must be
+    /// read first.
+    fn can_count(&self) -> bool {
+        !self.connection.has_news() || !self.shared.borrow().session.has_allocations()
+    }
+
+    /// Whether a picture without `after` is pending. What the client says next waits for it.
+    pub(super) fn awaits_picture(&self) -> bool {
+        self.wants_picture.is_some_and(|picture| picture.after.is_none())
+    }
+
+    /// After `bye`: the frames that were ready by then are still shown, at most a ring of them.
     pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
         let seen = self.see(counters);
         let has_next = self.shared.borrow().session.has_next();
         self.ended = match seen {
             Err(fault) => Some(Ended::Dropped(fault)),
-            // In a hidden window nothing is drawn.
+            // Not without a limit: in a hidden window nothing is drawn.
             Ok(()) if has_next && since.elapsed() < FAREWELL => None,
             Ok(()) => Some(Ended::Left("it said goodbye")),
         };
     }
 
-    /// No frame was finished for so long: what it wrote takes too long to draw, or (with `--trust`) does not come.
+    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw, or (with `--trust`) a
+    /// promised frame did not come.
     pub(super) fn give_up(&mut self, seconds: f64) {
         let reason = match self.shared.borrow().session.terms().trust {
             true => {
@@ -298,13 +328,13 @@ impl Client {
         self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
     }
 
-    /// Whether it is to be dropped.
+    /// Whether its time is over.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Its time is over: tells it why if that is not its own doing, and gives the reason. It keeps the seat until it is
-    /// [closed](Self::close).
+    /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped. It keeps the seat until
+    /// it is [closed](Self::close).
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
             Some(Ended::Dropped(fault)) => {
@@ -325,16 +355,16 @@ impl Client {
         }
     }
 
-    /// A frame was submitted: it may ask for more, and learns what was copied for that.
+    /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.
     pub(super) fn drawn(&mut self) {
-        self.busy = self.wants_picture.is_some_and(|picture| picture.after.is_none());
+        self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
             self.send(&FromServer::Free { frame });
         }
     }
 
-    /// Sleeps until there may be news, but not longer than `left`. `draws`: its ring is in the engine.
+    /// Sleeps until there may be news, but not longer than `left`. `draws`: whether its ring is in the engine.
     pub(super) fn rest(&self, draws: bool, left: Duration) {
         let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
         match by_semaphore {

@@ -11,7 +11,7 @@ use crate::array::{Array, Kind, Number};
 pub struct Described {
     /// How it is drawn.
     pub kind: Kind,
-    /// As [`Array::new`] takes it.
+    /// The lengths of its sides, as [`Array::new`] takes them.
     pub shape: Vec<u64>,
     /// The type of its numbers, as NumPy writes it.
     pub dtype: Number,
@@ -23,19 +23,19 @@ impl From<Array> for Described {
     }
 }
 
-/// No kind has more dimensions.
+/// The most dimensions of any kind.
 const DIMENSIONS: usize = 3;
 
 /// The array that a `hello` asks for.
 ///
 /// # Errors
-/// What is wrong with it, and what there is.
+/// What is wrong with the description, and what is allowed.
 pub fn described(wanted: &Value) -> Result<Array, String> {
     let Value::Object(fields) = wanted else {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
     let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
-    // The value goes into an answer, and to a terminal.
+    // The value goes into an answer and to a terminal: cut it, and make it safe.
     let quoted = |value: &Value| short(&value.to_string(), 40);
     let kind = Kind::deserialize(field("kind")).map_err(|_| {
         format!("there is no kind {}; there are mesh, surface, points, image", quoted(field("kind")))

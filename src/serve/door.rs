@@ -1,5 +1,5 @@
-//! Who comes in: a thread that accepts, and one for each newcomer until it has said `hello`. The renderer only ever sees
-//! clients that are this user's, speak the right version, and have the one seat.
+//! Accepts clients: one thread accepts connections, and each newcomer has its own thread until its `hello` is read. The
+//! renderer sees only clients that belong to its user, speak a known version, and have the seat.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use crate::note;
 
 /// How long a newcomer may take to say `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the seat may take to become free.
+/// How long a newcomer waits for the seat.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
-/// Newcomers that are listened to at the same time.
+/// The most newcomers at the same time.
 const MAX_NEWCOMERS: usize = 16;
 
 /// A client that may draw as soon as the renderer has made its memory.
 pub struct Visitor {
-    /// The way to it.
+    /// Its connection.
     pub connection: Connection,
-    /// What it asks for.
+    /// Its `hello`.
     pub greeting: Greeting,
     /// Its name for people.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Visitor {
     pub seat: Seated,
 }
 
-/// The thread that accepts.
+/// The socket, and the thread that accepts connections to it.
 pub struct Door {
     visitors: Receiver<Visitor>,
     closing: Arc<AtomicBool>,
@@ -44,8 +44,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Opens it. Only processes of user `owner` come in. It closes, and the socket goes, as soon as `stop` is asked: what still
-    /// runs then may be ended at any time.
+    /// Starts to accept connections, from processes of user `owner` only. As soon as `stop` is requested it closes and the
+    /// socket is removed, since the process may be killed at any time from then on.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -68,7 +68,7 @@ impl Door {
         Ok(Self { visitors, closing, path, thread: Some(thread) })
     }
 
-    /// Where it is.
+    /// The socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +98,7 @@ struct Hall {
     complaints: Complaints,
 }
 
-/// Lines about those who did not come in: no more than a few a second, however many they are.
+/// Prints why newcomers are refused: at most five lines a second.
 #[derive(Clone, Default)]
 struct Complaints(Arc<Mutex<Option<Instant>>>);
 
@@ -122,7 +122,7 @@ fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
             }
             Ok(None) => {}
             Err(error) => {
-                // No descriptors left, most likely; they come back.
+                // Most likely no descriptors are left. Some will be closed.
                 if !complained {
                     note!("note: a client cannot be let in: {error}");
                     complained = true;
@@ -133,7 +133,7 @@ fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
     }
 }
 
-/// Sends the answer that ends a connection before it began, and closes it.
+/// Sends `refused`, and closes the connection.
 pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
     take_leave(connection);
@@ -192,7 +192,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
         Err((code, reason)) => return refuse(connection, code, reason),
     };
     let name = display_name(&greeting.hello.client, pid);
-    // Whoever comes right after a client that leaves should find the seat free: the renderer notices within a frame.
+    // A newcomer that follows a leaving client should get the seat: the renderer notices within a frame that it is free.
     let until = Instant::now() + SEAT_PATIENCE;
     let mut seat = hall.seat.take(&name);
     while seat.is_err() && Instant::now() < until {
@@ -210,7 +210,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
     }
 }
 
-/// The one seat, and who has it.
+/// The seat: only one client draws at a time. Holds that client's name.
 #[derive(Clone, Default)]
 struct Seat(Arc<Mutex<Option<String>>>);
 
@@ -219,7 +219,7 @@ impl Seat {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The seat, or the name of whoever has it.
+    /// Takes the seat. Fails with the name of the client that has it.
     fn take(&self, name: &str) -> Result<Seated, String> {
         let mut holder = self.holder();
         match &*holder {
@@ -321,7 +321,7 @@ mod tests {
         second.send_bytes(&hello("second"), &[]).unwrap();
         let (code, reason) = refusal(&second).unwrap();
         assert!(code == RefusedCode::Busy && reason.contains("first (process"), "{reason}");
-        // Whoever asks while the first gets up finds the seat.
+        // A newcomer that comes while the first leaves gets the seat.
         let third = Connection::connect(&path).unwrap();
         third.send_bytes(&hello("third"), &[]).unwrap();
         std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Which producer is in the engine: the renderer's own, a client's ring, or a client's kernel; and how they take turns.
+//! Exchanges the producer in the engine: the renderer's own, a client's ring, or a client's kernel.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,20 +20,20 @@ use crate::producer::{ComputeProducer, Producer, Profile};
 use crate::render::{Camera, Drawing};
 use crate::{Error, Result, note};
 
-/// How long the GPU may take from one frame to the next for what a client wrote, once that has cost the client its place. A
-/// draw always comes to its end, but only waiting tells a slow GPU from one that hangs.
+/// How long the GPU may finish nothing while it draws what a dropped client wrote. Every draw ends at some time; only waiting
+/// tells a slow GPU from one that hangs.
 const SLOW: Duration = Duration::from_secs(300);
 
-/// What is in the engine, and what waits to come back.
+/// The producer in the engine, and the renderer's own that comes back later.
 pub(super) struct Exchange {
-    /// Where clients' kernels come from; knows the one in the engine.
+    /// Clients' kernels, including the one in the engine.
     pub(super) kernels: Kernels,
     pub(super) stamps: Stamps,
-    /// What the renderer's own producers fill.
+    /// The array that the renderer's own producers fill.
     own: Array,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
-    /// Whose ring is in the engine, or was last.
+    /// The name of the client whose ring is in the engine, or was last.
     pub(super) ring_of: String,
     slow: Option<Slow>,
 }
@@ -50,17 +50,17 @@ impl Exchange {
         }
     }
 
-    /// A client's kernel is in the engine.
+    /// Whether a client's kernel is in the engine.
     pub(super) fn has_kernel(&self) -> bool {
         self.kernels.running().is_some()
     }
 
-    /// A client's ring is in the engine.
+    /// Whether a client's ring is in the engine.
     pub(super) fn has_ring(&self) -> bool {
         self.built_in.is_some() && !self.has_kernel()
     }
 
-    /// Puts a client's ring, what draws its arrays, and its camera in the place of the renderer's own.
+    /// Replaces the renderer's own producer, drawing and camera by the client's.
     pub(super) fn put_ring(
         &mut self,
         engine: &mut Engine,
@@ -77,7 +77,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Puts a client's kernel in the place of whatever is there.
+    /// Replaces the producer in the engine by a client's kernel.
     pub(super) fn put_kernel(
         &mut self,
         engine: &mut Engine,
@@ -87,7 +87,7 @@ impl Exchange {
     ) -> Result<()> {
         let old = exchange_own(engine, self.own, producer, &[], camera)?;
         self.stamps.end(engine);
-        // Otherwise the old one is the client's, too.
+        // If there is one already, the old producer is the client's too, and is dropped.
         self.built_in.get_or_insert(old);
         self.kernels.runs(source);
         Ok(())
@@ -102,7 +102,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What a client wrote takes longer than `--timeout` to draw. The GPU cannot be stopped, so [`Exchange::restore`] waits.
+    /// A client's array takes longer than `--timeout` to draw. The GPU cannot be stopped, so [`Exchange::restore`] waits.
     pub(super) fn give_up(&mut self, engine: &Engine) -> Result<()> {
         self.slow = Some(Slow::begin(engine)?);
         Ok(())
@@ -113,7 +113,7 @@ impl Exchange {
         self.slow.is_none()
     }
 
-    /// Why nothing can be drawn now, if that is so.
+    /// Why nothing can be drawn now; `None` if it can.
     pub(super) fn obstacle(&self) -> Option<String> {
         let seconds = self.slow.as_ref()?.began.elapsed().as_secs_f64();
         Some(format!(
@@ -122,10 +122,10 @@ impl Exchange {
         ))
     }
 
-    /// [`Exchange::take_back`] once the GPU is done with what is there.
+    /// [`Exchange::take_back`], once the GPU is done with what the client wrote.
     ///
     /// # Errors
-    /// The GPU does not finish what the client wrote, and finishes nothing else either.
+    /// The GPU has finished nothing for [`SLOW`].
     pub(super) fn restore(&mut self, engine: &mut Engine) -> Result<()> {
         if let Some(slow) = &mut self.slow
             && slow.goes_on(engine, &self.ring_of)?
@@ -143,8 +143,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// After a kernel's fault: everything that holds the faulted context has to go before there can be a new one. Returns the
-    /// user's camera; `None`: nothing comes to rest.
+    /// After a kernel's fault: drops everything that holds the faulted context, which must go before there can be a new one.
+    /// Returns the user's camera, or `None` if the GPU does not come to rest.
     pub(super) fn take_down(&mut self, engine: &mut Engine) -> Option<Camera> {
         let camera = engine.view().camera;
         let absent = Installed::new(Box::new(Absent::new()), &[], engine.drawing(), camera);
@@ -152,7 +152,7 @@ impl Exchange {
         Some(self.built_in.take().map_or(camera, |own| own.view.camera))
     }
 
-    /// Makes the renderer's own producer anew, after [`Exchange::take_down`], with the user's camera.
+    /// Makes a new producer of the renderer's own, after [`Exchange::take_down`], with the user's camera.
     pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup, camera: Camera) -> Result<()> {
         let context = EarlyContext::begin(&setup.choice, &setup.config, engine.device().is_inline());
         let made = context
@@ -172,7 +172,7 @@ impl Exchange {
     }
 }
 
-/// [`exchange`] with a producer that fills its slots itself, and so stamps them where frames are checked.
+/// [`exchange`] with a producer of this process. In a checked run it stamps its slots, which are blanked first.
 fn exchange_own(
     engine: &mut Engine,
     own: Array,
@@ -191,7 +191,7 @@ fn exchange_own(
     exchange(engine, Installed::new(producer, parameters, drawing, camera))
 }
 
-/// [`Engine::swap`] with a new producer. Where nothing comes to rest the new one is not dropped either.
+/// [`Engine::swap`] with a new producer. If the GPU does not come to rest, leaks the new producer: the GPU may use it.
 fn exchange(engine: &mut Engine, incoming: Installed) -> Result<Installed> {
     let mut incoming = Some(incoming);
     let swapped = engine.swap(&mut incoming);
@@ -201,7 +201,7 @@ fn exchange(engine: &mut Engine, incoming: Installed) -> Result<Installed> {
     swapped
 }
 
-/// A draw of what a client wrote that takes longer than `--timeout`.
+/// A draw of a client's array that takes longer than `--timeout`.
 struct Slow {
     began: Instant,
     /// When the GPU was last seen to finish a frame, and how many it had finished then.
@@ -220,10 +220,10 @@ impl Slow {
     /// Whether the GPU still draws.
     ///
     /// # Errors
-    /// It has not finished a frame for [`SLOW`].
+    /// It has finished no frame for [`SLOW`], and a software device has used hardly any CPU time.
     fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
         let finished = engine.frames_finished()?;
-        // Of a software device it can be seen that it works.
+        // A software device that draws uses CPU time.
         let works =
             engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + SLOW / 10;
         if finished > self.finished || works {

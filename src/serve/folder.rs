@@ -1,4 +1,4 @@
-//! Where the socket lies if nobody says otherwise, and that nobody else can put another one there.
+//! The socket's default path, in a folder that only its user can write to.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Where the socket lies, if nobody says otherwise.
+/// The socket's default path.
 pub fn default_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
         Some(folder) => Path::new(&folder).join("wavefield.sock"),
@@ -15,12 +15,12 @@ pub fn default_path() -> PathBuf {
     }
 }
 
-/// The folder for those without `XDG_RUNTIME_DIR`.
+/// The socket's folder without `XDG_RUNTIME_DIR`.
 pub(super) fn shared_folder() -> PathBuf {
     format!("/tmp/wavefield-{}", rustix::process::getuid().as_raw()).into()
 }
 
-/// Makes that folder for its owner alone.
+/// Makes that folder with mode 0700, or checks the one that is there.
 pub(super) fn make_shared_folder() -> Result<()> {
     let folder = shared_folder();
     let made = match rustix::fs::mkdir(&folder, Mode::RWXU) {
@@ -30,14 +30,14 @@ pub(super) fn make_shared_folder() -> Result<()> {
     made.map_err(|source| Error::Io { action: "make", path: folder, source })
 }
 
-/// An error unless this user alone can put something into `folder`. `/tmp` is everybody's: somebody else may have made a
-/// folder there, and listen in it.
+/// Fails unless only this user can write to `folder`. Anybody can write to `/tmp`: another user may have made the folder, and
+/// listen in it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
     if !is_folder || found.st_uid != rustix::process::getuid().as_raw() || found.st_mode & 0o077 != 0 {
         let reason = format!(
-            "{} is there and not a folder of yours alone: remove it, set XDG_RUNTIME_DIR, or use --socket",
+            "{} exists, but is not a folder that only you can use: remove it, set XDG_RUNTIME_DIR, or use --socket",
             folder.display()
         );
         return Err(std::io::Error::other(reason));
@@ -64,7 +64,7 @@ mod tests {
         set(0o700);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&inner, &link).unwrap();
-        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder of yours alone"));
+        assert!(check_folder(&link).unwrap_err().to_string().contains("not a folder that only you can use"));
         assert!(check_folder(&folder.path().join("missing")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The producer that stands for a client in another process: it never produces, it only shows what has come.
+//! The producer for a client in another process. It fills nothing: it shows the frames that the client wrote.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ use crate::producer::{Batch, Frame, FrameSync, Produced, Producer, Profile, Sour
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
-/// What the producer and the conversation with the client share; all of it on the render thread.
+/// What the producer and the [`Client`](super::client::Client) share, both on the render thread.
 pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
     /// The frame that the next submission draws.
     current: Option<Current>,
-    /// Memory `host`: frames that were copied, and of which the client is to be told.
+    /// Memory `host`: frames that were copied and whose `free` is not sent yet.
     pub(super) copied: Vec<u64>,
     /// `--trust`: the largest value of `ready` that a submission waits for.
     promised: u64,
-    /// The way to the client, as long as it has the seat.
+    /// The client's connection, as long as it has the seat.
     connection: Weak<Connection>,
 }
 
@@ -75,7 +75,7 @@ impl Shared {
         self.current.is_some_and(|current| current.new)
     }
 
-    /// What the frame's submission says to the client, and (with `--trust` only) waits for.
+    /// What the frame's submission signals to the client and, with `--trust` only, waits for.
     fn sync(&self, current: Current) -> FrameSync {
         let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
         // No narrower stage orders the ownership transfers.
@@ -83,16 +83,16 @@ impl Shared {
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
         let free = (current.new && current.frame > 0).then(|| memory.free.vulkan(current.frame, all));
-        // The cautious way waits for nothing: the counter was read, and a client could even set it back.
+        // Without `--trust` the submission waits for nothing: the counter was read, and a client could even set it back.
         let wait = self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1, all));
         FrameSync { signal_before: free, wait, signal: None }
     }
 
-    /// The client is gone, or dropped: what still waits for it (with `--trust`) is let go.
+    /// The client is gone or dropped: releases submissions that still wait for it (with `--trust`).
     pub(super) fn let_go(&self) {
         if let ClientMemory::Cuda(memory) = &self.memory {
-            // Nothing can be returned, and without it the queue only stays busy.
-            // SAFETY: in this process nobody else signals it.
+            // The error cannot be returned. Without the signal the queue only stays busy.
+            // SAFETY: nothing else in this process signals it.
             let _ = unsafe { memory.ready.signal_from_host(self.promised) };
         }
     }
@@ -101,7 +101,7 @@ impl Shared {
 /// Shows a client's frames: each new one once it is ready, the last one again until then.
 pub(super) struct ForeignProducer {
     shared: Rc<RefCell<Shared>>,
-    /// The client's name, which outlives its place here.
+    /// The client's name, for messages after it is gone.
     client: String,
     profile: Profile,
     device: Device,
@@ -138,7 +138,7 @@ impl Producer for ForeignProducer {
         let current = shared.choose()?;
         Ok(Produced {
             source: Source::Vertices(current.vertices),
-            // The client counts its own frames, and one is drawn until there is the next.
+            // The client numbers its own frames, and each is drawn until the next one is ready.
             number: current.frame,
             batch: Batch::of_one(frame.index),
             sync: shared.sync(current),
@@ -148,10 +148,10 @@ impl Producer for ForeignProducer {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         if self.profile.owner == Owner::External {
-            // SAFETY: producers record outside a render pass; the client's memory lives as long as its place here.
+            // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
             unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
         }
-        // Otherwise the host wrote it, and a submission makes that visible by itself.
+        // Otherwise the host wrote the frame, and the submission makes that visible by itself.
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
@@ -161,8 +161,8 @@ impl Producer for ForeignProducer {
         }
     }
 
-    /// Nothing of its own ever runs here. This is also where a wait that lasts asks for news: if the client is gone, what
-    /// it promised is kept for it.
+    /// Always true: this producer runs nothing. A long wait calls this again and again, so it also checks for a client that
+    /// is gone, and releases the submissions that wait for it.
     fn is_idle(&self) -> Result<bool> {
         let shared = self.shared.borrow();
         if shared.session.terms().trust

@@ -1,6 +1,7 @@
-//! What strangers could send, and a million of it for the parser. `session` has the fuzzer of whole conversations.
+//! Packets that any client could send, and the parser's fuzz tests with a million of them for each version of the protocol.
+//! `session` has the fuzz tests of whole conversations.
 //!
-//! `WAVEFIELD_FUZZ=10000000 cargo test --lib fuzz` tries more.
+//! `WAVEFIELD_FUZZ=10000000 cargo test --lib fuzz` tries ten million.
 
 use std::cell::Cell;
 
@@ -11,14 +12,14 @@ use serde_json::{Value, json};
 use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, Version, encode};
 use super::session::MAX_ALLOCATED;
 
-/// How many inputs there are in all. One for the parser is one packet; one for a session is one event, most of which
-/// are packets.
+/// How many inputs the tests of one version have together. The parser's inputs are packets. A session's inputs are events,
+/// most of which are packets.
 pub fn inputs() -> u64 {
     std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// Shows `share` of `strategy`'s values to `test`, which returns how many inputs were in each; repeated until there
-/// were that many.
+/// Feeds values of `strategy` to `test`, which returns how many inputs each value had, until there were at least `share`
+/// inputs.
 pub fn feed<S: Strategy>(share: u64, strategy: &S, test: impl Fn(S::Value) -> Result<u64, TestCaseError>) {
     let fed = Cell::new(0);
     while fed.get() < share {
@@ -34,14 +35,14 @@ pub fn feed<S: Strategy>(share: u64, strategy: &S, test: impl Fn(S::Value) -> Re
     }
 }
 
-/// Numbers at which arithmetic breaks, and small ones.
+/// Small numbers, and numbers at which arithmetic overflows.
 pub fn number() -> impl Strategy<Value = u64> {
     let edges =
         vec![0, 1, 16, 1 << 16, MAX_PTX, MAX_ALLOCATED, 1 << 53, i64::MAX as u64, u64::MAX - 15, u64::MAX];
     prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
 }
 
-/// A message that has every field that any message has, so that its `type` alone decides what it is.
+/// A message with all fields of all messages, so that only its `type` decides which one it is.
 fn message() -> impl Strategy<Value = Value> {
     let kinds = vec![
         "hello", "ready", "kernel", "allocate", "import", "release", "show", "snapshot", "set", "status",
@@ -69,7 +70,7 @@ fn message() -> impl Strategy<Value = Value> {
 fn array() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(vec!["mesh", "surface", "points", "image", "voxels"]);
     let dtype = prop::sample::select(vec!["<f4", "<f2", "|u1", "<f8"]);
-    // Sides that there may be, sides whose product is just too large, and the numbers at which arithmetic breaks.
+    // Allowed sides, sides whose product is just too large, and numbers at which arithmetic overflows.
     let side = prop_oneof![0u64..6, (1u64 << 15)..(1 << 17), number()];
     (kind, prop::collection::vec(side, 0..5), dtype)
         .prop_map(|(kind, shape, dtype)| json!({"kind": kind, "shape": shape, "dtype": dtype}))
@@ -101,7 +102,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Something like a message: right, almost right, or not at all.
+/// A packet: a valid message, an almost valid one, or anything else.
 pub fn packet() -> impl Strategy<Value = Vec<u8>> {
     let index = any::<prop::sample::Index>;
     let right = message().prop_map(|message| message.to_string().into_bytes()).boxed();
@@ -117,7 +118,7 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
         fields.remove(&name);
         message.to_string().into_bytes()
     });
-    // A library that reads into structures may take a list of the values for an object.
+    // serde also reads a list of values as a structure.
     let list = (message(), number()).prop_map(|(message, number)| {
         json!([message["type"], number, number, number]).to_string().into_bytes()
     });
@@ -131,7 +132,7 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
         bytes.truncate(at.index(bytes.len()));
         bytes
     });
-    // White space belongs to JSON: just within the limit, and just beyond.
+    // JSON allows white space at the end: lengths just within the limit, and just beyond.
     let long = (right.clone(), MAX_MESSAGE - 2..MAX_MESSAGE + 3).prop_map(|(mut bytes, length)| {
         bytes.resize(length, b' ');
         bytes
@@ -153,7 +154,7 @@ pub fn packet() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What is read is what was written, and what cannot be read is said in words.
+/// A message that was read is the same after it is written and read again. Any other packet has an error in words.
 fn parse(packet: &[u8], version: Version) -> Result<u64, TestCaseError> {
     let json = serde_json::from_slice::<Value>(packet);
     match FromClient::parse(packet, version) {
@@ -164,7 +165,7 @@ fn parse(packet: &[u8], version: Version) -> Result<u64, TestCaseError> {
             prop_assert_eq!(&object["type"], message.name());
             prop_assert_eq!(FromClient::parse(&encode(&message), version), Ok(message));
         }
-        // They go to a terminal, and into an answer.
+        // Reasons go to a terminal and into an answer.
         Err(reason) => prop_assert!(
             !reason.is_empty() && reason.len() < 512 && !reason.contains(char::is_control),
             "{}",
@@ -174,7 +175,7 @@ fn parse(packet: &[u8], version: Version) -> Result<u64, TestCaseError> {
     Ok(1)
 }
 
-/// The million, as tests of their own so that they run side by side.
+/// Splits the packets among several tests, which run in parallel.
 macro_rules! a_million_packets {
     ($($name:ident),*) => {
         const SHARES: u64 = [$(stringify!($name)),*].len() as u64;

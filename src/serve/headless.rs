@@ -12,18 +12,18 @@ use crate::app::{
 use crate::report::Failures;
 use crate::{Error, Result, whole_file};
 
-/// Frames in flight that there are resources for, whoever draws.
+/// There are resources for at least this many frames in flight.
 pub(super) const FLIGHTS: usize = 3;
-/// After a pause the field's clock does not jump further than this.
+/// The field's clock advances at most this far from one frame to the next, also after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws frames, its own or a client's, until `stop` is asked or `config.frames` are drawn; writes the last to
+/// Draws frames, its own or a client's, until `stop` is requested or `config.frames` are drawn. Writes the last one to
 /// `config.output`.
 ///
 /// # Errors
-/// Whatever stands in the way, an error of the validation layer included. No client can be the reason, with two
-/// exceptions that `docs/protocol.md` names: a kernel that never ends, and one that faults
-/// where Vulkan waits for it: in its own command buffer, or by a binary semaphore.
+/// Any failure of the run, including errors of the validation layer. A client can cause one only as `docs/protocol.md` says:
+/// by a kernel that never ends, by a kernel that faults while Vulkan waits for it (`--handoff inline` or `binary`), or by an
+/// array at which the GPU hangs.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     for path in config.output.iter().chain(&options.json) {
@@ -94,7 +94,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
         last = now;
         if host.wants_picture() {
             let extent = run.extent();
-            // With an eye on the time first: reading back waits without one.
+            // Drain first, with a time limit: reading back waits without one.
             match run.engine().drain() {
                 Ok(()) => host.send_picture(extent, run.pixels()),
                 Err(error) => host.rescue(run.engine(), error)?,

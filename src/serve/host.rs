@@ -1,4 +1,4 @@
-//! The render thread's side of `serve`: between two frames it looks at the client, and does what it asked for.
+//! The render thread's part of `serve`: between two frames it reads the client's counters and messages, and answers requests.
 
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,17 @@ use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
-/// Messages that are read between two frames.
+/// The most messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
-/// Without a draw for so long (a hidden window) a client's requests are not kept waiting for one.
+/// After this time without a draw (in a hidden window, say), the client's messages no longer wait for one. They still wait
+/// for a pending picture, since they could change what it shows. A hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
-/// A kernel that failed after its request was answered.
+/// Names a kernel that fails after its request was answered.
 const KERNEL: Request = Request { name: "kernel", id: None };
 
 /// Serves one client after another.
 pub(crate) struct Host {
-    /// Closed in the end, and with it the socket goes.
+    /// Dropped first at the end, which removes the socket.
     door: Option<Door>,
     setup: Setup,
     client: Option<Client>,
@@ -39,7 +40,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Begins to listen to whoever connects.
+    /// Takes clients from `door`.
     pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Self {
         note!("note: listening on {}", door.path().display());
         crate::threads::sleep_exactly();
@@ -77,7 +78,7 @@ impl Host {
             free_released(engine, client)?;
             let kernel = match client.starting {
                 None => kernel_parameters(engine, &self.exchange.kernels),
-                // It hears of those with `running`.
+                // `running` will list them.
                 Some(_) => client.told.1.clone(),
             };
             let now = client.told.0.with(*parameters);
@@ -97,14 +98,14 @@ impl Host {
         self.door.as_ref()?.visitor()
     }
 
-    /// Newcomers while nothing can be drawn are told why.
+    /// Refuses newcomers while nothing can be drawn, and tells them why.
     fn turn_away(&self) {
         while let (Some(reason), Some(visitor)) = (self.exchange.obstacle(), self.visitor()) {
             refuse(visitor.connection, RefusedCode::Busy, reason);
         }
     }
 
-    /// When to draw the same again, at the latest.
+    /// When to draw at the latest, even if there is nothing new.
     fn due(&self) -> Instant {
         match self.setup.options.pace {
             pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
@@ -121,7 +122,10 @@ impl Host {
     /// Reads the client's counters and its messages, and does what it asks for.
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        client.busy &= self.last_draw.elapsed() < NO_DRAW;
+        if self.last_draw.elapsed() >= NO_DRAW {
+            client.busy &= client.awaits_picture();
+            client.notice_end();
+        }
         let counters = client.counters()?;
         if let Some(since) = client.leaving {
             client.see_off(counters, since);
@@ -140,7 +144,8 @@ impl Host {
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // Not before a frame of the renderer's own: what that takes tells how long one may take here.
+        // Not before a frame of the renderer's own is drawn: the time it takes tells how long a frame may take on this
+        // device.
         if engine.next_frame() == 0 || self.exchange.has_ring() || !client.shared.borrow().session.has_next()
         {
             return Ok(());
@@ -156,7 +161,7 @@ impl Host {
     /// Puts a kernel that was tried and compiled into the engine.
     fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // The one before it is answered first.
+        // The kernel before it is answered first.
         if client.starting.is_some() {
             return Ok(());
         }
@@ -180,7 +185,7 @@ impl Host {
                 return Ok(());
             }
         };
-        // One kernel after another is seen from the same place.
+        // The next kernel is seen from the same place.
         let drawn_in_3d =
             self.exchange.has_kernel() || (self.exchange.has_ring() && engine.array().kind() != Kind::Image);
         let camera = match client.camera {
@@ -189,7 +194,7 @@ impl Host {
             None => self.setup.config.camera(),
         };
         if let Err(error) = self.exchange.put_kernel(engine, producer, source, camera) {
-            // The kernel that ran until now has faulted just now, and this one was not put in its place.
+            // The kernel in the engine has just faulted, and this one did not replace it.
             client.compiling = Some(request).filter(|request| request.id.is_some());
             return self.rescue(engine, error);
         }
@@ -200,8 +205,8 @@ impl Host {
         Ok(())
     }
 
-    /// After a fault: takes down everything of CUDA, makes it anew, and goes on with the last kernel that did not fault, or
-    /// the renderer's own.
+    /// After a fault: drops everything of CUDA, makes it anew, and goes on with the last kernel that did not fault, or the
+    /// renderer's own producer.
     fn renew(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         let last_good = self.exchange.kernels.take_last_good();
         let seen_from = engine.view().camera;
@@ -220,14 +225,14 @@ impl Host {
         if let Some(source) = last_good {
             self.run_kernel(engine, KERNEL, source)?;
             if let Some(client) = &mut self.client {
-                // It was told of this one before.
+                // The client was told before that this kernel runs.
                 client.starting = None;
             }
         }
         Ok(())
     }
 
-    /// No frame was finished for so long while a client's ring is drawn: that costs the client its place.
+    /// No frame was finished for `seconds` while a client's ring is drawn: drops the client.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -239,8 +244,8 @@ impl Host {
         self.exchange.give_up(engine)
     }
 
-    /// The client's time is over: its memory goes, and the renderer's own producer comes back in the place of its kernel.
-    /// (In the place of its ring, [`Exchange::restore`] does that.)
+    /// Ends the client's time. The renderer's own producer replaces its kernel. (To replace its ring, call
+    /// [`Exchange::restore`].)
     fn dismiss(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(mut client) = self.client.take() else { return Ok(()) };
         let why = client.part();
@@ -249,7 +254,7 @@ impl Host {
         if self.exchange.has_kernel()
             && let Err(error) = self.exchange.take_back(engine)
         {
-            // Its kernel faulted with its last frames; without the client `rescue` goes back to the built-in.
+            // Its kernel faulted in its last frames. Without a client, `rescue` goes back to the renderer's own producer.
             self.rescue(engine, error)?;
         }
         self.exchange.kernels.clear();
@@ -267,12 +272,13 @@ impl Companion for Host {
         }
     }
 
-    /// Without a display's beat: takes turns until there is something new to draw, or it is time to draw again anyway.
+    /// Without a display that sets the pace: looks at the client again and again, until there is something new to draw or a
+    /// redraw is due.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.before_frame(engine, parameters)?;
             if !self.is_ready() {
-                // Back to the caller, who may have been asked to stop.
+                // Back to the caller, which may have been asked to stop.
                 std::thread::sleep(Duration::from_millis(2));
                 return Ok(());
             }
@@ -312,7 +318,7 @@ impl Companion for Host {
             let producer = format!("{}, {name}", engine.producer().profile().name);
             note!("note: {producer} runs");
             let parameters = engine.producer().profile().parameters.to_vec();
-            // Until it is told otherwise it takes them to be at their defaults.
+            // Until the client is told otherwise, it assumes the defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
             client.answer(request.id, &FromServer::Running { producer, parameters }, Vec::new());
@@ -335,11 +341,11 @@ impl Companion for Host {
         }
     }
 
-    /// A frame could not be made. If a client's kernel is to blame, everything of CUDA is taken down and made anew, and the
-    /// frames go on; then `Ok`, and the frame is to be tried again.
+    /// Handles a frame that could not be made. After a fault of a client's kernel, makes everything of CUDA anew. If a
+    /// client's array takes too long to draw, drops the client. Then returns `Ok`: try the frame again.
     ///
     /// # Errors
-    /// Whatever else it was.
+    /// Returns any other `error` unchanged.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
             Error::Kernel { .. } if self.exchange.has_kernel() => self.renew(engine, error),
@@ -378,7 +384,7 @@ impl Companion for Host {
     }
 }
 
-/// Now, on the clock that every process of this system can read.
+/// Now in nanoseconds, on a clock that all processes of this system share.
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -1,4 +1,5 @@
-//! Memory that a client allocated: tried in a process of its own, on a thread of its own, and only then imported here.
+//! Memory that a client allocated. A child process tries the import first, and a thread waits for that. Only then is the
+//! memory imported here.
 
 use std::os::fd::OwnedFd;
 
@@ -18,7 +19,7 @@ use crate::{Error, Result, note};
 /// A descriptor and its bytes.
 type Chunk = (OwnedFd, u64);
 
-/// An import that is being tried. Dropped before that is done, it breaks the trial off.
+/// An import that is being tried. Dropping it ends the trial.
 pub(super) struct Import {
     request: Request,
     id: u64,
@@ -26,10 +27,10 @@ pub(super) struct Import {
 }
 
 impl Import {
-    /// Begins to try what a client brought.
+    /// Begins the trial of a client's chunks.
     ///
     /// # Errors
-    /// There is nothing to try it with, or no thread.
+    /// There is no program for the trial, or its thread could not be started.
     pub(super) fn begin(
         setup: &Setup,
         engine: &Engine,
@@ -49,7 +50,14 @@ impl Import {
         let patience = setup.config.timeout / 2;
         let job = move |wanted: &Wanted| {
             let trial = ImportTrial { program: &program, device, usage: SLOT_USAGE, patience };
-            let took = trial.run(&chunks, || wanted.is_so())?;
+            let took = match trial.run(&chunks, || wanted.is_so()) {
+                Ok(took) => took,
+                Err(error) => {
+                    // They can be any descriptors, and closing those can block. The answer must not wait for that.
+                    discard(chunks);
+                    return Err(error);
+                }
+            };
             note!(
                 "note: memory of {} chunks passed its trial, which took {:.2} s",
                 chunks.len(),
@@ -61,15 +69,15 @@ impl Import {
     }
 }
 
-/// Imports what has passed its trial, and answers the client.
+/// Once a trial is over, imports the memory if it passed, and answers the client.
 ///
 /// # Errors
-/// What it was given before is not drawn in time.
+/// The GPU does not finish the frames before in time.
 pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
     if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
     }
-    // Binding waits for the queue, and that has a limit only where it has nothing to do. If this fails the import is still there.
+    // Binding waits for the queue without a time limit, so drain the queue first, with one. If that fails, the import stays.
     engine.drain()?;
     let Some(Import { request, id, job }) = client.import.take() else { return Ok(()) };
     let made = job.finish().and_then(|chunks| import(engine, chunks));
@@ -86,7 +94,7 @@ pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
     Ok(())
 }
 
-/// One buffer over all of it, as a slot of the ring is used.
+/// One buffer over all chunks, with the usage of a slot.
 fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
     let chunks = chunks.into_iter().map(|(fd, size)| (fd.into(), size)).collect();

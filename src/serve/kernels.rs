@@ -1,4 +1,4 @@
-//! Kernels that clients send: tried and compiled on a thread of their own, so that no frame waits for either.
+//! Kernels that clients send. They are tried and compiled on a separate thread, so no frame waits for that.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -15,27 +15,27 @@ use crate::trial::Trial;
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
 
-/// A kernel with its machine code, and the context that this was made in.
+/// A kernel with its machine code, and the context in which that was made.
 type Compiled = (KernelSource, Cuda);
 
-/// How long a faulted context is waited for.
+/// How long to wait for a job that may hold a faulted context.
 const MOMENT: Duration = Duration::from_millis(30);
 
 /// The compiler of clients' kernels, and the CUDA context that they run in.
 pub(super) struct Kernels {
-    /// Or why there is none.
+    /// The CUDA driver and device, or why there are none.
     cuda: Result<(Driver, CudaInfo), String>,
-    /// The primary context, held as long as kernels are expected to come; none after a fault.
+    /// The primary context: from the first kernel until a fault.
     context: Option<Cuda>,
-    /// A kernel that is being tried and compiled. Dropped before it is done, it breaks its trial off.
+    /// A kernel that is being tried and compiled. Dropping it ends the trial.
     job: Option<Job<Compiled>>,
-    /// What a kernel is tried with, see [`Options::try_with`].
+    /// The program that tries kernels, see [`Options::try_with`].
     try_with: Option<PathBuf>,
-    /// A kernel would run in Vulkan's command buffer, and nobody has accepted what that may cost.
+    /// A kernel would run in Vulkan's command buffer, and the user has not accepted that risk (`--risk-the-gpu`).
     too_risky: bool,
     /// The kernel in the engine, if it is a client's.
     running: Option<KernelSource>,
-    /// The one that ran before it, and did not fault.
+    /// The kernel that ran before it and did not fault.
     good: Option<KernelSource>,
     config: Config,
 }
@@ -61,10 +61,11 @@ impl Kernels {
         }
     }
 
-    /// Begins to try and to compile what a client sent.
+    /// Begins to try and to compile a client's kernel.
     ///
     /// # Errors
-    /// No CUDA here, nothing to try it with, or no consent to what it may cost; another kernel is being tried or compiled.
+    /// There is no CUDA or no program for the trial, the hand-off needs `--risk-the-gpu`, or another kernel is still being
+    /// tried or compiled.
     pub(super) fn compile(&mut self, client: &str, entry: String, file: OwnedFd, bytes: u64) -> Result<()> {
         let (cuda, program) = match self.compiler() {
             Ok(compiler) => compiler,
@@ -80,7 +81,7 @@ impl Kernels {
             let ptx = read(&name, file, bytes)?;
             let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
-            // First of all, and not in this process: a fault would cost it CUDA, and a kernel that never ends everything.
+            // First, and in another process: here a fault would end CUDA, and a kernel that never ends would end everything.
             let trial = Trial { program: &program, device: &cuda.1, grid, patience };
             let took = trial.run(&source, || wanted.is_so())?;
             note!("note: {} passed its trial, which took {:.2} s", source.name, took.as_secs_f64());
@@ -96,7 +97,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// What compiles, and what tries; or why a kernel cannot be taken now.
+    /// What a kernel is compiled and tried with, or why no kernel can be taken now.
     fn compiler(&self) -> Result<((Driver, CudaInfo), PathBuf), String> {
         if self.job.is_some() {
             return Err("the kernel before this one is still being tried or compiled".into());
@@ -114,7 +115,7 @@ impl Kernels {
         Ok((cuda, program))
     }
 
-    /// What became of the compilation, once it is done.
+    /// The result of the trial and the compilation, once they are done.
     pub(super) fn compiled(&mut self) -> Option<Result<KernelSource>> {
         let job = self.job.take_if(|job| job.is_done())?;
         Some(job.finish().map(|(source, context)| {
@@ -123,7 +124,7 @@ impl Kernels {
         }))
     }
 
-    /// A producer that runs it.
+    /// A producer that runs `source`.
     pub(super) fn producer(&mut self, queue: &mut Queue, source: &KernelSource) -> Result<Box<dyn Producer>> {
         let context = match &self.context {
             Some(context) => context.clone(),
@@ -148,30 +149,30 @@ impl Kernels {
         self.running.as_ref()
     }
 
-    /// The kernel in the engine has faulted: the last one that did not, if there is one.
+    /// The kernel in the engine has faulted. Returns the last one that did not, if there is one.
     pub(super) fn take_last_good(&mut self) -> Option<KernelSource> {
         self.running = None;
         self.good.take()
     }
 
-    /// After a fault: the primary context goes when nobody holds it any more, and the next one is new. A kernel that is
-    /// being tried or compiled is given up.
+    /// After a fault: lets go of the primary context, so that the next one is new. Gives up a kernel that is being tried or
+    /// compiled.
     pub(super) fn forget_context(&mut self) {
         self.context = None;
         let Some(job) = self.job.take() else { return };
-        // It may hold the context too: on a faulted one its calls fail at once, and a trial is broken off. But how long a
-        // compiler takes for what a client sent is the client's to say, so it gets no more than a moment.
+        // The job may hold the context too. Calls on a faulted context fail at once, and a trial is broken off. But a
+        // client's kernel can make the compiler take long, so the job gets only a moment.
         job.give_up(MOMENT);
     }
 
-    /// No CUDA any more.
+    /// CUDA is lost: refuses kernels from now on.
     pub(super) fn give_up(&mut self, reason: String) {
         self.cuda = Err(reason);
     }
 
     /// The client is gone, and with it its kernels.
     pub(super) fn clear(&mut self) {
-        // A trial under way is broken off, a compilation ends by itself, and nobody asks for it.
+        // This ends a trial. A compilation goes on, and its result is dropped.
         (self.job, self.running, self.good) = (None, None, None);
     }
 }
@@ -185,8 +186,8 @@ fn read(name: &str, file: OwnedFd, bytes: u64) -> Result<String> {
 
 fn read_from(name: &str, file: &OwnedFd, bytes: u64) -> Result<String> {
     let problem = |problem: &str| Error::Kernel { kernel: name.to_owned(), problem: problem.to_owned() };
-    // Only a memfd has seals. Anything else (a pipe, a file of a file system that the client serves) could make the read
-    // wait for ever.
+    // Only a memfd has seals. A read from anything else (a pipe, a file of a file system that the client serves) could block
+    // without end.
     if rustix::fs::fcntl_get_seals(file).is_err() {
         return Err(problem("its descriptor is no memfd"));
     }

@@ -1,11 +1,11 @@
-//! Which of a client's frames is shown, which slots are free, and which claims are lies. Pure arithmetic.
+//! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic.
 //!
-//! The counters are those of `docs/protocol.md`: frame n is written when `ready` is n + 1, and its slot is free when `free`
-//! is n + 1, which happens with the first draw of frame n + 1.
+//! The counters are those of `docs/protocol.md`. Frame n is written when `ready` is n + 1. Its slot is free when `free` is n
+//! + 1. That happens at the first draw of frame n + 1.
 
 use std::collections::VecDeque;
 
-/// Where a frame's vertices lie.
+/// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In a slot of the ring.
@@ -14,12 +14,12 @@ pub enum Origin {
     Allocation {
         /// Its id.
         id: u64,
-        /// In bytes.
+        /// The frame's first byte in it.
         offset: u64,
     },
 }
 
-/// A frame whose turn it is.
+/// The frame on show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// Its number.
@@ -28,32 +28,32 @@ pub struct Shown {
     pub origin: Origin,
 }
 
-/// The book of one client's frames.
+/// Keeps track of one client's frames.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     depth: u64,
-    /// The frame on show is read in its slot again and again; else it was copied, and its slot is free.
+    /// Each draw reads the frame on show in its slot. Otherwise the frame was copied, and its slot is free.
     in_place: bool,
-    /// Frames that are written, as far as is known.
+    /// How many frames are known to be written.
     ready: u64,
     /// The frame on show.
     shown: Option<Shown>,
-    /// Frames that lie elsewhere, in order, none of them shown yet.
+    /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
 }
 
 impl Ledger {
-    /// For a ring of `depth` slots, 2 at least.
+    /// For a ring of `depth` slots, at least 2. `in_place`: draws read the slots themselves, not copies.
     pub fn new(depth: usize, in_place: bool) -> Self {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
 
-    /// Frames that are known to be written.
+    /// How many frames are known to be written.
     pub fn ready(&self) -> u64 {
         self.ready
     }
 
-    /// Frames whose slots are free: those before the one on show, and that too if it was copied.
+    /// How many frames have free slots: those before the frame on show, and that one too if it was copied.
     pub fn free(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
@@ -63,20 +63,20 @@ impl Ledger {
         self.shown
     }
 
-    /// The number of the frame that comes next.
+    /// The number of the next frame to show.
     pub fn next(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + 1)
     }
 
-    /// Whether that frame is written.
+    /// Whether the next frame is written.
     pub fn has_next(&self) -> bool {
         self.ready > self.next()
     }
 
-    /// Takes note of the counter `ready`.
+    /// Records the value of `ready`.
     ///
     /// # Errors
-    /// A value that no honest client can have signalled.
+    /// A value that no correct client signals.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), String> {
         let (known, most) = (self.ready, self.free() + self.depth);
         if ready < known {
@@ -93,8 +93,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Looks at the counter `free`, which is the renderer's to signal. A client can signal it all the same: then the next
-    /// value that the renderer signals would be no larger, and what a driver makes of that is not defined.
+    /// Checks the value of `free`, which only the renderer should signal. If a client signals it, the renderer's next value
+    /// may not be larger, which Vulkan leaves undefined.
     ///
     /// # Errors
     /// A value that the renderer has not signalled.
@@ -105,15 +105,15 @@ impl Ledger {
         }
     }
 
-    /// Takes note that frame `frame` lies in an allocation.
+    /// Records that frame `frame` lies in an allocation.
     ///
     /// # Errors
-    /// It is shown already, or further ahead than the ring allows, or was announced before, or out of order.
+    /// The frame is shown already, is too far ahead for the ring, was announced before, or is out of order.
     pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         if frame < self.next() {
             return Err(format!("`show` for frame {frame} comes too late"));
         }
-        // A client that writes frame n once frame n - K is *written* is so far ahead at most.
+        // A client that enqueues frame n once frame n - K is *written* is never farther ahead.
         if frame >= self.free() + 2 * self.depth {
             return Err(format!(
                 "`show` for frame {frame} comes too early: `free` is {} in a ring of {}, and it can be twice the ring ahead",
@@ -141,7 +141,7 @@ impl Ledger {
         *self.shown.insert(Shown { frame, origin })
     }
 
-    /// Whether an allocation is on show, or announced.
+    /// Whether the frame on show, or an announced one, lies in this allocation.
     pub fn needs(&self, allocation: u64) -> bool {
         let on_show =
             |shown: Shown| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
@@ -206,7 +206,7 @@ mod tests {
         assert!(!ledger.needs(7));
     }
 
-    /// It says `show` as soon as the frame a ring before is written, and writes all that the renderer lets it write.
+    /// The client says `show` for frame n as soon as frame n - K is written, and writes as far ahead as the renderer lets it.
     #[test]
     fn a_client_that_keeps_the_pace_never_announces_too_early() {
         for (depth, in_place) in (2..=32).flat_map(|depth| [(depth, true), (depth, false)]) {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client claims: no slot that it may write is one that is drawn, and the book stays bounded.
+        /// Whatever a client claims: no slot that it may write is drawn from, and the ledger stays bounded.
         #[test]
         fn no_claim_breaks_the_ring(
             depth in 2usize..=32,

@@ -1,4 +1,4 @@
-//! The socket that clients connect to: its file and the lock beside it, against another renderer and whatever else lies there.
+//! The socket that clients connect to: its file, and the lock beside it that keeps other renderers away.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use super::socket::Connection;
 use crate::descriptors::seqpacket;
 use crate::{Error, Result};
 
-/// What lies in the file system as long as a renderer listens.
+/// The files of a listening renderer.
 struct Files {
     socket: PathBuf,
-    /// Device and inode of the socket: another one in its place is somebody else's.
+    /// Device and inode of the socket. A file with other numbers belongs to another program.
     identity: (u64, u64),
     lock: PathBuf,
-    /// The socket's folder, if it goes too once it is empty.
+    /// The socket's folder, if it is removed too once it is empty.
     folder: Option<PathBuf>,
 }
 
-/// Those of this process, for [`remove_files`].
+/// The files of all listeners of this process, for [`remove_files`].
 static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
 
 fn listening() -> MutexGuard<'static, Vec<Files>> {
@@ -32,7 +32,7 @@ fn listening() -> MutexGuard<'static, Vec<Files>> {
 }
 
 impl Files {
-    /// To be called while the lock is held.
+    /// Call this only while the lock is held.
     fn remove(&self) {
         if identity(&self.socket).is_ok_and(|found| found == self.identity) {
             let _ = rustix::fs::unlink(&self.socket);
@@ -44,7 +44,7 @@ impl Files {
     }
 }
 
-/// Removes the files of every [`Listener`] of this process: for an end that drops nothing.
+/// Removes the files of every [`Listener`] of this process. For an exit that drops nothing.
 pub fn remove_files() {
     listening().drain(..).for_each(|files| files.remove());
 }
@@ -54,21 +54,22 @@ fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
 
-/// A socket that clients can connect to. Its files go when this does.
+/// A socket that clients can connect to. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Which of [`LISTENING`] are its files.
+    /// Finds its files in [`LISTENING`].
     identity: (u64, u64),
-    /// Held as long as this renderer listens here, against another that starts meanwhile.
+    /// Keeps other renderers from listening here.
     _lock: OwnedFd,
 }
 
 impl Listener {
-    /// Listens at `path`. A socket that a dead renderer left there is replaced.
+    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there.
     ///
     /// # Errors
-    /// Somebody listens there; a path that is too long, in no folder, or of something that is no socket.
+    /// Another program listens there; the path is empty or too long; its folder does not exist; something other than a socket
+    /// is there.
     pub fn bind(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -85,11 +86,11 @@ impl Listener {
         if path.as_os_str().is_empty() {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
-        // Before the lock is made, so that a refusal leaves nothing beside what is there.
+        // Before the lock is made, so that a refusal leaves no file behind.
         look_at(&path, &address).map_err(failed)?;
         let (lock, lock_path) = lock(&path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
-            // Once more: whoever had the lock until now may have bound it.
+            // Look again: the last holder of the lock may have bound it meanwhile.
             if look_at(&path, &address)? == Found::LeftOver {
                 rustix::fs::unlink(&path)?;
             }
@@ -113,14 +114,14 @@ impl Listener {
         }
     }
 
-    /// The socket's folder goes too in the end, if nothing else is in it: for one that was made for this socket.
+    /// Also removes the socket's folder in the end, if it is empty. For a folder that was made for this socket.
     pub fn remove_folder_too(&self) {
         if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
             own.folder = self.path.parent().map(Path::to_owned);
         }
     }
 
-    /// Where.
+    /// The socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -133,7 +134,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Not a second time: another renderer may listen there by now.
+        // Unless `remove_files` has removed them: another renderer may listen there by now.
         let mut all = listening();
         if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
             all.remove(own).remove();
@@ -141,7 +142,7 @@ impl Drop for Listener {
     }
 }
 
-/// What lies where a socket is to be.
+/// What lies at the path of a socket.
 #[derive(PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -149,16 +150,16 @@ enum Found {
     LeftOver,
 }
 
-/// Looks whether a socket can be made at `path`, in the place of a left-over one perhaps.
+/// Checks that a socket can be made at `path`, perhaps in place of a left-over one.
 ///
 /// # Errors
-/// Something else is there, or somebody listens: no lock is held by programs that are no renderers.
+/// Something other than a socket is there, or a program listens. (A program that is no renderer holds no lock.)
 fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(Found::Nothing),
         Err(error) => return Err(error.into()),
         Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
-            return Err(std::io::Error::other("it is there already, and is no socket"));
+            return Err(std::io::Error::other("it exists already, and is not a socket"));
         }
         Ok(_) => {}
     }
@@ -166,7 +167,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
         Err(Errno::CONNREFUSED) => Ok(Found::LeftOver),
         Err(Errno::NOENT) => Ok(Found::Nothing),
         Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
-        // A queue that is full, or a socket of another type, is somebody's too.
+        // A socket with a full queue, or of another type, is in use too.
         _ => Err(std::io::Error::other(IN_USE)),
     }
 }
@@ -174,7 +175,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
 const IN_USE: &str =
     "another renderer listens there, or another program: end it, or choose another place with --socket";
 
-/// Takes the lock beside the socket; its file goes with the socket. Returns its path too.
+/// Takes the lock beside the socket. Returns its path too, since the file is removed with the socket.
 fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -184,15 +185,15 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
         let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
         let opened = rustix::fs::fstat(&file)?;
         if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
-            // `--socket Cargo`, say: what is not a lock is not removed in the end.
-            let reason = format!("{} beside it is no lock of a renderer", name.display());
+            // With `--socket Cargo` this is `Cargo.lock`. A file that is not a lock must not be removed in the end.
+            let reason = format!("{} beside it is not a renderer's lock", name.display());
             return Err(std::io::Error::other(reason));
         }
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
             other => other?,
         }
-        // Whoever had it may have removed the file meanwhile: a file without a name locks nothing.
+        // Its last holder may have removed the file meanwhile. A lock on a removed file keeps nobody away.
         if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
             return Ok((file, name));
         }
@@ -239,7 +240,7 @@ mod tests {
         let path = folder.path().join("precious");
         std::fs::write(&path, "data").unwrap();
         let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("no socket"), "{error}");
+        assert!(error.contains("not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         let long = folder.path().join("x".repeat(200));
         let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a client is given: slots, semaphores, and more memory when it asks. Made anew for each client.
+//! A client's memory: slots, semaphores, and more memory on request. New for each client.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::stamp;
 use crate::vulkan::{Buffer, BufferDesc, Device};
 use crate::{Error, Result};
 
-/// Where slots begin in the memfd: multiples of any page size in use, so that each can be mapped alone.
+/// Slots begin at multiples of this in the memfd. It is a multiple of any page size in use, so each slot can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;
 
 /// One client's memory.
@@ -57,17 +57,17 @@ impl Allocation {
 
 pub(super) struct HostMemory {
     file: OwnedFd,
-    /// A slot's bytes, and from one to the next.
+    /// The bytes of a slot. `stride` is the distance from one slot to the next.
     size: u64,
     stride: u64,
     allocations: BTreeMap<u64, OwnedFd>,
     buffers: Vec<Buffer>,
-    /// Frames copied so far: they take the buffers in turn, whatever slot they come from.
+    /// How many frames were copied. They take the buffers in turn, whatever slot they come from.
     copied: usize,
 }
 
 impl ClientMemory {
-    /// Makes a ring of `depth` slots. Nothing of it waits for the GPU.
+    /// Makes a ring of `depth` slots. Does not wait for the GPU.
     ///
     /// # Errors
     /// Memory `cuda` on a device that exports no timelines; out of memory.
@@ -108,7 +108,8 @@ impl ClientMemory {
         })
     }
 
-    /// Fills the ring with [`stamp::BLANK`] where the client writes, for the check of `--verify`. Before the client has it.
+    /// Fills the ring with [`stamp::BLANK`] where the client writes, for `--verify`. Call this before the client gets the
+    /// ring.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
         let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
         let blank = [stamp::BLANK.to_ne_bytes(); 1 << 14];
@@ -122,7 +123,7 @@ impl ClientMemory {
         Ok(())
     }
 
-    /// The buffers that are drawn from.
+    /// The buffers that draws read.
     pub(super) fn slots(&self) -> Vec<Source> {
         match self {
             Self::Cuda(memory) => memory.slots.iter().map(|slot| slot.raw().into()).collect(),
@@ -130,7 +131,8 @@ impl ClientMemory {
         }
     }
 
-    /// Where the slots lie in the descriptors that follow; with memory `cuda` those of `ready` and `free` come last.
+    /// The places of the slots, and the descriptors they refer to. With memory `cuda`, `ready` and `free` are the last two
+    /// descriptors.
     pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
@@ -160,7 +162,7 @@ impl ClientMemory {
         }
     }
 
-    /// How the slots were made, for a client that imports them with Vulkan.
+    /// How the slots were made, for a client that imports them with Vulkan; `None` with memory `host`.
     pub(super) fn for_vulkan(&self) -> Option<VulkanMemory> {
         let Self::Cuda(memory) = self else { return None };
         Some(VulkanMemory {
@@ -172,7 +174,7 @@ impl ClientMemory {
         })
     }
 
-    /// Makes an allocation, and the descriptor to send.
+    /// Makes an allocation. Returns its place and its descriptor.
     pub(super) fn allocate(&mut self, device: &Device, id: u64, bytes: u64) -> Result<(Place, OwnedFd)> {
         let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
@@ -193,14 +195,14 @@ impl ClientMemory {
         }
     }
 
-    /// Keeps what a client has allocated, with memory `cuda`.
+    /// Keeps an imported buffer. (With memory `host` there is none.)
     pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
         if let Self::Cuda(memory) = self {
             memory.allocations.insert(id, Allocation::Imported(buffer));
         }
     }
 
-    /// Lets go of an allocation, which the GPU must be done with.
+    /// Frees an allocation. The GPU must be done with it.
     pub(super) fn release(&mut self, id: u64) {
         match self {
             Self::Cuda(memory) => drop(memory.allocations.remove(&id)),
@@ -208,8 +210,8 @@ impl ClientMemory {
         }
     }
 
-    /// Makes a frame that is shown for the first time drawable, and says where it is. With memory `host` that copies it:
-    /// read, not mapped, so whatever the client does to its memory meanwhile spoils its picture and nothing else.
+    /// Prepares a frame for its first draw, and returns where it is. With memory `host` this copies the frame, on the calling
+    /// thread. The memfd is read, not mapped: a client that changes it meanwhile spoils only its own picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
             Self::Cuda(memory) => Ok(match origin {
@@ -241,7 +243,7 @@ impl HostMemory {
                 None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
             },
         };
-        // With no more frames in flight than buffers, the frame that last used this one is drawn.
+        // There are no more frames in flight than buffers, so the frame that last used this buffer is drawn.
         let next = self.copied % self.buffers.len();
         self.copied += 1;
         let buffer = &mut self.buffers[next];
@@ -254,7 +256,7 @@ impl HostMemory {
                     from += count as u64;
                 }
                 Err(Errno::INTR) => {}
-                // Sealed memory has its size for good; without memory for the kernel the frame is shown as far as it came.
+                // Sealed memory cannot get shorter. If the kernel is out of memory, the frame is shown as far as it was read.
                 _ => break,
             }
         }
@@ -262,7 +264,7 @@ impl HostMemory {
     }
 }
 
-/// What travels to another process is a descriptor, and on Linux Vulkan exports nothing else.
+/// The file descriptor of an exported handle. On Linux, Vulkan exports nothing else.
 fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     match handle {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
@@ -278,7 +280,8 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     }
 }
 
-/// Shared memory whose size nobody can change: a client that cut it short could otherwise stop whoever touches the rest.
+/// Shared memory whose size cannot change. A client that cut it short could otherwise end a process that touches the rest
+/// (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

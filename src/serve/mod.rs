@@ -1,33 +1,34 @@
-//! `wavefield serve`: draws what a client in *another process* writes, and trusts it with nothing.
+//! `wavefield serve`: draws what a client in *another process* writes, without trusting that client.
 //!
-//! The protocol is written down in `docs/protocol.md`. Read the code in this order:
+//! `docs/protocol.md` describes the protocol. Read the code in this order:
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`protocol`] | the messages, as version 2 has them |
-//! | `described`, `wishes` | what they say of an array, of parameters and the camera, checked: pure |
-//! | `version_1` | what version 1 has otherwise |
-//! | [`session`] | what a client may say when, and what follows: pure |
-//! | [`ledger`] | which frame is shown, which slot is free, what is a lie: pure |
-//! | `folder` | where the socket lies, and that nobody else can put one there |
+//! | [`protocol`] | the messages of version 2 |
+//! | `described`, `wishes` | what a message says about an array, the parameters and the camera, checked; pure |
+//! | `version_1` | how version 1 differs |
+//! | [`session`] | what a client may say when, and what the renderer does then; pure |
+//! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
+//! | `folder` | the socket's default folder, which only its user can write to |
 //! | [`listener`] | the socket's file, and the lock beside it |
 //! | [`socket`] | connections: who is at the other end, packets and descriptors |
-//! | `door` | accepts, and listens to newcomers until they have said hello, on threads of its own |
-//! | `memory` | what a client is given, made anew for each |
-//! | `welcome` | gives it to a newcomer, and says where it lies |
-//! | `client` | the client that has the seat: hears it, and tells it things |
-//! | `requests` | what it can ask for: kernels, memory, pictures, parameters, the state |
-//! | `imports` | has memory that clients bring tried ([`crate::trial`]) on a thread of its own, and imports it |
-//! | `foreign` | the [`Producer`](crate::producer::Producer) that stands for a client |
-//! | `kernels` | has the kernels that clients send tried ([`crate::trial`]) and compiled, on a thread of its own |
-//! | `parent` | ends with the program that started this one |
+//! | `door` | accepts connections and waits for each `hello`, on its own threads |
+//! | `memory` | a client's memory, new for each client |
+//! | `welcome` | makes that memory for a newcomer, and says where it lies |
+//! | `client` | the client that has the seat: reads its messages and sends it others |
+//! | `requests` | its requests: kernels, memory, pictures, parameters, the state |
+//! | `imports` | memory that a client allocated: tried in a child process ([`crate::trial`]), then imported |
+//! | `foreign` | the [`Producer`](crate::producer::Producer) of a client's frames |
+//! | `kernels` | kernels that a client sends: tried in a child process ([`crate::trial`]) and compiled, on their own thread |
+//! | `parent` | ends the renderer with the program that started it |
 //! | `exchange` | which producer is in the engine: the renderer's own, a client's ring, a client's kernel |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
-//! | `pace`, `report` | how evenly frames came, and what they cost: measured, printed, written |
-//! | `host` | the render thread's side, which ties all this: a look at the client between two frames |
+//! | `pace`, `report` | frame times and CPU time: measured, printed, written |
+//! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
 //!
-//! The rule that everything follows: the render thread waits for the GPU, and the GPU for its own work, never for a client. A
-//! semaphore that a client signals is *read* (a look at a counter), and what it guards is submitted only afterwards.
+//! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never for a client. The
+//! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
+//! (Only `--trust` breaks this rule.)
 
 mod absent;
 mod client;
@@ -72,24 +73,26 @@ pub use headless::serve_headless;
 pub use parent::end_when_closed;
 pub use windowed::serve_windowed;
 
-/// What is asked of `serve` besides what every run is told.
+/// The options of `serve`, besides the [`Config`] of every run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen; [`default_path`] if nothing is said.
+    /// Where to listen. `None` means [`default_path`].
     pub socket: Option<PathBuf>,
-    /// The socket's folder goes with the socket, if it is empty then: for whoever makes a folder for one renderer.
+    /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
     pub remove_folder: bool,
-    /// Let Vulkan wait for a client's semaphore without looking first: only to measure what looking costs.
+    /// Lets Vulkan wait for a client's semaphore without reading its counter first. Only to measure what reading costs.
     pub trust: bool,
-    /// Draws a second without anything new to draw, headless; 0: as many as can be.
+    /// Headless: draws per second while there is nothing new to draw. 0 means 60 while a client's ring is drawn, otherwise no
+    /// limit.
     pub pace: f64,
-    /// Where to write what was measured, as JSON.
+    /// Where to write the measurements, as JSON.
     pub json: Option<PathBuf>,
-    /// The program that tries each kernel and each import of a client, in a process of its own: a `wavefield` of the same release,
-    /// started as `wavefield try-kernel` or `try-import`. `wavefield serve` names itself, by `/proc/self/exe`, which is right even where the
-    /// file was replaced or deleted since. Another program that calls this library must not, for it would start *itself* once
-    /// more; it names an installed `wavefield`. Without one kernels and imports are refused. Starting it marks every descriptor of this
-    /// process from 3 on as one to be closed in whatever is started (`FD_CLOEXEC`).
+    /// The program that tries each kernel and each import of a client in a child process: a `wavefield` of the same release,
+    /// started as `wavefield try-kernel` or `wavefield try-import`. Without it, kernels and imports are refused.
+    ///
+    /// `wavefield serve` names itself as `/proc/self/exe`, which works even if the file was replaced or deleted. Any other
+    /// program must name an installed `wavefield`: with `/proc/self/exe` it would start *itself* again. Starting the child
+    /// sets `FD_CLOEXEC` on every descriptor of this process from 3 on.
     pub try_with: Option<PathBuf>,
 }
 
@@ -106,7 +109,7 @@ struct Setup {
     options: Options,
 }
 
-/// Refuses what a client cannot fill.
+/// Refuses a scene that a client cannot fill.
 fn check_scene(config: &Config) -> Result<()> {
     match config.scene {
         Scene::Field => Ok(()),
@@ -117,7 +120,7 @@ fn check_scene(config: &Config) -> Result<()> {
     }
 }
 
-/// Begins to listen, as asked for.
+/// Opens the socket and starts to accept connections.
 fn listen(options: &Options, stop: &Stop) -> Result<Door> {
     let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
@@ -128,10 +131,10 @@ fn listen(options: &Options, stop: &Stop) -> Result<Door> {
     })
 }
 
-/// Seconds of the field between two frames, as far as a client is told.
+/// Seconds of the field from one frame to the next: `frame_seconds` in `welcome`.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
 
-/// [`FRAME_SECONDS`] on the clock: a draw that comes later is late.
+/// [`FRAME_SECONDS`] as a duration. A longer gap between two draws counts as late.
 fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }

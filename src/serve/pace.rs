@@ -1,4 +1,4 @@
-//! How evenly frames come, and what they cost: what `status` answers, and what `--json` writes.
+//! How evenly frames come, and how much CPU time they take: for `status` and `--json`.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// It happened once more.
+    /// An event happened at `now`.
     pub(super) fn mark(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             self.times.add(now - last);
@@ -25,9 +25,9 @@ impl Pace {
         }
     }
 
-    /// How many times there are, and how they spread.
+    /// The number of times, and their distribution.
     pub(super) fn spread(&self) -> Spread {
-        // The histogram keeps three digits, and rounds up.
+        // The histogram keeps three digits and rounds up, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
         match self.times.count() {
             0 => Spread::default(),
@@ -37,7 +37,7 @@ impl Pace {
         }
     }
 
-    /// How much the longest exceeds `target`, in microseconds.
+    /// How much the longest time exceeds `target`, in microseconds; 0 if it does not.
     pub(super) fn late(&self, target: Duration) -> u64 {
         microseconds(self.longest.saturating_sub(target))
     }
@@ -47,20 +47,19 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a stretch of the run was like: the time between two clients, or one of them.
+/// Measurements of one stretch of the run: the time of one client, or the time between two.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
-    /// Who filled the field.
+    /// The producer's name.
     pub(super) producer: String,
     /// The client's name; none between clients.
     pub(super) client: Option<String>,
-    /// How it ended.
+    /// Why it ended.
     pub(super) ended: String,
-    /// How long it was.
     pub(super) seconds: f64,
-    /// Draws.
+    /// All draws, repeats included.
     pub(super) draws: u64,
-    /// Draws of something new: a client's frames, each once; all, where the renderer's own loop runs the kernel.
+    /// Draws of something new: each frame of a client counts once. If the renderer runs the kernel itself, every draw counts.
     pub(super) frames: u64,
     /// From one such draw's submission to the next.
     pub(super) frame_us: Spread,
@@ -102,7 +101,7 @@ impl Watch {
         self.all_draws += 1;
         if new {
             if self.new_frames == 0 {
-                // What came before belongs to no frame.
+                // CPU time before the first new frame belongs to no frame.
                 self.cpu = cpu_time();
             }
             self.frames.mark(now);

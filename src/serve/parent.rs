@@ -1,7 +1,7 @@
-//! A renderer that another program starts for itself ends with that program, however that ends.
+//! `--until-closed`: a renderer ends with the program that started it, however that program ends.
 //!
-//! The program holds the one end of a pipe (or of a socket pair), the renderer inherits the other: Linux closes the first
-//! when its process is gone. (`PR_SET_PDEATHSIG` would come when the *thread* ends that started the renderer.)
+//! The program holds one end of a pipe (or of a socket pair), and the renderer inherits the other. Linux closes the program's
+//! end when its process is gone. (`PR_SET_PDEATHSIG` would already come when the *thread* that started the renderer ends.)
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
@@ -12,8 +12,8 @@ use super::listener::remove_files;
 use crate::app::Stop;
 use crate::{Error, Result, note};
 
-/// Requests `stop` once the other end of `parent` is closed. If the process still runs `patience` later (a driver's call may not
-/// come back), ends it there and then.
+/// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience` (a driver's call may
+/// hang), removes the socket's files and exits with code 1.
 ///
 /// # Errors
 /// The thread could not be started.
@@ -21,7 +21,7 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
     let stop = stop.clone();
     let watch = move || {
         wait_for_end(parent);
-        note!("note: the program that started this renderer has ended, so it ends too");
+        note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();
         std::thread::sleep(patience);
         remove_files();
@@ -36,7 +36,7 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
     }
 }
 
-/// Returns when nothing more can come.
+/// Returns when the other end is closed.
 fn wait_for_end(parent: OwnedFd) {
     let mut parent = std::fs::File::from(parent);
     let mut nothing = [0; 64];
@@ -44,7 +44,7 @@ fn wait_for_end(parent: OwnedFd) {
         match parent.read(&mut nothing) {
             Ok(1..) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Opened not to wait.
+            // The descriptor is non-blocking.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -1,4 +1,4 @@
-//! The messages, as `docs/protocol.md` has them: types, and the way from and to bytes. Nothing here knows of sockets.
+//! The messages of `docs/protocol.md`: their types, and how they become bytes and back. Nothing here uses sockets.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ pub use super::described::{Described, described};
 pub use super::wishes::{CameraPlace, Parameters, Wishes};
 pub use crate::cuda::KernelParameter;
 
-/// Which protocol a client speaks. The renderer speaks both.
+/// The version of the protocol that a client speaks. The renderer speaks both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// Nothing but meshes of the renderer's own grid.
+    /// Only meshes of the renderer's own grid.
     One,
     /// Arrays of the client's choice, `request_id`, and more.
     Two,
 }
 
 impl Version {
-    /// As in `hello`.
+    /// The number in `hello`.
     pub fn number(self) -> u32 {
         match self {
             Self::One => 1,
@@ -28,21 +28,21 @@ impl Version {
         }
     }
 
-    /// The one with this number.
+    /// The version with this number, if there is one.
     pub fn of(number: u64) -> Option<Self> {
         [Self::One, Self::Two].into_iter().find(|version| u64::from(version.number()) == number)
     }
 }
 
-/// No message is longer.
+/// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 65_536;
-/// A client's name is cut after so many bytes.
+/// A client's name is cut after this many bytes.
 pub const MAX_NAME: usize = 200;
-/// Bytes of what is said about a message that cannot be read.
+/// The most bytes of the parser's words about a message that it cannot read.
 const MAX_WORDS: usize = 300;
 pub use crate::cuda::MAX_PTX;
 
-/// What a client can say.
+/// A message of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
@@ -53,58 +53,58 @@ pub enum FromClient {
         /// Its number.
         frame: u64,
     },
-    /// Run this kernel instead; one descriptor.
+    /// Run this kernel instead of drawing the ring. One descriptor.
     Kernel {
-        /// The `.entry`.
+        /// The name of its `.entry`.
         entry: String,
-        /// The PTX's length.
+        /// The length of the PTX text.
         bytes: u64,
     },
     /// More memory that the renderer can draw.
     Allocate {
-        /// How much.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// Draw memory that the client has allocated; a descriptor for each chunk.
+    /// Import memory that the client has allocated. One descriptor for each chunk.
     Import {
-        /// The bytes of each. Together they are one allocation, one chunk behind the other.
+        /// The size of each in bytes. Together they are one allocation, one chunk behind the other.
         chunks: Vec<u64>,
     },
-    /// Give such memory back.
+    /// Give an allocation or an import back.
     Release {
-        /// Which.
+        /// Its id.
         id: u64,
     },
-    /// A frame's vertices lie in an allocation and not in its slot.
+    /// A frame lies in an allocation and not in its slot.
     Show {
-        /// The frame.
+        /// The frame's number.
         frame: u64,
         /// The allocation's id.
         allocation: u64,
-        /// Where in it, in bytes.
+        /// The frame's first byte in it.
         offset: u64,
     },
     /// Send the last picture.
     Snapshot {
-        /// Not before this frame of the client, or a later one, was drawn.
+        /// Wait until this frame of the client, or a later one, is drawn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<u64>,
     },
-    /// Change parameters.
+    /// Change parameters and the camera.
     Set {
-        /// Those to change.
+        /// The parameters to change.
         #[serde(deserialize_with = "object")]
         parameters: Wishes,
-        /// Those of its kernel, by name.
+        /// The parameters of its kernel to change, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kernel: BTreeMap<String, f64>,
-        /// Where the camera is to be.
+        /// The new camera.
         #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
-    /// Say how things are.
+    /// Ask for the state.
     Status,
-    /// The end.
+    /// End the connection.
     Bye,
 }
 
@@ -117,11 +117,11 @@ pub struct Hello {
     pub client: String,
     /// Which memory it wants.
     pub memory: MemoryKind,
-    /// The ring's depth that it wants.
+    /// How many slots it wants; absent, as many as the renderer's own ring has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
-    /// What it wants to draw, as [`Described`] has it; the renderer's own grid if nothing is said. Judged by itself, since a
-    /// client is told what is wrong with it.
+    /// What it wants to draw, a [`Described`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
+    /// client learns what is wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Value>,
 }
@@ -132,12 +132,12 @@ pub struct Hello {
 pub enum MemoryKind {
     /// Exported GPU memory and timeline semaphores, for CUDA to import.
     Cuda,
-    /// A memfd, and messages.
+    /// A memfd, and messages in place of semaphores.
     Host,
 }
 
 impl MemoryKind {
-    /// As in a message.
+    /// The name in a message.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
@@ -146,13 +146,13 @@ impl MemoryKind {
     }
 }
 
-/// What the renderer can say.
+/// A message of the renderer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromServer {
     /// The client may draw.
     Welcome(Box<Welcome>),
-    /// It may not; the connection ends.
+    /// The client may not draw; the connection ends.
     Refused {
         /// Why, for programs.
         code: RefusedCode,
@@ -161,12 +161,12 @@ pub enum FromServer {
     },
     /// Memory `host`: the slot of this frame may be written again.
     Free {
-        /// The frame.
+        /// The frame's number.
         frame: u64,
     },
     /// The answer to `allocate`.
     Allocated {
-        /// Its name from now on.
+        /// Its id from now on.
         id: u64,
         /// Where it lies.
         #[serde(flatten)]
@@ -174,24 +174,24 @@ pub enum FromServer {
     },
     /// The answer to `import`.
     Imported {
-        /// Its name from now on.
+        /// Its id from now on.
         id: u64,
-        /// All chunks together.
+        /// The size of all chunks together.
         bytes: u64,
     },
     /// The kernel has drawn its first frame.
     Running {
-        /// What runs.
+        /// The names of the producer and the kernel.
         producer: String,
-        /// What `set` can change of it; at first each has its default.
+        /// The kernel's parameters, which `set` can change. Each has its default at first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parameters: Vec<KernelParameter>,
     },
     /// A request did nothing.
     Failed {
-        /// Which, by its `type`.
+        /// The request's `type`.
         request: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The answer to `snapshot`; one descriptor.
@@ -204,14 +204,14 @@ pub enum FromServer {
         format: String,
         /// Width · height · 4.
         bytes: u64,
-        /// The client's frame that is in it, if there is one.
+        /// The client's frame in it, if there is one.
         frame: Option<u64>,
     },
     /// The parameters as they are now.
     Parameters {
         /// All of them.
         parameters: Parameters,
-        /// All of the client's kernel, if one runs that has any.
+        /// All parameters of the client's kernel; empty if none runs or it has none.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kernel: BTreeMap<String, f32>,
     },
@@ -226,12 +226,12 @@ pub enum FromServer {
     },
 }
 
-/// What a client needs to know.
+/// The answer to `hello`: everything that a client needs to draw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The [`Version`].
     pub protocol: u32,
-    /// Name and version.
+    /// The renderer's name and version.
     pub server: String,
     /// The GPU.
     pub device: DeviceName,
@@ -239,15 +239,15 @@ pub struct Welcome {
     pub memory: MemoryKind,
     /// What a slot holds.
     pub array: Described,
-    /// The array's size.
+    /// The array's size in bytes.
     pub frame_bytes: u64,
     /// Offsets in `show` are multiples of it.
     pub offset_alignment: u64,
-    /// The most that `allocate` gives.
+    /// The most bytes of one allocation.
     pub largest_allocation: u64,
-    /// K.
+    /// K, the number of slots.
     pub ring: u32,
-    /// K of them.
+    /// Where each of the K slots lies.
     pub slots: Vec<Place>,
     /// Which descriptor is the timeline that the client signals; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,16 +260,16 @@ pub struct Welcome {
     pub vulkan: Option<VulkanMemory>,
     /// Seconds of the field between two frames.
     pub frame_seconds: f64,
-    /// Whether submissions wait for the client's signals without looking first.
+    /// Whether submissions wait for the client's signals: `--trust`, with memory `cuda`.
     pub trust: bool,
     /// As they are now.
     pub parameters: Parameters,
 }
 
-/// The GPU, by the identities that CUDA and other Vulkan programs know too.
+/// The GPU. CUDA and other Vulkan programs report the same UUIDs for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceName {
-    /// For people.
+    /// The device's name, for people.
     pub name: String,
     /// 32 hexadecimal digits: `deviceUUID`.
     pub uuid: String,
@@ -277,10 +277,10 @@ pub struct DeviceName {
     pub driver_uuid: String,
 }
 
-/// How the slots' memory and buffers were made: an importer makes its own in the same way.
+/// How the slots' memory and buffers were made. An importer must make its own in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VulkanMemory {
-    /// Of `VkExternalMemoryHandleTypeFlagBits`.
+    /// `OPAQUE_FD`, a `VkExternalMemoryHandleTypeFlagBits`.
     pub handle_type: String,
     /// The allocation belongs to one buffer (`VkMemoryDedicatedAllocateInfo`).
     pub dedicated: bool,
@@ -295,45 +295,45 @@ pub struct VulkanMemory {
 /// A range of a descriptor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Which descriptor of the message.
+    /// The index of the descriptor in the message.
     pub fd: u32,
-    /// Where it begins.
+    /// Its first byte.
     pub offset: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// The size of the whole, which an importer must name.
+    /// The size of the descriptor's whole memory, which an importer must name.
     pub allocation_bytes: u64,
 }
 
-/// How things are.
+/// The state of the renderer and of the client's ring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Draws since the renderer began.
     pub frames_drawn: u64,
-    /// The client's frame that is shown.
+    /// The client's frame on show.
     pub frame_shown: Option<u64>,
-    /// The last value of `ready` that was seen; with memory `host`, frames that were said to be ready.
+    /// The last value of `ready` that the renderer read. With memory `host`: how many frames were made ready.
     pub ready: u64,
-    /// The last value of `free` that was asked to be signalled; with memory `host`, frames that were copied.
+    /// The last value of `free` that the GPU was told to signal. With memory `host`: how many frames were copied.
     pub free: u64,
-    /// Who fills the field.
+    /// The producer's name.
     pub producer: String,
-    /// Since the client connected.
+    /// Seconds since the client connected.
     pub seconds: f64,
     /// The times from one draw's submission to the next, since the client connected.
     pub gaps_us: Spread,
-    /// How much the longest of them exceeds the frame time.
+    /// How much the longest of them exceeds the frame time, in microseconds.
     pub late_us: u64,
-    /// Where the camera is.
+    /// The client's camera. Before its first frame, where it will be.
     pub camera: CameraPlace,
     /// When the first draw of `frame_shown` was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub shown_at: Option<u64>,
 }
 
-/// Some times, in microseconds.
+/// The distribution of some times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many.
+    /// How many times there are.
     pub frames: u64,
     /// Median.
     pub p50: u64,
@@ -347,19 +347,19 @@ pub struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedCode {
-    /// Another client draws.
+    /// Another client draws, or the GPU still draws what the last one wrote.
     Busy,
-    /// It speaks another version.
+    /// The renderer does not speak its version.
     Version,
-    /// It is another user's.
+    /// It belongs to another user.
     User,
-    /// Such memory is not available.
+    /// Memory of this kind is not available, or there is too little.
     Memory,
-    /// Such an array cannot be drawn.
+    /// The array makes no sense, or is too large.
     Array,
     /// Too many connections.
     Limit,
-    /// That was no hello.
+    /// The first message was not a valid `hello`, or came too late.
     Hello,
 }
 
@@ -367,15 +367,15 @@ pub enum RefusedCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// Not understood.
+    /// A message was not understood.
     Message,
-    /// Not now.
+    /// A message that is not allowed now.
     Order,
-    /// A value that cannot be.
+    /// A value that no correct client sends.
     Value,
-    /// It does not read.
+    /// It does not read what it is sent.
     Slow,
-    /// Its kernel does not end, or drawing what it wrote does not.
+    /// Its kernel does not end, or its array takes too long to draw.
     Stuck,
     /// The renderer ends.
     Ended,
@@ -390,18 +390,18 @@ pub struct Request {
     pub id: Option<u64>,
 }
 
-/// A message with the `request_id` of the request that it is, or that it answers.
+/// A message with a `request_id`: its own if it is a request, that of the request if it is an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tagged<'a, T> {
     /// The message.
     #[serde(flatten)]
     pub message: &'a T,
-    /// The number.
+    /// The `request_id`, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<u64>,
 }
 
-/// A `request_id` is smaller: up to here JSON's numbers are exact whatever reads them.
+/// A `request_id` is smaller than this: below it, every JSON reader takes whole numbers exactly.
 const MAX_ID: u64 = 1 << 53;
 
 /// The `request_id` of a packet that has been read as a message.
@@ -431,11 +431,11 @@ impl FromClient {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
-        // serde would also take a list of a structure's values for the structure.
+        // serde would also read a list of values as a structure.
         if packet.trim_ascii_start().first() != Some(&b'{') {
             return Err("not a message of this protocol: not a JSON object".into());
         }
-        // Its words quote the packet.
+        // serde's words quote the packet, so cut them and make them safe.
         let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
         let read = match old_fields(packet).filter(|_| version == Version::One) {
             Some(old) => Self::deserialize(old),
@@ -467,7 +467,7 @@ impl FromClient {
     }
 }
 
-/// The version that a `hello` names, whatever else is in it.
+/// The version that a `hello` names, whatever else is in it; `None` if this is no `hello`.
 pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     match (message.get("type")?, message.get("protocol")?) {
@@ -476,7 +476,7 @@ pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     }
 }
 
-/// A message without the fields that version 1 does not know, and so ignores; `None` if it has none of them.
+/// The message without the fields that version 1 ignores; `None` if it has none of them.
 fn old_fields(packet: &[u8]) -> Option<Value> {
     let mut message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     let mut left_out = 0;
@@ -491,26 +491,25 @@ fn old_fields(packet: &[u8]) -> Option<Value> {
     (left_out > 0).then_some(Value::Object(message))
 }
 
-/// A structure from a JSON object alone: serde would also take a list of its values.
+/// Reads a structure from a JSON object only: serde would also read a list of values.
 fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, D::Error> {
     let object = Map::deserialize(from)?;
     T::deserialize(Value::Object(object)).map_err(D::Error::custom)
 }
 
-/// The same, or nothing.
+/// As [`object`], or nothing.
 fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
     let object = Option::<Map<_, _>>::deserialize(from)?;
     object.map(|object| T::deserialize(Value::Object(object)).map_err(D::Error::custom)).transpose()
 }
 
-/// A message as a packet.
+/// Encodes a message as a packet.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    // Strings, numbers and structures of them: there is nothing in a message that JSON cannot hold.
+    // A message has only strings, numbers and structures of them, which JSON can always hold.
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// Whether a character does anything but show itself: controls, and what begins a line, turns the direction of writing or
-/// hides text.
+/// Whether a character is a control, or an invisible one that begins a line, changes the direction of writing or hides text.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -518,7 +517,7 @@ fn is_invisible(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The beginning of a text that a stranger wrote, with nothing in it that a terminal would obey.
+/// The first `limit` bytes of a text that may come from a client, safe to print: nothing in it controls a terminal.
 pub fn short(text: &str, limit: usize) -> String {
     let mut short: String = text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     if short.len() > limit {

@@ -1,4 +1,4 @@
-//! What a run was like, stretch by stretch: counted while it lasts, printed and written at its end.
+//! The report of a run, stretch by stretch: counted during the run, printed and written at its end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::{FRAME_SECONDS, Setup};
 use crate::app::{Config, Engine};
 use crate::{Result, say, whole_file};
 
-/// Stretches that are kept: a renderer may run for months, and so may those who connect to it.
+/// How many stretches are kept: a renderer may run for months, and have any number of clients.
 const MAX_STRETCHES: usize = 1000;
 
 /// The stretches of a run: the one under way, the last ones before it, oldest first, and the sums of all that have ended.
@@ -20,7 +20,7 @@ pub(super) struct Report {
     totals: Totals,
 }
 
-/// Sums over all stretches, those included that are not kept.
+/// Sums over all ended stretches, including those that are not kept.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     stretches: u64,
@@ -33,17 +33,17 @@ struct Totals {
 }
 
 impl Report {
-    /// The run begins, without a client.
+    /// Begins the run with a stretch without a client.
     pub(super) fn new() -> Self {
         Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
     }
 
-    /// Another stretch begins; `last_draw`: see [`Watch::start`].
+    /// Begins another stretch. `last_draw`: see [`Watch::start`].
     pub(super) fn begin(&mut self, last_draw: Instant) {
         self.watch = Watch::start(Some(last_draw));
     }
 
-    /// The stretch under way is over.
+    /// Ends the stretch under way.
     pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str) {
         let stretch = self.watch.end(producer, client, why);
         self.totals.stretches += 1;
@@ -57,7 +57,7 @@ impl Report {
         self.last.push_back(stretch);
     }
 
-    /// A line for each client that is kept, and one for all if some are not.
+    /// Prints a line for each kept stretch of a client, and one for the totals if stretches were dropped.
     pub(super) fn print(&self) {
         for stretch in &self.last {
             let Some(client) = &stretch.client else { continue };

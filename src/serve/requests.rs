@@ -1,4 +1,4 @@
-//! What a client can ask for, and how that is answered: kernels, memory, pictures, parameters, the state.
+//! A client's requests and their answers: kernels, memory, pictures, parameters, the state.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use crate::app::{Engine, Parameters};
 use crate::cuda::KernelValues;
 use crate::render::Camera;
 
-/// What a client may leave unread and still be sent a picture, in bytes as the kernel counts them (some 800 a message).
+/// A client with more unread bytes than this gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
 /// What requests act on.
@@ -31,7 +31,7 @@ pub(super) struct Desk<'a> {
     pub(super) setup: &'a Setup,
     pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
-    /// The client's ring is in the engine.
+    /// Whether the client's ring is in the engine.
     pub(super) draws: bool,
 }
 
@@ -70,7 +70,7 @@ impl Desk<'_> {
                     }
                 }
             }
-            Action::Snapshot { .. } if client.wants_picture.is_some() => {
+            Action::Snapshot { .. } if client.wants_picture.is_some() || client.picture_later => {
                 client.fail(request, "one is on its way already");
             }
             Action::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
@@ -107,7 +107,7 @@ impl Desk<'_> {
                 if self.draws {
                     (view.limits, view.size) = (wanted.limits, wanted.size);
                 }
-                // Until its arrays are drawn, it is not the client's picture that the camera would move in.
+                // Until something of the client is drawn, the camera belongs to the renderer's own picture.
                 match camera {
                     Some(camera) if shows_client => view.camera = camera,
                     Some(camera) => client.camera = Some(camera),
@@ -120,7 +120,7 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// The client's ring or its kernel is in the engine.
+    /// Whether the client's ring or its kernel is in the engine.
     fn shows_client(&self) -> bool {
         self.draws || self.kernels.running().is_some()
     }
@@ -176,7 +176,7 @@ impl Desk<'_> {
     }
 }
 
-/// The values that a client's kernel has in the engine, by name; none where no such kernel runs.
+/// The values that a client's kernel has in the engine, by name; empty if no such kernel runs.
 pub(super) fn kernel_parameters(engine: &Engine, kernels: &Kernels) -> BTreeMap<String, f32> {
     if kernels.running().is_none() {
         return BTreeMap::new();
@@ -188,30 +188,30 @@ pub(super) fn kernel_parameters(engine: &Engine, kernels: &Kernels) -> BTreeMap<
 /// Frees what the client gave back, once the GPU is done with it.
 pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> {
     if client.shared.borrow().session.has_released() {
-        // If that fails they stay on the books, and are freed next time.
+        // If that fails, the session still has them, and they are freed next time.
         engine.drain()?;
         let Shared { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
-        // Recorded commands may name what is gone.
+        // Recorded commands may refer to a freed buffer.
         engine.forget_recorded();
     }
     Ok(())
 }
 
-/// Whether the client is to be sent the picture that was drawn last. `draws`: its ring is in the engine.
+/// Whether the client gets the picture that was drawn last. `draws`: whether its ring is in the engine.
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
     let session = &client.shared.borrow().session;
     let drawn = match after {
-        // Its first frame, if that is ready, is drawn next, and belongs in it.
+        // If its first frame is ready, that is drawn next, and belongs in the picture.
         None => draws || !session.has_next(),
         Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
     };
-    // Each unread one would be a picture's worth of memory, and so would one that waits for an import.
-    drawn && client.import.is_none() && client.connection.unread() <= MAX_UNREAD
+    // Each unread picture takes memory. (So does one that waits for an import, but there is at most one of those.)
+    drawn && client.connection.unread() <= MAX_UNREAD
 }
 
-/// A kernel of the client draws: the frame that it wants a picture of, if it does, will not.
+/// A kernel of the client draws now, so no later frame of its ring does: fails a pending picture with `after`.
 pub(super) fn give_up_picture(client: &mut Client) {
     if let Some(WantedPicture { request, .. }) =
         client.wants_picture.take_if(|picture| picture.after.is_some())
@@ -220,7 +220,7 @@ pub(super) fn give_up_picture(client: &mut Client) {
     }
 }
 
-/// Sends it: four bytes a pixel, sRGB. `draws`: as above.
+/// Sends the picture: four bytes a pixel, sRGB. `draws`: as for [`takes_picture`].
 pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
     let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
     client.busy = false;
@@ -231,6 +231,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
             let shown = client.shared.borrow().session.ledger().shown();
             let frame = shown.filter(|_| draws).map(|shown| shown.frame);
             let picture = FromServer::Picture { width, height, format, bytes, frame };
+            client.picture_later = client.import.is_some();
             client.answer(request.id, &picture, vec![file]);
         }
         Err(error) => client.fail(request, error),

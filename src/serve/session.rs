@@ -1,5 +1,5 @@
-//! One client's side of the conversation: what it may say now, and what follows from it. No sockets, no GPU: the fuzzers
-//! drive exactly what the renderer runs.
+//! The conversation with one client: what the client may say now, and what the renderer does then. It uses no sockets and no
+//! GPU, so the fuzz tests run exactly what the renderer runs.
 
 use std::collections::BTreeMap;
 
@@ -11,82 +11,86 @@ use super::protocol::{
 use crate::array::Array;
 use crate::render::Camera;
 
-/// Allocations that a client may have at a time.
+/// The most allocations of a client at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
-/// Bytes that they may have together, but for those that the client has allocated itself.
+/// The most bytes of all allocations together. Imports do not count.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
-/// Chunks that one import may have.
+/// The most chunks of one import.
 pub const MAX_CHUNKS: usize = 64;
 
-/// Why the conversation ends.
+/// The most chunks of all imports of a client together. Each chunk is one Vulkan allocation, and a device may allow no more
+/// than 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
+pub const MAX_CHUNKS_TOGETHER: usize = 2048;
+
+/// Why a client is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// For programs.
+    /// The reason for programs.
     pub code: ErrorCode,
-    /// For people.
+    /// The reason for people.
     pub reason: String,
 }
 
 impl Fault {
-    /// For `map_err`.
+    /// Makes a fault of this code from a reason; for `map_err`.
     pub fn new(code: ErrorCode) -> impl FnOnce(String) -> Self {
         move |reason| Self { code, reason }
     }
 }
 
-/// What the renderer is to do after a message.
+/// What the renderer must do after a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Nothing more.
     None,
     /// Compile and run a kernel, whose text is in the message's descriptor.
     Kernel {
-        /// The `.entry`.
+        /// The name of its `.entry`.
         entry: String,
-        /// The text's length.
+        /// The length of the text in bytes.
         bytes: u64,
     },
     /// Make memory, then call [`Session::allocated`].
     Allocate {
-        /// How much.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// Try and import the chunks, whose memory is in the message's descriptors, then call [`Session::imported`].
     Import {
-        /// The id that they have then.
+        /// The id of the import.
         id: u64,
         /// Their sizes in bytes.
         chunks: Vec<u64>,
     },
     /// Let go of an allocation as soon as [`Session::take_released`] names it.
     Release {
-        /// Which.
+        /// Its id.
         id: u64,
     },
-    /// Send the picture, once this frame of the client was drawn, or a later one.
+    /// Send the picture.
     Snapshot {
-        /// Which.
+        /// Wait until this frame of the client, or a later one, is drawn.
         after: Option<u64>,
     },
-    /// Change parameters, those of its kernel by name, and the camera, and answer with all parameters. All of it or nothing.
+    /// Change parameters, those of its kernel by name, and the camera: all of it or nothing. Answer with all parameters.
     Set(Wishes, BTreeMap<String, f64>, Option<Camera>),
     /// Answer with the state.
     Status,
     /// Answer that the request did nothing.
     Fail {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Close.
+    /// Close the connection, after the frames that are ready are shown.
     Leave,
 }
 
 impl Action {
-    /// Whether it takes so long that one a frame is enough.
+    /// Whether it takes so long that only one is done between two frames.
     pub fn is_heavy(&self) -> bool {
         match self {
             Self::Kernel { .. } | Self::Allocate { .. } | Self::Import { .. } | Self::Release { .. } => true,
-            // One for a later frame must not keep that frame from being heard of.
+            // While a picture waits for a later frame, messages about that frame must still be read.
             Self::Snapshot { after } => after.is_none(),
             Self::Set(wishes, ..) => wishes.colormap.is_some(),
             Self::None | Self::Status | Self::Fail { .. } | Self::Leave => false,
@@ -94,10 +98,10 @@ impl Action {
     }
 }
 
-/// What a session rests on.
+/// What `hello` and `welcome` have settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// What the client speaks.
+    /// The version that the client speaks.
     pub version: Version,
     /// What it draws.
     pub array: Array,
@@ -105,33 +109,33 @@ pub struct Terms {
     pub memory: MemoryKind,
     /// Slots in its ring.
     pub depth: usize,
-    /// Bytes that one allocation may have on the device.
+    /// The most bytes of one allocation.
     pub largest_allocation: u64,
-    /// Offsets are multiples of it.
+    /// Offsets in `show` are multiples of it.
     pub offset_alignment: u64,
-    /// The renderer does not look before it submits.
+    /// Submissions wait for the client's signals (`--trust`).
     pub trust: bool,
 }
 
-/// Who may come in, as far as its `hello` tells.
+/// A valid `hello`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Greeting {
-    /// What it speaks.
+    /// Its version.
     pub version: Version,
-    /// What it said.
+    /// The message.
     pub hello: Hello,
-    /// What it wants to draw; nothing: the renderer's own grid.
+    /// What it wants to draw. `None` means a mesh of the renderer's own grid.
     pub array: Option<Array>,
 }
 
-/// The first packet, judged.
+/// Reads the first packet.
 ///
 /// # Errors
-/// Why the client is not let in.
+/// Why the client is refused.
 pub fn greet(packet: &[u8], descriptors: usize) -> Result<Greeting, (RefusedCode, String)> {
-    // Before anything else in it: another version may have other fields.
+    // The version first: another version may have other fields.
     let version = match spoken_version(packet) {
-        // This is no hello; what it is instead does not depend on the version.
+        // This is no hello, which is an error in either version.
         None => Version::Two,
         Some(number) => number.as_u64().and_then(Version::of).ok_or_else(|| {
             let reason = format!(
@@ -158,15 +162,17 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<Greeting, (RefusedCode
     Ok(Greeting { version, hello, array })
 }
 
-/// Memory beside the ring's.
+/// An allocation or an import.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
-    /// Those of it that the renderer has allocated: all or none.
+    /// Bytes that count for [`MAX_ALLOCATED`]: all of an allocation, none of an import.
     ours: u64,
+    /// The chunks of an import; 0 for an allocation.
+    chunks: usize,
 }
 
-/// Why there is no picture after a frame.
+/// Why a `snapshot` with `after` fails.
 pub const NOT_WITH_A_KERNEL: &str =
     "a kernel of this client draws now, so frames of its own are not drawn: leave `after` out";
 
@@ -178,18 +184,18 @@ pub struct Session {
     allocations: BTreeMap<u64, Held>,
     /// Given back, but still on show or announced.
     released: Vec<(u64, Held)>,
-    /// What is being imported.
+    /// The import that is being tried.
     importing: Option<(u64, Held)>,
     last_id: u64,
-    /// A kernel of it draws, and no frames of its own any more.
+    /// A kernel of the client draws, and its ring is not drawn any more.
     runs_kernel: bool,
 }
 
 impl Session {
-    /// Begins after the `welcome`.
+    /// The session of a client that was sent its `welcome`.
     pub fn new(terms: Terms) -> Self {
         Self {
-            // A copy is on show, so the slot itself is free at once.
+            // With memory `host` a copy is on show, so the slot itself is free at once.
             ledger: Ledger::new(terms.depth, terms.memory == MemoryKind::Cuda),
             terms,
             allocations: BTreeMap::new(),
@@ -200,20 +206,20 @@ impl Session {
         }
     }
 
-    /// What it rests on.
+    /// The session's terms.
     pub fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// The frames.
+    /// The client's frames.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Judges a packet: what it asks for, and what to do.
+    /// Reads a packet: which request it is, and what to do.
     ///
     /// # Errors
-    /// The client is to be dropped.
+    /// The client must be dropped.
     pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Action), Fault> {
         let version = self.terms.version;
         let id = match version {
@@ -226,10 +232,10 @@ impl Session {
         Ok((Request { name, id }, self.receive(message, descriptors)?))
     }
 
-    /// Judges a message and says what to do.
+    /// Checks a message, and says what to do.
     ///
     /// # Errors
-    /// The client is to be dropped.
+    /// The client must be dropped.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Action, Fault> {
         let wanted = match &message {
             FromClient::Kernel { .. } => 1,
@@ -291,7 +297,7 @@ impl Session {
     /// Memory `cuda`: the counter `ready` was read.
     ///
     /// # Errors
-    /// A lie: the client is to be dropped.
+    /// No correct client signals this value: drop the client.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
         self.ledger.see_ready(ready).map_err(Fault::new(ErrorCode::Value))
     }
@@ -299,7 +305,7 @@ impl Session {
     /// Memory `cuda`: the counter `free` was read.
     ///
     /// # Errors
-    /// The client has signalled it: it is to be dropped.
+    /// The client has signalled it: drop the client.
     pub fn see_free(&self, free: u64) -> Result<(), Fault> {
         self.ledger.see_free(free).map_err(Fault::new(ErrorCode::Value))
     }
@@ -309,24 +315,30 @@ impl Session {
         self.last_id + 1
     }
 
-    /// Memory was made.
+    /// An allocation was made. Returns its id.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, Held { bytes, ours: bytes });
+        self.allocations.insert(self.last_id, Held { bytes, ours: bytes, chunks: 0 });
         self.last_id
     }
 
-    /// The import that was begun has succeeded, or not; then its id is never used.
+    /// The import has succeeded or failed. The id of a failed one is never used again.
     pub fn imported(&mut self, succeeded: bool) {
         self.allocations.extend(self.importing.take().filter(|_| succeeded));
     }
 
-    /// Whether something was given back that is not needed any more.
+    /// Whether there is an allocation that a `show` can name.
+    pub fn has_allocations(&self) -> bool {
+        !self.allocations.is_empty()
+    }
+
+    /// Whether a released allocation is not needed any more.
     pub fn has_released(&self) -> bool {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Allocations that were given back and are not needed any more: to be freed once the GPU has drawn what was submitted.
+    /// Removes and returns the released allocations that are not needed any more. Free them once the GPU has drawn what was
+    /// submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
@@ -334,12 +346,12 @@ impl Session {
         free.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether a frame is there to be drawn for the first time.
+    /// Whether a new frame is ready to be drawn.
     pub fn has_next(&self) -> bool {
         !self.runs_kernel && self.ledger.has_next()
     }
 
-    /// A kernel of the client draws now: frames of its own are not drawn any more.
+    /// A kernel of the client draws now: its ring is not drawn any more.
     pub fn kernel_runs(&mut self) {
         self.runs_kernel = true;
     }
@@ -352,7 +364,7 @@ impl Session {
         self.ledger.shown().map(|shown| (shown, false))
     }
 
-    /// Whether the next frame may be drawn: it is there, or it is trusted to come (once the first has come).
+    /// Whether the next frame may be drawn: it is ready or, once the first has come, trusted to come.
     pub fn may_advance(&self) -> bool {
         self.has_next() || (self.terms.trust && self.ledger.ready() > 0 && !self.runs_kernel)
     }
@@ -402,16 +414,19 @@ impl Session {
             return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
         }
         self.has_room()?;
-        // What is released and still needed takes its place, too.
-        let released = self.released.iter().map(|(_, held)| held);
-        let held: u64 = self.allocations.values().chain(released).map(|held| held.ours).sum();
+        let held: u64 = self.held().map(|held| held.ours).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
         }
     }
 
-    /// Whether there may be one more.
+    /// All allocations and imports, including those that are released and still needed.
+    fn held(&self) -> impl Iterator<Item = &Held> {
+        self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
+    }
+
+    /// Fails if there are [`MAX_ALLOCATIONS`] already.
     fn has_room(&self) -> Result<(), String> {
         let there = self.allocations.len() + self.released.len() + usize::from(self.importing.is_some());
         match there < MAX_ALLOCATIONS {
@@ -420,7 +435,7 @@ impl Session {
         }
     }
 
-    /// Whether `import` may be said at all.
+    /// Fails if this session allows no `import` at all.
     fn can_import(&self) -> Result<(), Fault> {
         let reason = match self.terms.memory {
             MemoryKind::Cuda if !self.terms.trust => return Ok(()),
@@ -453,17 +468,26 @@ impl Session {
         let bytes = sum.filter(|&bytes| bytes <= largest).ok_or_else(|| {
             format!("the chunks are together more than the {largest} bytes that the device allows: leave out those that no frame lies in")
         })?;
-        self.has_room().map(|()| bytes)
+        self.has_room()?;
+        let held: usize = self.held().map(|held| held.chunks).sum();
+        match held + chunks.len() > MAX_CHUNKS_TOGETHER {
+            true => Err(format!(
+                "{held} chunks are imported, and with {} more they exceed {MAX_CHUNKS_TOGETHER}: release some, leave out those \
+                 that no frame lies in, or allocate larger ones",
+                chunks.len()
+            )),
+            false => Ok(bytes),
+        }
     }
 
     fn import(&mut self, chunks: Vec<u64>, bytes: u64) -> Action {
         self.last_id += 1;
-        self.importing = Some((self.last_id, Held { bytes, ours: 0 }));
+        self.importing = Some((self.last_id, Held { bytes, ours: 0, chunks: chunks.len() }));
         Action::Import { id: self.last_id, chunks }
     }
 }
 
-/// A client's name for people: what it says of itself, and the process that the kernel says it is.
+/// A client's name for people: the name that it gives itself, and its process as the kernel reports it.
 pub fn display_name(name: &str, pid: i32) -> String {
     format!("{} (process {pid})", short(name, super::protocol::MAX_NAME))
 }
@@ -527,7 +551,7 @@ mod tests {
         assert_eq!(code_of_3, RefusedCode::Version);
         assert!(reason.contains("versions 1 and 2") && reason.contains("version 3"), "{reason}");
         assert_eq!(code(&encode(&FromClient::Bye), 0), Some(RefusedCode::Hello));
-        // Whatever else is in it, or is not.
+        // Whatever else the message has or lacks.
         for other in [
             r#"{"type": "hello", "protocol": 999}"#,
             r#"{"type": "hello", "protocol": 1e30, "client": 7, "memory": ["gpu"]}"#,
@@ -647,12 +671,12 @@ mod tests {
             let Ok(Action::Fail { reason }) = say(&mut session, import(chunks)) else { panic!("{chunks:?}") };
             assert!(reason.contains(words), "{reason}");
         }
-        // As many descriptors as chunks.
+        // There must be as many descriptors as chunks.
         assert_eq!(session.receive(import(&[1, 1]), 1).map_err(|fault| fault.code), Err(ErrorCode::Message));
         let chunks = vec![1024, 1040];
         assert_eq!(say(&mut session, import(&chunks)), Ok(Action::Import { id: 1, chunks }));
         assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })), "one at a time");
-        // Meanwhile other memory gets an id of its own, and nothing can be shown from what is not there yet.
+        // Meanwhile an allocation gets the next id, and nothing can be shown from the import yet.
         assert_eq!(session.allocated(8), 2);
         let fault = session.clone().receive(show(0, 1, 0), 0).unwrap_err();
         assert_eq!(fault.code, ErrorCode::Value);
@@ -660,11 +684,11 @@ mod tests {
         assert!(say(&mut session, show(0, 1, 1040)).is_ok(), "across both chunks");
         assert!(session.clone().receive(show(1, 1, 1056), 0).is_err());
         assert_eq!(say(&mut session, FromClient::Release { id: 1 }), Ok(Action::Release { id: 1 }));
-        // One that failed was never there.
+        // A failed import has no id to release.
         assert!(matches!(say(&mut session, import(&[4096])), Ok(Action::Import { id: 3, .. })));
         session.imported(false);
         assert!(say(&mut session, FromClient::Release { id: 3 }).is_err());
-        // They do not count among the bytes, but among the allocations: with what is released and still needed 64.
+        // Imports count among the allocations (64, with those that are released and still needed), but not among the bytes.
         for id in 4..66 {
             assert!(
                 matches!(say(&mut session, import(&[4 << 30])), Ok(Action::Import { id: got, .. }) if got == id)
@@ -673,6 +697,33 @@ mod tests {
         }
         assert!(matches!(say(&mut session, import(&[1])), Ok(Action::Fail { .. })));
         assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Fail { .. })));
+    }
+
+    #[test]
+    fn many_imports_of_many_chunks_are_bounded_together() {
+        let mut session = session(MemoryKind::Cuda);
+        let import = |count: usize| FromClient::Import { chunks: vec![1024; count] };
+        let most = MAX_CHUNKS_TOGETHER / MAX_CHUNKS;
+        for _ in 0..most {
+            assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
+            session.imported(true);
+        }
+        let Ok(Action::Fail { reason }) = say(&mut session, import(1)) else { panic!("one too many") };
+        assert!(reason.contains("2048 chunks are imported") && reason.contains("release some"), "{reason}");
+        // An allocation is still allowed.
+        assert!(matches!(say(&mut session, FromClient::Allocate { bytes: 1 }), Ok(Action::Allocate { .. })));
+        // A released import that is still needed counts.
+        let offset = 0;
+        say(&mut session, FromClient::Show { frame: 0, allocation: 1, offset }).unwrap();
+        say(&mut session, FromClient::Release { id: 1 }).unwrap();
+        session.take_released();
+        assert!(matches!(say(&mut session, import(1)), Ok(Action::Fail { .. })));
+        say(&mut session, FromClient::Release { id: 2 }).unwrap();
+        assert_eq!(session.take_released(), [2]);
+        assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
+        // A failed import does not count.
+        session.imported(false);
+        assert!(matches!(say(&mut session, import(MAX_CHUNKS)), Ok(Action::Import { .. })));
     }
 
     #[test]
@@ -729,7 +780,7 @@ mod tests {
             assert_eq!(fault.code, ErrorCode::Message, "{id}");
             assert!(fault.reason.contains("request_id"), "{}", fault.reason);
         }
-        // In version 1 it is a field like any other that nobody knows.
+        // To version 1 it is an unknown field.
         let mut old = Session::new(Terms { version: Version::One, ..session.terms() });
         assert_eq!(
             old.read(br#"{"type": "status", "request_id": "x"}"#, 0),
@@ -787,7 +838,7 @@ mod tests {
         Counter(u64),
         Draw,
         Kernel,
-        /// What is being imported is there, or is not.
+        /// The import has succeeded, or failed.
         Imported(bool),
     }
 
@@ -802,7 +853,7 @@ mod tests {
         ]
     }
 
-    /// Whatever a client sends and claims, in whatever order: no panic, bounded books, and only frames within bounds are ever
+    /// Whatever a client sends and claims, in whatever order: no panic, bounded lists, and only frames within bounds are
     /// drawn. Returns the number of events.
     fn converse(events: Vec<Event>, new: bool, host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;
@@ -877,7 +928,7 @@ mod tests {
                 }
                 Ok(Action::Snapshot { after }) => prop_assert!(new || after.is_none()),
                 Ok(_) => {}
-                // The renderer drops the client here; the fuzzer goes on, which asks even more.
+                // The renderer drops the client here. The test goes on, which is harder.
                 Err(fault) => prop_assert!(!fault.reason.is_empty()),
             }
             prop_assert!(asked.is_none_or(|request| new || request.id.is_none()));
@@ -889,12 +940,12 @@ mod tests {
         Ok(count)
     }
 
-    /// Of what a `hello` may have asked for.
+    /// Whether a `hello` of this version may have asked for this array.
     fn new_enough(version: Version, array: Option<Array>) -> bool {
         array.is_none_or(|array| version == Version::Two && array.words() < 1 << 31 && array.bytes() > 0)
     }
 
-    /// In each version.
+    /// Feeds half of the events, to sessions of each version.
     fn half_of_a_million_events() {
         let conversation = (prop::collection::vec(event(), 1..24), any::<bool>(), 2usize..6);
         for new in [false, true] {

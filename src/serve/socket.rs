@@ -1,4 +1,4 @@
-//! Connections: who is at the other end, and packets with descriptors. Nothing here ever waits for a peer.
+//! Connections: who is at the other end, and packets with descriptors. Nothing here waits for a peer without a time limit.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -29,10 +29,10 @@ pub struct Peer {
     pub uid: u32,
 }
 
-/// What a look at the socket found.
+/// What [`Connection::receive`] found.
 #[derive(Debug)]
 pub enum Received {
-    /// Nothing is there now.
+    /// No message is there now.
     Nothing,
     /// One message and its descriptors.
     Packet(Vec<u8>, Vec<OwnedFd>),
@@ -46,7 +46,7 @@ impl Connection {
     /// Connects to a renderer of this user; for clients.
     ///
     /// # Errors
-    /// Nobody listens at `path`, or another user may: what that sends is not to be trusted.
+    /// No program listens at `path`, or one of another user does or could: do not trust what it sends.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
         if path.parent() == Some(&shared_folder()) {
             match check_folder(&shared_folder()) {
@@ -109,7 +109,7 @@ impl Connection {
         self.send_bytes(&encode(message), descriptors)
     }
 
-    /// The same with any bytes: for those who test what becomes of nonsense.
+    /// Sends a message that is encoded already, or any bytes to test what becomes of them.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Memory that the kernel holds for messages of ours which the other end has not read, in bytes; 0 where it does not say.
+    /// How many bytes the kernel holds for messages that were sent and that the other end has not read; 0 if it does not say.
     pub fn unread(&self) -> u64 {
         // SAFETY: this request (SIOCOUTQ by its older name; unix(7) has both) writes one int, which is what `Getter` gives it
         // room for.
@@ -145,16 +145,22 @@ impl Connection {
         unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// Whether the other end is gone; does not take anything that is still to be read.
+    /// Whether the other end is gone. Takes no message.
     pub fn is_closed(&self) -> bool {
         let mut look = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::RDHUP)];
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         poll(&mut look, Some(&Timespec::default())).is_ok() && look[0].revents().intersects(gone)
     }
 
+    /// Whether there is something to receive, the end included.
+    pub(super) fn has_news(&self) -> bool {
+        // `receive` reports the error.
+        readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
+    }
+
     /// Waits until there is something to receive, the end included, but not longer than `patience`.
     pub fn wait(&self, patience: Duration) {
-        // Whatever goes wrong here, `receive` finds out.
+        // `receive` reports an error, if there is one.
         let _ = readable(self.fd.as_fd(), patience);
     }
 
@@ -187,8 +193,8 @@ fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
     }
 }
 
-/// Closes what came from a client, on a thread of its own: `close` can wait for the other side (a descriptor may be a file
-/// of a file system that the client itself serves), and a renderer must not.
+/// Closes what came from a client, on a separate thread. `close` can block (a descriptor may be a file of a file system that
+/// the client itself serves), and the renderer must not.
 pub(super) fn discard<T: Send + 'static>(closed: T) {
     // If no thread can be started, it is closed here.
     let _ = std::thread::Builder::new().name("closing".into()).spawn(move || drop(closed));
@@ -197,8 +203,8 @@ pub(super) fn discard<T: Send + 'static>(closed: T) {
 /// Connections that are being closed.
 static LEAVING: AtomicUsize = AtomicUsize::new(0);
 
-/// Closes a connection once the other end has had time to read what it was told last: a socket that is closed with something
-/// unread in it makes Linux tell the other end of a reset first. On a thread of its own, like [`discard`].
+/// Closes a connection on a separate thread, once the other end has closed it or has had a second to read the last message.
+/// If a socket is closed with unread messages in it, Linux reports a reset to the other end first.
 pub(super) fn take_leave(connection: Connection) {
     if LEAVING.fetch_add(1, Ordering::Relaxed) >= 64 {
         LEAVING.fetch_sub(1, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! `--verify`: what the check found while a client's ring was drawn, and what is said of it in the end.
+//! `--verify`: what the check found while a client's ring was drawn, and the verdict at the end.
 
 use crate::app::Engine;
 use crate::verify::tally::Counts;
 use crate::{Error, Result, note, say};
 
-/// Whether clients stamp their frames. Without `--verify` nobody knows.
+/// Whether clients stamp their frames. Known only with `--verify`.
 #[derive(Default)]
 pub(super) struct Stamps {
-    /// While a ring is drawn: whose, and what had been counted when that began.
+    /// While a client's ring is drawn: the client's name, and the counts when that began.
     ring: Option<(String, Counts)>,
-    /// The first client of whose frames next to nothing was right.
+    /// The first client whose stamps were nearly all wrong.
     unstamped: Option<String>,
 }
 
@@ -19,17 +19,17 @@ impl Stamps {
         self.ring = engine.found().map(|tally| (client.to_owned(), tally.total()));
     }
 
-    /// It is not drawn any more, if one was, and all of it has been counted.
+    /// The ring, if there was one, is not drawn any more. All of its frames must be counted already.
     pub(super) fn end(&mut self, engine: &Engine) {
         let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.found()) else { return };
         let now = tally.total();
         let checked = now.checked - before.checked;
         let wrong = now.wrong() - before.wrong();
-        // What lies in the lowest bits by chance is now and then right.
+        // Without stamps, the lowest bits are sometimes right by chance.
         if checked > 0 && wrong >= checked - checked / 10 {
             note!(
-                "note: of {client} {wrong} of {checked} checked stamps were not the number of their frame. --verify is \
-                 for clients that stamp their frames: see \"Checked frames\" in docs/protocol.md"
+                "note: {wrong} of {checked} checked stamps of {client} were wrong. --verify is for clients that stamp their \
+                 frames: see \"Checked frames\" in docs/protocol.md"
             );
             self.unstamped.get_or_insert(client);
         }
@@ -53,9 +53,7 @@ impl Stamps {
             true => Ok(()),
             false => {
                 let why = self.unstamped.as_ref().map_or(String::new(), |client| {
-                    format!(
-                        "; most likely {client} does not stamp its frames, which --verify asks of a client"
-                    )
+                    format!("; most likely {client} does not stamp its frames, which --verify requires")
                 });
                 Err(Error::Check(format!("the check found wrong data: {}{why}", found.join("; "))))
             }

@@ -1,5 +1,5 @@
-//! Version 1 of the protocol: what the renderer says in it. All else here speaks version 2, and is translated at the last
-//! moment; [`super::protocol`] leaves out what only version 2 has of what a client says.
+//! Version 1 of the protocol: the renderer's messages. All other code speaks version 2, and messages are translated when they
+//! are sent. From a client's messages, [`super::protocol`] removes the fields that only version 2 has.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl From<protocol::Parameters> for Parameters {
     }
 }
 
-/// A message as version 1 has it, as a packet.
+/// Encodes a message as a packet of version 1.
 pub fn write(message: &FromServer) -> Vec<u8> {
     let said = match message {
         FromServer::Welcome(welcome) => Said::Welcome(old_welcome(welcome)),
@@ -107,7 +107,7 @@ pub fn write(message: &FromServer) -> Vec<u8> {
     encode(&said)
 }
 
-/// Version 1 has nothing but meshes.
+/// The array is a mesh: version 1 has nothing else.
 fn old_welcome(welcome: &protocol::Welcome) -> Welcome<'_> {
     const VERTEX_BYTES: u64 = 16;
     let (rows, cols) = match welcome.array.shape[..] {
@@ -249,7 +249,7 @@ mod tests {
         };
         assert_eq!((parameters.paused, parameters.limits, parameters.size), (Some(true), None, None));
         assert!(read(set, Version::Two).is_err());
-        // What was an error is one still.
+        // What was an error still is one.
         for text in [
             r#"{"type": "set", "parameters": [0.5, "magma", true], "camera": 7}"#,
             r#"{"type": "set", "camera": 7}"#,

@@ -1,4 +1,4 @@
-//! What a newcomer is given: memory, and a `welcome` that says where it lies.
+//! Makes a newcomer's memory, and sends the `welcome` that says where it lies.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,10 +16,10 @@ use crate::render::{Drawing, View};
 use crate::wave::Vertex;
 use crate::{Error, Result, note};
 
-/// Bytes that a client's ring may have, beyond which it gets fewer slots than it asked for.
+/// The most bytes of a client's ring. It gets fewer slots than it asked for if they would exceed this, but at least 2.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
-/// Makes a newcomer's memory and bids it welcome. If that cannot be done the newcomer is told why.
+/// Makes a newcomer's memory and sends `welcome`. If that fails, sends `refused` with the reason.
 pub(super) fn welcome(
     visitor: Visitor,
     engine: &mut Engine,
@@ -68,25 +68,25 @@ pub(super) fn welcome(
 fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
     let own = config.ring.unwrap_or_default().depth() as u32;
     let most = (MAX_RING_BYTES / array.bytes().max(1)).clamp(2, 32) as u32;
-    // The user has said `--ring` for frames of the renderer's own grid.
+    // The user chose `--ring` for frames of the renderer's own grid.
     let most = if array == Array::mesh(config.grid) { most.max(own) } else { most };
     let depth = wanted.unwrap_or(own).clamp(2, most);
     Ring::new(depth).unwrap_or_default()
 }
 
-/// Why no slot can hold this array, if that is so. `limit`: see [`crate::vulkan::AdapterInfo::largest_buffer`].
+/// Why no slot can hold this array; `None` if one can. `limit`: see [`crate::vulkan::AdapterInfo::largest_buffer`].
 fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {
         format!(
             "an array of the shape {:?} needs {bytes} bytes in one allocation, and {device} allows {limit} ({limit_name}): \
-             send a smaller one, or one of smaller numbers",
+             send a smaller array, or one with a smaller dtype",
             array.shape()
         )
     })
 }
 
-/// The memory and what draws from it, what is said of it, and the descriptors that go with that.
+/// The `welcome`, the memory, what draws from it, and the descriptors of the `welcome`.
 fn prepare(
     engine: &mut Engine,
     setup: &Setup,

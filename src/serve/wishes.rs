@@ -7,7 +7,7 @@ use super::protocol::short;
 use crate::app;
 use crate::render::{Camera, ColorMap};
 
-/// What a client and the user may change while it draws.
+/// What a client and the user may change while the client draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// See [`app::Parameters::speed`].
@@ -23,18 +23,18 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Those of the field, with the client's own.
+    /// Joins the field's parameters with the client's own.
     pub fn new(of_field: app::Parameters, limits: [f32; 2], size: f32) -> Self {
         let app::Parameters { speed, colormap, paused } = of_field;
         Self { speed, colormap, paused, limits, size }
     }
 
-    /// The same with other parameters of the field.
+    /// Replaces the field's parameters.
     pub fn with(self, of_field: app::Parameters) -> Self {
         Self::new(of_field, self.limits, self.size)
     }
 
-    /// Those of the field.
+    /// The field's parameters.
     pub fn of_field(self) -> app::Parameters {
         let Self { speed, colormap, paused, .. } = self;
         app::Parameters { speed, colormap, paused }
@@ -47,7 +47,7 @@ impl Default for Parameters {
     }
 }
 
-/// Some of the [`Parameters`].
+/// Changes to some of the [`Parameters`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wishes {
     /// See [`Parameters::speed`].
@@ -96,13 +96,13 @@ impl Wishes {
     }
 }
 
-/// Two limits as shaders take them.
+/// Checks two limits, and converts them for the shaders.
 fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
     let limits = [low as f32, high as f32];
     if !limits.iter().all(|limit| limit.is_finite()) {
         return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
     }
-    // Shaders divide by what lies between; denormal numbers count as zero there.
+    // Shaders divide by the difference, and treat denormal numbers as zero.
     match (limits[1] - limits[0]).is_normal() {
         true => Ok(limits),
         false => {
@@ -111,7 +111,7 @@ fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
     }
 }
 
-/// A colour map by the name that the command line has for it.
+/// The colour map with this name on the command line.
 fn color_map(name: &str) -> Result<ColorMap, String> {
     ColorMap::from_str(name, false).map_err(|_| {
         let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
@@ -120,7 +120,7 @@ fn color_map(name: &str) -> Result<ColorMap, String> {
     })
 }
 
-/// Where a camera is, as a message has it.
+/// The place of a camera, as messages have it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraPlace {
     /// See [`Camera::azimuth`].
@@ -135,7 +135,7 @@ pub struct CameraPlace {
 
 impl From<Camera> for CameraPlace {
     fn from(Camera { azimuth, elevation, distance, target }: Camera) -> Self {
-        // The shortest number that is the same in 32 bits.
+        // The shortest decimal that is the same number in 32 bits.
         let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
         Self {
             azimuth: number(azimuth),
@@ -147,13 +147,13 @@ impl From<Camera> for CameraPlace {
 }
 
 impl CameraPlace {
-    /// The camera there.
+    /// The camera at this place.
     ///
     /// # Errors
-    /// It is out of reach; the text names the range.
+    /// A number is out of its range, which the text names.
     pub fn camera(&self) -> Result<Camera, String> {
         let Self { azimuth, elevation, distance, target } = self;
-        // What does not fit into 32 bits is infinite then, and refused.
+        // A number that is too large for 32 bits becomes infinite, and is refused.
         let target = target.map(|length| length as f32);
         Camera::new(*azimuth as f32, *elevation as f32, *distance as f32, target)
             .map_err(|error| format!("camera: {error}"))
@@ -185,7 +185,7 @@ mod tests {
             (r#"{"limits": [0, 1e39]}"#, "finite"),
             (r#"{"size": 0.5}"#, "1 to 64"),
             (r#"{"size": 65}"#, "1 to 64"),
-            // What is right beside it changes nothing.
+            // A valid field beside it changes nothing either.
             (r#"{"paused": true, "size": -1}"#, "1 to 64"),
         ] {
             let error = wish(text).unwrap_err();

@@ -235,7 +235,7 @@ fn a_file_that_is_mounted_is_refused_at_once() {
     let folder = folder();
     let Some(mut command) = among_devices(&folder) else { return };
     command.args(SMALL).arg("--frames=1000000000").arg("--output").arg(folder.path().join("plain"));
-    expect(command, 1, &["plain: it is mounted"]);
+    expect(command, 1, &["plain: it is a mount point"]);
 }
 
 #[test]
