@@ -49,7 +49,7 @@ END
 (cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
 
 "$out/venv/bin/python" - "$out" <<'END'
-import struct, sys, zlib
+import importlib.metadata, struct, sys, zlib
 from pathlib import Path
 
 import wavefield
@@ -58,6 +58,8 @@ from wavefield import _launch
 out = Path(sys.argv[1])
 assert Path(wavefield.__file__).is_relative_to(out / "venv"), wavefield.__file__
 assert _launch.find_renderer() == str(out / "venv" / "bin" / "wavefield"), _launch.find_renderer()
+licences = {file.name for file in importlib.metadata.files("wavefield") if file.parent.name == "licenses"}
+assert licences == {"LICENSE-MIT", "LICENSE-APACHE"}, licences
 png = (out / "picture.png").read_bytes()
 assert png[:8] == b"\x89PNG\r\n\x1a\n", png[:8]
 width, height = struct.unpack(">II", png[16:24])

@@ -361,6 +361,7 @@ class FakeDriver(ModuleType):
     def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
         self.need_context()
         on_host = copy.srcMemoryType == real.CUmemorytype.CU_MEMORYTYPE_HOST
+        assert not (on_host and self.streams[int(stream) or 1]), "the call would wait for the stream"
         source = int(copy.srcHost if on_host else copy.srcDevice)
         target, width = int(copy.dstDevice), copy.WidthInBytes
         source_pitch, target_pitch, height = copy.srcPitch, copy.dstPitch, copy.Height

@@ -848,6 +848,41 @@ def test_show_copies_what_the_renderer_cannot_draw(
     assert renderer.session.shows == {}
 
 
+@pytest.mark.parametrize("by", ["show", "copy_from"])
+def test_numpys_memory_is_copied_once_the_slot_is_free(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, by: str
+) -> None:
+    """The driver's call for such a copy waits for the stream, deaf to Ctrl-C and to a renderer that ends."""
+
+    def copy(value: float) -> None:
+        array = np.full((3, 5, 4), value, np.float32)
+        if by == "show":
+            field.show(array)
+        else:
+            with field.frame() as frame:
+                frame.copy_from(array)
+
+    def three_more() -> None:
+        for value in range(3, 6):
+            copy(value)
+
+    for value in range(3):
+        copy(value)
+    thread = threading.Thread(target=three_more)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive(), "the renderer still draws the first"
+    while thread.is_alive():
+        renderer.draw(driver)
+        thread.join(0.01)
+    renderer.draw(driver)
+    assert [shown[0, 0, 0] for shown in renderer.frames] == [0, 1, 2, 3, 4, 5]
+    renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone):
+        for value in range(4):
+            copy(value)
+
+
 def test_an_allocation_is_released_with_its_last_array(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
 ) -> None:

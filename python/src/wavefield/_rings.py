@@ -65,6 +65,10 @@ class Ring(ABC):
         """Wait until the renderer has let go of frame `index`."""
 
     @abstractmethod
+    def catch_up(self, stream: Stream) -> None:
+        """Wait, on the CPU, until the stream has done everything that is enqueued on it."""
+
+    @abstractmethod
     def stream(self) -> Stream | None:
         """Return the stream for the next frame."""
 
@@ -114,6 +118,9 @@ class HostRing(Ring):
     def wait_until_free(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the message."""
         self._wait(index + 1)
+
+    def catch_up(self, stream: Stream) -> None:
+        """Do nothing: there are no streams."""
 
     def stream(self) -> None:
         """Return None: there are no streams."""
@@ -252,6 +259,13 @@ class CudaRing(Ring):
                 event = _cuda.Event(self.context)
                 self._until.append((event, list(held)))
                 event.record(stream.handle)
+
+    def catch_up(self, stream: Stream) -> None:
+        """Wait for the stream; notices a renderer that goes away."""
+        event = _cuda.Event(self.context)
+        with self.context.current():
+            event.record(stream.handle)
+        self._wait_for(event)
 
     def _wait_until(self, value: int, stream: Stream) -> None:
         """Make the stream wait for a value of `free`. The context is current."""

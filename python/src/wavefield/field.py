@@ -287,6 +287,7 @@ class Field:
             offset,
             stream,
             self._finish,
+            self._ring.catch_up,
         )
         return self._pending
 

@@ -40,11 +40,13 @@ class Frame(Array):
         offset: int,
         stream: Stream | None,
         finish: Callable[[Frame], None],
+        catch_up: Callable[[Stream], None],
     ) -> None:
         super().__init__(layout, memory, offset, stream)
         self.index = index
         self.time = time
         self._finish = finish
+        self._catch_up = catch_up
         self._held: list[object] = []
         self._over: str | None = None
 
@@ -84,6 +86,10 @@ class Frame(Array):
             context = self._memory.context
             source = _source.of(array, self._layout, context, self._stream)
             self._held.append(source.held)
+            if not source.on_device:
+                # The driver copies pageable memory in a call that waits for the stream, deaf to Ctrl-C and to a
+                # renderer that ends. So wait here first.
+                self._catch_up(self._stream)
             _source.copy(source, self._layout, self.pointer, context, self._stream)
         else:
             import numpy as np
@@ -95,6 +101,7 @@ class Frame(Array):
         self._over = how
         self._held = []
         self._finish = _finished
+        self._catch_up = lambda _stream: None
         if self._array is not None:
             self._array.flags.writeable = False
 
