@@ -182,7 +182,7 @@ def test_a_client_that_is_killed_leaves_the_renderer_to_the_next(real: wavefield
             flat(np.asarray(frame), 0, 0)
         field.snapshot()  # waits for the last one
         assert field.status().frame_shown == 2
-    other._ring.close()
+    other._ring.close(False)
     other.close()
 
 

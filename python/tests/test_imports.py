@@ -7,6 +7,8 @@ import gc
 import os
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,6 +185,32 @@ def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver,
     assert driver.chunks == {}
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_what_is_shown_last_is_held_until_the_renderer_has_left(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    """Its library would use the memory again, while the renderer shows the last frames after `bye`."""
+    tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(2)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    for tensor in tensors:
+        assert show(field, tensor, 1) == wavefield.Shown.WITHOUT_COPY
+    del tensor
+    field.status()
+    seen: list[bool] = []
+
+    def goodbye(_session: Session) -> None:
+        time.sleep(0.2)
+        seen.append(alive[1]() is not None)
+
+    renderer.goodbye = goodbye
+    renderer.draw(driver)
+    tensors.clear()
+    field.close()
+    assert renderer.farewell.wait(5)
+    assert seen == [True]
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]
 
 
 def test_only_so_many_are_kept(

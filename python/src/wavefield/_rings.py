@@ -73,8 +73,8 @@ class Ring(ABC):
         """Return the stream for the next frame."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Give everything back. The connection is closed here, at its time."""
+    def close(self, shown: bool) -> None:
+        """Give everything back, and close the connection. `shown`: the renderer draws the last frame from an array."""
 
     def freed(self, message: Message) -> None:
         """Take note of a `free` message."""
@@ -132,7 +132,7 @@ class HostRing(Ring):
             raise ProtocolError(f"the renderer let go of frame {frame!r}; it was frame {self._free}'s turn")
         self._free += 1
 
-    def close(self) -> None:
+    def close(self, shown: bool) -> None:  # noqa: ARG002
         """Close the connection, once the last frame has been seen; arrays keep the memory mapped."""
         end = time.monotonic() + SEEN_SECONDS
         with contextlib.suppress(WavefieldError):
@@ -283,7 +283,7 @@ class CudaRing(Ring):
         if self._last is not None:
             self._wait_for(self._events[_ring.slot(self._last, self.size)])
 
-    def close(self) -> None:
+    def close(self, shown: bool) -> None:
         """Let the GPU finish, say goodbye, give the handles back.
 
         A renderer that went away, stopped, or has its window hidden leaves streams that wait for it. Once it has closed
@@ -294,7 +294,8 @@ class CudaRing(Ring):
             done = self._finished_within(CLOSE_SECONDS if not self.connection.closed else 0.0)
             # It goes on to signal `free` for as long as it shows frames, and two who signal would set the value back.
             # One that does not end in time is stopped; then a stream that is stuck for ever would be worse.
-            self.connection.close(patience=0.0 if done else END_SECONDS)
+            # It also draws the array that was shown last until then, so that must be held.
+            self.connection.close(patience=0.0 if done and not shown else END_SECONDS)
             if not done:
                 self._let_go()
                 done = self._finished_within(CLOSE_SECONDS)

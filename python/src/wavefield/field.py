@@ -617,7 +617,7 @@ class Field:
         try:
             if self._pending is not None:
                 self._give_up(self._pending)
-            self._ring.close()
+            self._ring.close(self._shown_before or self._handing_over is not None)
         finally:
             for array in self._arrays:
                 array._field_closed()
