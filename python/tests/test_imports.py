@@ -226,6 +226,17 @@ def test_only_so_many_are_kept(
     assert renderer.released == [1001, 1002], "the ones that were not used for longest"
 
 
+class OutOfMemory(Exception):
+    """What CuPy's pool raises in the end."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """What it takes for a sign to free what it keeps, and to try again."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
 class FakeCupy(ModuleType):
     """What `allocator` needs of CuPy: a pool that asks for each array anew."""
 
@@ -244,8 +255,20 @@ class FakeCupy(ModuleType):
             def __init__(self, malloc: Any, free: Any) -> None:
                 self.malloc, self.free = malloc, free
 
+        def pooled(malloc: Any) -> Any:
+            def try_thrice(size: int) -> Any:
+                for _ in range(3):
+                    try:
+                        return malloc(size)
+                    except CUDARuntimeError as error:
+                        assert error.status == 2
+                raise OutOfMemory
+
+            return SimpleNamespace(malloc=try_thrice)
+
         self.cuda = SimpleNamespace(
-            MemoryPool=lambda malloc: SimpleNamespace(malloc=malloc),
+            runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+            MemoryPool=pooled,
             PythonFunctionAllocator=lambda malloc, free: SimpleNamespace(malloc=lambda size: (malloc(size, 1), free)),
             using_allocator=using,
             get_current_stream=lambda _device: SimpleNamespace(ptr=0),
@@ -268,10 +291,15 @@ def test_cupys_memory(
     field.close()
     free(address, 1)
     assert (driver.ranges, driver.chunks) == ({}, {})
-    driver.fail["cuMemMap"] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    driver.fail["cuMemMap"] = driver.CUresult.CUDA_ERROR_NOT_PERMITTED
     with wavefield.allocator(), pytest.raises(wavefield.CudaError, match="cuMemMap"):
         cupy.current(3000)
     assert driver.chunks == {}, "nothing is left of what failed"
+    driver.calls.clear()
+    driver.fail = {"cuMemCreate": driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY}
+    with wavefield.allocator(), pytest.raises(OutOfMemory):
+        cupy.current(3000)
+    assert driver.calls.count("cuMemCreate") == 3
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:

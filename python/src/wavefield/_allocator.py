@@ -31,7 +31,22 @@ _lock = threading.Lock()
 _chunks: dict[int, tuple[_cuda.Context, int, Any]] = {}
 
 
+_OUT_OF_MEMORY = 2
+"""`cudaErrorMemoryAllocation`."""
+
+
 def _allocate(size: int, ordinal: int) -> int:
+    try:
+        return _map(size, ordinal)
+    except CudaError as error:
+        if error.name != "CUDA_ERROR_OUT_OF_MEMORY":
+            raise
+        # On this CuPy's pool frees what it keeps and tries again. In the end it raises its own OutOfMemoryError.
+        cupy = _libraries.need("cupy", "allocator()")
+        raise cupy.cuda.runtime.CUDARuntimeError(_OUT_OF_MEMORY) from error
+
+
+def _map(size: int, ordinal: int) -> int:
     context = _cuda.Context.at(ordinal)
     driver = context.driver
     prop = driver.CUmemAllocationProp()
