@@ -122,6 +122,15 @@ def dtype_name(dtype: Any) -> str:
     return str(named).removeprefix("torch.")
 
 
+def native_name(name: str) -> str:
+    """Return the name of a type without its order of bytes: "float32" for ">f4"."""
+    if not name.startswith(("<", ">")):
+        return name
+    import numpy as np
+
+    return str(np.dtype(name).newbyteorder("=").name)
+
+
 def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:
     """Return the strides of an array without gaps whose items take `item` each."""
     strides = [item] * len(shape)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _cuda, _libraries, _open, _source
 from ._array import rows_are_contiguous
 from ._launch import Renderer
-from ._layout import Layout, dtypes_of, kind_of
-from .errors import ArrayMismatch, CudaError, Refused, RendererGone, StillShown, WavefieldError
+from ._layout import Layout, dtypes_of, kind_of, native_name
+from .errors import ArrayMismatch, CudaError, NoRenderer, Refused, RendererGone, StillShown, WavefieldError
 
 if TYPE_CHECKING:
     from ._protocol import Memory
@@ -32,6 +32,9 @@ class _Shower:
         self.title: str | None = None
         self.memory: str = "auto"
         self.layout: Layout | None = None
+        """Of the connection, or of the last one that there was."""
+        self.camera: Camera | None = None
+        """Of the last connection, for the next one."""
         # Whether the connection was not told yet how to draw.
         self.new = True
         # The parameters and the camera that were asked for last.
@@ -55,21 +58,21 @@ class _Shower:
 
     def connect(self, layout: Layout, memory: str, title: str | None) -> None:
         """Have a connection for arrays of this layout."""
+        if memory not in ("auto", "cuda", "host"):
+            raise ValueError(f'memory is "auto", "cuda" or "host", not {memory!r}')
         if title is None:
             title = self.title
-        camera = None
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
             # The renderer stays for the next connection, which begins with the usual camera.
-            if self.layout is not None and self.layout.kind == layout.kind:
-                camera = self.field.camera
+            self.camera = self.field.camera
             self.field._on_close = None
             self.field.close()
             self.field = None
         self.field = self._connect(layout, memory, title)
-        if camera is not None:
-            self.field.camera = camera
+        if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
+            self.field.camera = self.camera
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
         self.asked.clear()
@@ -90,10 +93,8 @@ class _Shower:
             first, *_ = str(why).split(". ")
             _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}')
             wanted = "host"
-        elif memory in ("cuda", "host"):
-            wanted = memory  # type: ignore[assignment]
         else:
-            raise ValueError(f'memory is "auto", "cuda" or "host", not {memory!r}')
+            wanted = memory  # type: ignore[assignment]
         return self.renderer.connect(wanted, None, None, title, layout)
 
 
@@ -157,8 +158,8 @@ def show(
         if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
         shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
-        shower.new = False
         _draw(shower, field, array, converted)
+        shower.new = False
     except RendererGone as gone:
         shower.close()
         _shower = None
@@ -167,8 +168,9 @@ def show(
                 f"the window was closed, or its renderer has ended ({gone}); show() opens another"
             ) from None
         raise
-    except BaseException:
-        if shower.field is None:  # nothing to go on with
+    except BaseException as error:
+        # After an array that is refused the window stays for the next one; it has shown others before.
+        if shower.field is None and (shower.layout is None or isinstance(error, NoRenderer)):
             shower.close()
             _shower = None
         raise
@@ -196,8 +198,9 @@ def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
     """Return an array that can be drawn, its layout, and how it was converted for that."""
     array = _libraries.detached(array)
     shape, dtype = _libraries.shape_and_dtype(array)
-    kind = kind_of(shape, dtype) if kind is None else kind
-    target = _target(kind, shape, dtype)
+    native = native_name(dtype)
+    kind = kind_of(shape, native) if kind is None else kind
+    target = _target(kind, shape, native)
     layout = Layout.of(kind, shape, target)
     converted = ""
     if target != dtype:
@@ -227,7 +230,7 @@ def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
         )
     if dtype == "bool" and "uint8" in types and not (len(shape) == 3 and shape[2] > 1):
         return "uint8"
-    real = ("float", "bfloat", "int", "uint", "bool", "<", ">")
+    real = ("float", "bfloat", "int", "uint", "bool")
     return "float32" if dtype.startswith(real) else dtype
 
 
