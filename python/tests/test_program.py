@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 import wavefield
+from wavefield import _launch
 from wavefield._launch import find_renderer
 
 
@@ -18,12 +20,25 @@ def program(folder: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "lib" / "site-packages"
+def distribution(site: Path, *files: str) -> None:
+    """Make what pip leaves of a distribution called wavefield."""
     about = site / "wavefield-0.1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: wavefield\nVersion: 0.1.0\n")
-    (about / "RECORD").write_text("wavefield/__init__.py,,\nwavefield/py.typed,,\n../../bin/wavefield,,\n")
+    (about / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this package be there."""
+    (site / "wavefield").mkdir(parents=True)
+    (site / "wavefield" / "_launch.py").touch()
+    monkeypatch.setattr(_launch, "__file__", str(site / "wavefield" / "_launch.py"))
+
+
+def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "lib" / "site-packages"
+    distribution(site, "wavefield/_launch.py", "wavefield/py.typed", "../../bin/wavefield")
+    installed(site, monkeypatch)
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
@@ -42,3 +57,33 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAVEFIELD_BIN")
     of_the_wheel.unlink()
     assert find_renderer() == str(on_path), "a list may name what is gone"
+
+
+def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same name, and earlier on the search path."""
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    ours, other = tmp_path / "ours" / "lib", tmp_path / "other" / "lib"
+    distribution(other, "wavefield/__init__.py", "../bin/wavefield")
+    program(tmp_path / "other" / "bin")
+    installed(ours, monkeypatch)
+    monkeypatch.syspath_prepend(str(other))
+    with pytest.raises(wavefield.NoRenderer, match="pip install"):
+        find_renderer()
+    distribution(ours, "wavefield/_launch.py", "../bin/wavefield")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ours)])
+    of_the_wheel = program(tmp_path / "ours" / "bin")
+    assert find_renderer() == str(of_the_wheel)
+
+
+def test_an_editable_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a file with the path of the sources, and the program."""
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    site = tmp_path / "lib"
+    distribution(site, "wavefield.pth", "../bin/wavefield")
+    (site / "wavefield.pth").write_text(f"{tmp_path / 'src'}\n")
+    installed(tmp_path / "src", monkeypatch)
+    monkeypatch.syspath_prepend(str(site))
+    built = program(tmp_path / "bin")
+    assert find_renderer() == str(built)

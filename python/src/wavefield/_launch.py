@@ -49,15 +49,24 @@ def find_renderer() -> str:
 
 def _installed() -> str | None:
     """Return the program that came with this package: pip keeps a list of the files, wherever it put them."""
-    try:
-        files = importlib.metadata.files("wavefield") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        path = os.path.normpath(file.locate())
-        if file.name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+    for distribution in importlib.metadata.distributions(name="wavefield"):
+        files = {os.path.normpath(file.locate()): file.name for file in distribution.files or []}
+        if not any(_leads_here(path) for path in files):
+            continue  # another distribution of the same name
+        for path, name in files.items():
+            if name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
     return None
+
+
+def _leads_here(path: str) -> bool:
+    """Return whether an installed file is this one, or has the path of the folder that this one is in."""
+    here = Path(__file__).resolve()
+    if path.endswith(".pth"):  # of an editable installation
+        with contextlib.suppress(OSError, ValueError):
+            return any(here.is_relative_to(Path(line).resolve()) for line in Path(path).read_text().split("\n") if line)
+        return False
+    return path.endswith(here.name) and Path(path).resolve() == here
 
 
 class Renderer:
