@@ -187,6 +187,31 @@ def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver,
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
+def test_what_is_shown_is_held_on_whatever_stream_comes_next(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    driver.streams |= {50: [], 51: []}
+    tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(2)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    for stream, tensor in zip((50, 51), tensors, strict=True):
+        field.stream = stream
+        assert show(field, tensor, stream) == wavefield.Shown.WITHOUT_COPY
+    del tensor
+    tensors.clear()
+    field.stream = 50
+    for _ in field.frames(2):  # the second has the slot of the first tensor, which the renderer still draws
+        gc.collect()
+        assert [ref() is not None for ref in alive] == [True, True]
+    for _ in range(4):
+        drawn(field, renderer, driver)
+        with field.frame():
+            pass
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]
+    assert [shown[0, 0, 0] for shown in renderer.frames[:2]] == [50, 51]
+    field.stream = None
+
+
 def test_what_is_shown_last_is_held_until_the_renderer_has_left(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
 ) -> None:
