@@ -26,6 +26,7 @@ from ._connect import connect
 from ._launch import launch
 from ._parameters import KernelParameter
 from ._show import show
+from ._shown import Shown
 from ._status import Camera, Status
 from ._streams import Stream
 from .errors import (
@@ -48,7 +49,7 @@ from .errors import (
     WavefieldError,
     WrongUser,
 )
-from .field import Field, Shown
+from .field import Field
 from .frame import Frame
 
 if TYPE_CHECKING:

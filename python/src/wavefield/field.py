@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 import warnings
 import weakref
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _kernel, _open, _picture, _protocol, _source, _status, _streams
 from ._allocations import Allocation, Allocations
@@ -18,10 +16,11 @@ from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
+from ._sent import Kernels
+from ._shown import Shown
 from .errors import (
     CopyWarning,
     FieldClosed,
-    KernelError,
     ProtocolError,
     Refused,
     RendererGone,
@@ -48,26 +47,6 @@ if TYPE_CHECKING:
 SNAPSHOT_SECONDS = 30.0
 """How long a snapshot waits for the last frame to be drawn."""
 
-
-@dataclass(frozen=True)
-class Shown:
-    """How `Field.show` showed an array: equal to `Shown.WITHOUT_COPY` or to `Shown.COPIED`."""
-
-    copied: bool
-    reason: str = field(default="", compare=False)
-    """Why it was copied, and what avoids that."""
-
-    WITHOUT_COPY: ClassVar[Shown]
-    COPIED: ClassVar[Shown]
-
-    def __str__(self) -> str:
-        return "Shown.COPIED" if self.copied else "Shown.WITHOUT_COPY"
-
-    __repr__ = __str__
-
-
-Shown.WITHOUT_COPY = Shown(False)
-Shown.COPIED = Shown(True)
 
 # The reasons that were said in a warning.
 _said: set[str] = set()
@@ -100,10 +79,6 @@ class Field:
         # The frame that is just being handed over. Where that is cut short, by Ctrl-C for example, it stays here: the
         # renderer may have been told or not, so that nothing more can be said about any frame.
         self._handing_over: int | None = None
-        # The kernel that runs, or may; and what ran before it, should it fail after its wait was cut short.
-        self._kernel: str | None = None
-        self._kernel_before: str | None = None
-        self._kernel_failure: str | None = None
         self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
         # Whether the last frame lay in one of them.
         self._shown_before = False
@@ -137,6 +112,7 @@ class Field:
         except BaseException:
             self._connection.close()
             raise
+        self._kernels = Kernels(self._connection)
         self._allocations = Allocations(self._connection, self._context)
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
@@ -271,10 +247,10 @@ class Field:
 
     def _begin(self) -> Frame:
         self._leave_frame()
-        if self._kernel is not None:
+        if self._kernels.running is not None:
             raise WavefieldError(
-                f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
-                "connect anew to write frames"
+                f"the renderer runs {self._kernels.running}, for which this connection gave up its ring: close the "
+                "field and connect again to write frames"
             )
         stream = self._ring.stream()
         self._ring.begin(self._next, stream)
@@ -445,28 +421,7 @@ class Field:
         self._leave_frame()
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
-        data = ptx.encode()
-        # What became of the one before is known only then; see `_late`.
-        self._connection.catch_up("kernel", math.inf)
-        descriptor = os.memfd_create("wavefield kernel")
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            # Set ahead of the answer: if the wait is cut short, it may yet run.
-            self._kernel_before, self._kernel = self._kernel, entry
-            message, files = self._connection.request(
-                {"type": "kernel", "entry": entry, "bytes": len(data)},
-                "running",
-                [descriptor],
-                math.inf,
-                lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
-            )
-        except KernelError:
-            self._kernel = self._kernel_before
-            raise
-        finally:
-            os.close(descriptor)
-        close_all(files)
+        message = self._kernels.send(ptx, entry)
         self._running(message)
         return _protocol.text(message, "producer", entry)
 
@@ -484,7 +439,7 @@ class Field:
         Waits until frame `after` has been drawn; by default the last one that was handed over.
         """
         self._check_open()
-        if after is None and self._next > 0 and self._kernel is None:
+        if after is None and self._next > 0 and self._kernels.running is None:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} were, counted from 0")
@@ -555,7 +510,7 @@ class Field:
         elif kind == "free":
             self._ring.freed(message)
         elif kind == "failed" and message.get("request") == "kernel":
-            self._kernel_failure = _protocol.text(message, "reason", "the renderer gave no reason")
+            self._kernels.failed(message)
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
         elif kind == "running":
@@ -570,16 +525,14 @@ class Field:
         elif message["type"] in ("allocated", "imported"):
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
         elif message["type"] == "failed" and message.get("request") == "kernel":
-            self._kernel = self._kernel_before
+            self._kernels.refused()
 
     def _check_open(self) -> None:
         """Check that the field is open, and raise what has gone wrong meanwhile."""
         if self._closed:
             raise FieldClosed("the field is closed: connect anew")
         self._check_whole()
-        if self._kernel_failure is not None:
-            reason, self._kernel_failure = self._kernel_failure, None
-            raise KernelError(f"{self._kernel} has failed: {reason}")
+        self._kernels.check()
 
     def _check_whole(self) -> None:
         """Check that no hand-over was cut short."""
@@ -637,12 +590,3 @@ class Field:
 
 def _closed(_values: dict[str, Any], _kernel: dict[str, float]) -> None:
     raise FieldClosed("the field is closed: connect anew")
-
-
-def _newer(reason: str) -> str:
-    if "UNSUPPORTED_PTX_VERSION" not in reason:
-        return ""
-    return (
-        ". The compiler here is newer than the renderer's driver: install one of the driver's CUDA version "
-        "(`nvidia-smi` names it) or older, such as pip install 'nvidia-nvvm==13.0.*', or update the driver"
-    )
