@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,19 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer, Session
-from readmes import block, blocks, first_examples, one_lines
+from readmes import ROOT, block, blocks, first_examples, one_lines
 from wavefield import _show
 
 
 def test_there_is_no_other_block() -> None:
     """A new one needs a test below."""
     assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 7)
+
+
+def test_no_link_leads_into_the_repository() -> None:
+    """The README is also the package's page on an index, where such a link leads nowhere."""
+    links = re.findall(r"\]\(([^)]*)\)", (ROOT / "python/README.md").read_text())
+    assert [link for link in links if not link.startswith(("#", "https://"))] == []
 
 
 @pytest.fixture
