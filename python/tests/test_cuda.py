@@ -104,7 +104,7 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
-        with pytest.raises(BufferError, match="-2 is no CUDA stream"):
+        with pytest.raises(BufferError, match="-2 is not a CUDA stream"):
             frame.__dlpack__(stream=-2)
         with pytest.raises(BufferError):
             frame.__dlpack__(dl_device=(1, 0))
@@ -515,7 +515,7 @@ def test_streams_of_many_libraries(field: wavefield.Field, driver: FakeDriver, g
     field.stream = given
     assert field.stream == wavefield.Stream(handle)
     assert field.stream.__cuda_stream__() == (0, handle)
-    with pytest.raises(TypeError, match="no CUDA stream"):
+    with pytest.raises(TypeError, match="not a CUDA stream"):
         field.stream = object()
 
 
@@ -983,7 +983,7 @@ def test_a_kernel_that_faulted_before_is_named(field: wavefield.Field, driver: F
     for _ in field.frames(3):
         pass
     driver.fail["cuEventQuery"] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
-    with pytest.raises(wavefield.CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*A kernel that ran"):
+    with pytest.raises(wavefield.CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*a kernel that ran"):
         next(iter(field))
     with pytest.warns(ResourceWarning, match="while closing the field"):
         field.close()

@@ -200,7 +200,7 @@ def test_a_renderer_that_ends_is_gone(real: wavefield.Field) -> None:
     for frame in real.frames(3):
         flat(np.asarray(frame), 0, 0)
     os.kill(pid, signal.SIGTERM)
-    with pytest.raises(wavefield.RendererGone, match="start it again"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer"):
         for frame in real.frames(10_000):
             flat(np.asarray(frame), 0, 0)
 

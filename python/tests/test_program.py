@@ -42,7 +42,7 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    with pytest.raises(wavefield.NoRenderer, match="pip install"):
+    with pytest.raises(wavefield.NoRenderer, match="install the wheel with pip"):
         find_renderer()
     on_path = program(tmp_path / "path")
     assert find_renderer() == str(on_path)
@@ -52,7 +52,7 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAVEFIELD_BIN", str(named))
     assert find_renderer() == str(named)
     named.chmod(0o644)
-    with pytest.raises(wavefield.NoRenderer, match=r"WAVEFIELD_BIN names .* no program that can be run"):
+    with pytest.raises(wavefield.NoRenderer, match=r"WAVEFIELD_BIN names .* not an executable program"):
         find_renderer()
     monkeypatch.delenv("WAVEFIELD_BIN")
     of_the_wheel.unlink()
@@ -68,7 +68,7 @@ def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatc
     program(tmp_path / "other" / "bin")
     installed(ours, monkeypatch)
     monkeypatch.syspath_prepend(str(other))
-    with pytest.raises(wavefield.NoRenderer, match="pip install"):
+    with pytest.raises(wavefield.NoRenderer, match="install the wheel with pip"):
         find_renderer()
     distribution(ours, "wavefield/_launch.py", "../bin/wavefield")
     monkeypatch.setattr(sys, "path", [*sys.path, str(ours)])

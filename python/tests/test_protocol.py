@@ -122,7 +122,7 @@ def test_a_slot_that_cannot_be_is_refused(key: str, value: Any) -> None:
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(VersionMismatch, match="version 1 of the protocol, this package version 2: install"):
+    with pytest.raises(VersionMismatch, match="version 1 of the protocol, and this package version 2: install"):
         _protocol.welcome({**good(), "protocol": 1}, "cuda", 4)
 
 

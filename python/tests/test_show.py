@@ -83,15 +83,15 @@ def test_what_the_limits_are_taken_of(
 
 
 CONVERTED = [
-    (IMAGE.astype(np.float64), "float32", "it is float64, and was converted"),
-    (IMAGE.astype(">f4"), "float32", "it is >f4, and was converted"),
-    (IMAGE.astype(">f2"), "float16", "it is >f2, and was converted"),
-    (np.arange(24, dtype=">i4").reshape(4, 6), "float32", "it is >i4, and was converted"),
-    (np.arange(15, dtype=">f4").reshape(5, 3), "float32", "it is >f4, and was converted"),
+    (IMAGE.astype(np.float64), "float32", "it is float64 and was converted"),
+    (IMAGE.astype(">f4"), "float32", "it is >f4 and was converted"),
+    (IMAGE.astype(">f2"), "float16", "it is >f2 and was converted"),
+    (np.arange(24, dtype=">i4").reshape(4, 6), "float32", "it is >i4 and was converted"),
+    (np.arange(15, dtype=">f4").reshape(5, 3), "float32", "it is >f4 and was converted"),
     (np.arange(24).reshape(4, 6), "float32", "it is int64"),
     (IMAGE > 0.5, "uint8", "it is bool"),
-    (np.asfortranarray(IMAGE), "float32", "put so; make it contiguous"),
-    (IMAGE[::-1, ::2], "float32", "put so; make it contiguous"),
+    (np.asfortranarray(IMAGE), "float32", "not contiguous and was copied; create it contiguous"),
+    (IMAGE[::-1, ::2], "float32", "not contiguous and was copied; create it contiguous"),
     (np.zeros((5, 3)), "float32", "it is float64"),
 ]
 
@@ -211,7 +211,7 @@ def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) 
     wavefield.show(IMAGE, memory="host", camera=wavefield.Camera(0.5, 1.0, 2.0), size=3)
     assert (field.camera.azimuth, field.parameters["size"]) == (0.5, 3)
     assert wavefield.show(IMAGE, memory="host") is field, "the title stays"
-    with pytest.raises(TypeError, match="limits is 2 numbers"):
+    with pytest.raises(TypeError, match="limits must be 2 numbers"):
         wavefield.show(IMAGE, memory="host", limits=3)  # type: ignore[arg-type]
     wavefield.show(IMAGE, memory="host", limits=np.array([0, 1]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
@@ -475,4 +475,4 @@ def test_what_is_converted_keeps_its_meaning() -> None:
     array, layout, _ = _show._prepare(mask, None)
     assert (layout.kind, array.dtype, array.max()) == ("image", np.float32, 1.0)
     array, layout, reason = _show._prepare(np.zeros((4, 5, 3), np.uint8)[..., :1], None)
-    assert layout.shape == (4, 5) and "make it contiguous" in reason
+    assert layout.shape == (4, 5) and "create it contiguous" in reason

@@ -1,4 +1,4 @@
-"""The kernels that a connection has sent, and what becomes of them."""
+"""The kernels that a connection has sent."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class Kernels:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.running: str | None = None
-        """The entry of the kernel that runs, or that may run: its answer was not awaited."""
-        # Runs again if the last one turns out to be refused.
+        """The entry of the kernel that runs, or that may run because the wait for its answer was interrupted."""
+        # Runs on if the renderer refuses the last one.
         self._before: str | None = None
         self._failure: str | None = None
 
     def send(self, ptx: str, entry: str) -> Message:
         """Send a kernel, and return the renderer's `running` once its first frame is drawn."""
         data = ptx.encode()
-        # Only the answer to the kernel before says which one runs now; see `refused`.
+        # The answer to an interrupted request says which kernel runs now.
         self._connection.catch_up("kernel", math.inf)
         descriptor = os.memfd_create("wavefield kernel")
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(data)
-            # Before the answer: if the wait is cut short, the kernel may run all the same.
+            # Set before the answer: if the wait is interrupted, the kernel may still run.
             self._before, self.running = self.running, entry
             message, files = self._connection.request(
                 {"type": "kernel", "entry": entry, "bytes": len(data)},
@@ -71,6 +71,6 @@ def _newer(reason: str) -> str:
     if "UNSUPPORTED_PTX_VERSION" not in reason:
         return ""
     return (
-        ". The compiler here is newer than the renderer's driver: install one of the driver's CUDA version "
-        "(`nvidia-smi` names it) or older, such as pip install 'nvidia-nvvm==13.0.*', or update the driver"
+        ". The compiler here is newer than the renderer's driver: install a compiler of the driver's CUDA version "
+        "(`nvidia-smi` shows it) or older, for example pip install 'nvidia-nvvm==13.0.*', or update the driver"
     )

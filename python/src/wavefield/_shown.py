@@ -8,11 +8,11 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Shown:
-    """How `Field.show` showed an array: equal to `Shown.WITHOUT_COPY` or to `Shown.COPIED`."""
+    """How `Field.show` showed an array. Equal to `Shown.WITHOUT_COPY` or to `Shown.COPIED`."""
 
     copied: bool
     reason: str = field(default="", compare=False)
-    """Why it was copied, and what avoids that."""
+    """Why the array was copied, and how to avoid that."""
 
     WITHOUT_COPY: ClassVar[Shown]
     COPIED: ClassVar[Shown]
