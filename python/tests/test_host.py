@@ -26,7 +26,7 @@ def test_what_a_field_says_of_itself(host: wavefield.Field, renderer: FakeRender
     assert hello["protocol"] == 2
     assert hello["memory"] == "host"
     assert "ring" not in hello
-    # The renderer adds the process number, which it knows from the socket.
+    # The renderer adds the process id, which it gets from the socket.
     assert hello["client"].endswith(" (Python)")
     assert "a mesh of shape (3, 5, 4), float32 on a fake" in repr(host)
 
@@ -38,7 +38,7 @@ def test_every_frame_arrives_as_it_was_written(host: wavefield.Field, renderer: 
         assert v.dtype == np.float32
         v[...] = frame.index
         v[2, 4, 3] = frame.time
-    host.status()  # an answer means that everything before it was handled
+    host.status()  # the answer comes after everything before it is handled
     assert len(renderer.frames) == 10
     for index, shown in enumerate(renderer.frames):
         assert shown[0, 0, 0] == index
@@ -65,7 +65,7 @@ def test_a_slot_is_not_written_before_it_is_free(renderer: FakeRenderer) -> None
     frames = field.frames()
     for _ in range(3):
         next(frames)
-    # The fourth waits for a message; with the renderer gone it must not wait for ever.
+    # The fourth waits for a message, which must end if the renderer is gone.
     renderer.answers["ready"] = lambda session, *_: renderer.hang_up()
     with pytest.raises(wavefield.RendererGone, match="restart the renderer"):
         next(frames)
@@ -165,7 +165,7 @@ def then_show_without_a_copy(field: wavefield.Field) -> None:
     array = np.asarray(field.empty())
     array[...] = 7
     assert field.show(array) == wavefield.Shown.WITHOUT_COPY
-    field.status()  # until then the renderer reads the array
+    field.status()  # until then the renderer may read the array
 
 
 def then_a_kernel(field: wavefield.Field) -> None:
@@ -206,7 +206,7 @@ def test_a_frame_that_is_left_behind_can_still_be_handed_over(host: wavefield.Fi
             frame.hand_over()
             break
     frame = next(iter(host))
-    host.snapshot()  # is of what was handed over, and no reason to give a frame up
+    host.snapshot()  # does not give up the open frame
     np.asarray(frame)[...] = 3
     frame.hand_over()
     host.status()
@@ -300,7 +300,7 @@ def test_snapshot(host: wavefield.Field) -> None:
     assert picture.shape == (2, 3, 4)
     assert picture.dtype == np.uint8
     assert picture[1, 0].tolist() == [12, 13, 14, 15]
-    picture[...] = 0  # it is the caller's
+    picture[...] = 0  # the caller owns it
 
 
 def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: FakeRenderer) -> None:

@@ -1,4 +1,4 @@
-"""`Field.run`: what is sent, and what comes back."""
+"""`Field.run`: what is sent, and how the answers are handled."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_kernel_s_parameters_are_set_by_name(host: wavefield.Field, renderer: 
     with pytest.raises(wavefield.Refused, match="amplitude cannot be 3"):
         parameters["amplitude"] = 3
     assert parameters["amplitude"] == 1.5
-    # The user changes one, and in the end another kernel runs, which has none.
+    # The user changes one. In the end another kernel runs, which has none.
     session = renderer.session
     assert session is not None
     session.send({"type": "parameters", "parameters": {"speed": 2.0}, "kernel": {"amplitude": 0.5}})
@@ -198,7 +198,7 @@ def test_a_trial_may_take_as_long_as_the_renderer_gives_it(
 
     def an_hour_later(session: Session, *_: object) -> None:
         clock[0] = lambda: now() + 3600
-        session.send({"type": "parameters", "parameters": {"speed": 1.0}})  # the client looks at its clock
+        session.send({"type": "parameters", "parameters": {"speed": 1.0}})  # the client checks its time limit
         time.sleep(0.1)
         session.send({"type": "failed", "request": "kernel", "reason": "it has not ended"})
 
@@ -239,7 +239,7 @@ def test_without_numba(host: wavefield.Field, monkeypatch: pytest.MonkeyPatch) -
         host.run(lambda vertices, cols, rows, frame, time: None)
 
 
-# With Numba's compiler, where it is installed; it needs no GPU.
+# Tests with Numba's compiler, if it is installed. They need no GPU.
 
 
 def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer: FakeRenderer) -> None:

@@ -1,4 +1,4 @@
-"""What an array is drawn as, and what is said of one that cannot be drawn."""
+"""What an array is drawn as, and the errors of arrays that cannot be drawn."""
 
 from __future__ import annotations
 

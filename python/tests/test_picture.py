@@ -1,4 +1,4 @@
-"""Pictures as PNG files, without Pillow; with it they are read again."""
+"""Pictures as PNG files. They are written without Pillow, and read with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which program `wavefield` is started: WAVEFIELD_BIN's, else the wheel's, else the one on PATH."""
+"""Which program `wavefield` is started: that of WAVEFIELD_BIN, else the wheel's, else the one on PATH."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def program(folder: Path, mode: int = 0o755) -> Path:
 
 
 def distribution(site: Path, *files: str) -> None:
-    """Make what pip leaves of a distribution called wavefield."""
+    """Make the files that pip installs for a distribution called wavefield."""
     about = site / "wavefield-0.1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: wavefield\nVersion: 0.1.0\n")
@@ -29,7 +29,7 @@ def distribution(site: Path, *files: str) -> None:
 
 
 def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have this package be there."""
+    """Pretend that this package is installed there."""
     (site / "wavefield").mkdir(parents=True)
     (site / "wavefield" / "_launch.py").touch()
     monkeypatch.setattr(_launch, "__file__", str(site / "wavefield" / "_launch.py"))
@@ -60,7 +60,7 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same name, and earlier on the search path."""
+    """The other has the same name, and comes earlier on the search path."""
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     ours, other = tmp_path / "ours" / "lib", tmp_path / "other" / "lib"
@@ -77,7 +77,7 @@ def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatc
 
 
 def test_an_editable_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a file with the path of the sources, and the program."""
+    """It consists of a file with the path of the sources, and of the program."""
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     site = tmp_path / "lib"

@@ -1,4 +1,4 @@
-"""`wavefield.show` against the fake renderer: what it starts, what it says, what it keeps."""
+"""`wavefield.show` against the fake renderer: what it starts, sends and keeps."""
 
 from __future__ import annotations
 
@@ -134,11 +134,11 @@ def test_the_same_array_again(started: list[Started], renderer: FakeRenderer) ->
     for value in range(5):
         mine[...] = value
         wavefield.show(mine, memory="host")
-        assert (field.shown == wavefield.Shown.WITHOUT_COPY) == (value == 0), "once it was written on show it is copied"
+        assert (field.shown == wavefield.Shown.WITHOUT_COPY) == (value == 0), "later ones are copied"
     assert field.shown is not None
     assert "show two in turn" in field.shown.reason
     field.status()
-    # The first was on show when it was written again, so it may be torn; the others are copies.
+    # The first was written again while it was drawn, so it may be torn. The others are copies.
     assert [shown[0, 0] for shown in renderer.frames[2:]] == [1, 2, 3, 4]
 
 
@@ -183,7 +183,7 @@ def test_where_there_is_a_window(
     wavefield.show(IMAGE, memory="host").close()
     monkeypatch.setitem(sys.modules, "IPython", IPython)
     wavefield.show(IMAGE, memory="host").close()
-    assert "--headless" not in started[-1].arguments, "in a terminal, IPython is no notebook"
+    assert "--headless" not in started[-1].arguments, "IPython in a terminal is not a notebook"
     IPython.shell = Shell
     wavefield.show(IMAGE, memory="host").close()
     assert "--headless" in started[-1].arguments
@@ -194,14 +194,14 @@ def test_the_camera_stays_while_the_kind_does(started: list[Started]) -> None:
     usual = wavefield.show(IMAGE, memory="host").camera
     wavefield.show(np.zeros((4, 3), np.float32), memory="host").camera = wavefield.Camera(0.25, 1.0, 2.0)
     points = wavefield.show(np.zeros((5, 3), np.float32), memory="host")
-    assert points.camera == wavefield.Camera(0.25, 1.0, 2.0), "each number of points is a connection of its own"
+    assert points.camera == wavefield.Camera(0.25, 1.0, 2.0), "each number of points has a connection of its own"
     assert wavefield.show(IMAGE, memory="host").camera == usual
 
 
 def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) -> None:
     camera = wavefield.Camera(0.0, 1.0, 2.0)
     wavefield.show(IMAGE, memory="host", title="ß" * 300)
-    assert renderer.received[0]["client"] == "ß" * 100, "200 bytes are a name's most"
+    assert renderer.received[0]["client"] == "ß" * 100, "a name has at most 200 bytes"
     renderer.received.clear()
     field = wavefield.show(IMAGE, memory="host", title="my waves", camera=camera, size=2)
     hellos = [message for message in renderer.received if message["type"] == "hello"]
@@ -275,7 +275,7 @@ def test_a_renderer_that_ended_between_two_layouts_is_started_anew(
 def test_limits_after_a_failed_first_show(
     started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are those of the first array that is shown."""
+    """The limits are those of the first array that is shown."""
 
     def refuse(session: Session, *_: Any) -> None:
         session.send({"type": "failed", "request": "set", "reason": "no such map"})
@@ -296,7 +296,7 @@ def test_limits_after_a_failed_first_show(
 
 def test_show_after_ctrl_c(started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
     field = wavefield.show(IMAGE, memory="host")
-    field.status()  # the renderer has read what was sent
+    field.status()  # now the renderer has read everything
     whole = field._connection.pump
 
     def press(timeout: float = 0.0) -> None:
@@ -345,7 +345,7 @@ def test_a_gpu_that_cannot_be_shared(
 
 
 class OnTheGpu:
-    """What CuPy gives: NumPy's memory that says that it is the GPU's."""
+    """Stands for CuPy's array: NumPy's memory, presented as the GPU's."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -466,7 +466,7 @@ def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: Fake
 )
 def test_default_limits_are_limits_that_the_renderer_takes(values: list[float]) -> None:
     low, high = (np.float32(limit) for limit in _libraries.extent(np.array(values)))
-    # As `checked_limits` in src/serve/wishes.rs.
+    # The same check as `checked_limits` in src/serve/wishes.rs.
     assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < np.inf
 
 
