@@ -213,7 +213,7 @@ def readme(out: Path) -> str:
             mine[..., 1] = mine[..., 3] = 0.3 * cp.sin(8 * mine[..., 0])
             exec(own, {"cp": cp, "field": field, "v": mine})
             pictures.append(field.snapshot())
-            ran.append("arrays of one's own")
+            ran.append("your own arrays")
             if MEMORY == "cuda" and there_is("numba.cuda"):
                 exec(kernel, {"field": field})
                 pictures.append(field.snapshot())
@@ -726,7 +726,7 @@ def show_in_a_loop(out: Path) -> str:
     field.save(out / "show.png")
     seconds = time.monotonic() - start
     field.close()
-    assert len(addresses) < 50, f"{len(addresses)} places: what was shown is never let go of"
+    assert len(addresses) < 50, f"{len(addresses)} places: memory that was shown is never reused"
     return f"600 pictures in {seconds:.1f} s, in {len(addresses)} places, none copied; {out / 'show.png'}"
 
 
