@@ -328,6 +328,31 @@ def test_cupys_memory(
     assert driver.calls.count("cuMemCreate") == 3
 
 
+def test_cupys_memory_that_is_freed_while_the_gpu_works_is_waited_for(
+    field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CuPy's pool frees its unused blocks when the GPU is out of memory. They are unmapped once the GPU is idle."""
+    cupy = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr("wavefield._allocator._pool", [])
+    create = driver.cuMemCreate
+
+    def one_chunk(size: int, prop: Any, flags: int) -> Any:
+        return (driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None) if driver.chunks else create(size, prop, flags)
+
+    monkeypatch.setattr(driver, "cuMemCreate", one_chunk, raising=False)
+    held = threading.Event()
+    with wavefield.allocator():
+        address, free = cupy.current(3000)
+        driver.enqueue(1, held.is_set)
+        free(address, 1)
+        assert address in driver.ranges, "the GPU may still use it"
+        threading.Timer(0.1, held.set).start()
+        address, free = cupy.current(3000)
+    free(address, 1)
+    assert (driver.ranges, driver.chunks) == ({}, {})
+
+
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(wavefield.LibraryMissing, match="pip install cupy-cuda13x"), wavefield.allocator():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,6 +33,9 @@ _lock = threading.Lock()
 _chunks: dict[int, tuple[_cuda.Context, int, Any]] = {}
 
 
+IDLE_SECONDS = 1.0
+"""How long an allocation waits, if the GPU is out of memory, for freed memory to be unmapped."""
+
 _OUT_OF_MEMORY = 2
 """`cudaErrorMemoryAllocation`."""
 
@@ -42,6 +46,12 @@ def _allocate(size: int, ordinal: int) -> int:
     except CudaError as error:
         if error.name != "CUDA_ERROR_OUT_OF_MEMORY":
             raise
+        # Freed memory is unmapped only once the GPU is idle. Give it time, for the next try.
+        context = _cuda.Context.at(ordinal)
+        end = time.monotonic() + IDLE_SECONDS
+        while context.retired and time.monotonic() < end:
+            time.sleep(1e-3)
+            context.reap()
         # This error makes CuPy's pool free its unused blocks and try again. If that fails, it raises OutOfMemoryError.
         cupy = _libraries.need("cupy", "allocator()")
         raise cupy.cuda.runtime.CUDARuntimeError(_OUT_OF_MEMORY) from error
