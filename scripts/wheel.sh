@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the wheel, which contains the renderer, and installs it into an empty virtual environment. There a script of three
-# lines draws a picture in host memory. The script sees neither the repository nor another program called `wavefield`.
+# Builds the wheel, which contains the renderer, and installs it into an empty virtual environment. There a script of
+# three lines draws a picture in host memory. It can find neither the repository nor another program `wavefield`.
 #
-#     scripts/wheel.sh [PROFILE]      # cargo's profile: dev (the default), or release as for users
+#     scripts/wheel.sh [PROFILE]      # cargo's profile: dev by default, release as users get it
 #
-# Leaves the wheel and the picture in target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
+# Writes the wheel and the picture to target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
 #
-# Exit codes: 0 clean, 1 errors, 77 skipped.
+# Exit codes: 0 clean, 1 errors, 77 skipped, with the reason.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -22,8 +22,8 @@ profile=${1:-dev}
 python=${PYTHON:-python3}
 target=${CARGO_TARGET_DIR:-$root/target}
 out=$target/wheel
-has_cargo || skip 'cargo was not found'
-command -v "$python" >/dev/null || skip "$python was not found"
+has_cargo || skip 'there is no cargo'
+command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
@@ -33,19 +33,19 @@ if [[ ! -x $target/wheel-tools/bin/maturin ]]; then
     "$target/wheel-tools/bin/python" "${pip[@]}" install 'maturin>=1.9.4,<2' || skip 'pip could not fetch maturin'
 fi
 rm -rf "$out"
-# The wheel's tag names the oldest glibc that the program runs with.
+# The wheel's tag names the oldest glibc that this program runs with.
 (cd python && "$target/wheel-tools/bin/maturin" build --quiet --profile "$profile" --target-dir "$target" --out "$out")
 wheel=$(echo "$out"/*.whl)
 [[ -f $wheel ]] || die "$out does not contain exactly one wheel"
 
 "$python" -m venv "$out/venv"
-"$out/venv/bin/python" "${pip[@]}" install "$wheel" || skip 'pip could not fetch the packages that the wheel needs'
+"$out/venv/bin/python" "${pip[@]}" install "$wheel" || skip 'pip could not fetch what the wheel needs'
 cat >"$out/three_lines.py" <<'END'
 import numpy as np, wavefield
 y, x = np.mgrid[-3:3:240j, -4:4:320j].astype(np.float32)
 wavefield.show(np.sin(x * x + y * y), colormap="magma", memory="host", window=False).save("picture.png")
 END
-# Hides the repository and its Python package.
+# From there, neither the repository nor its Python package can be found.
 (cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
 
 "$out/venv/bin/python" - "$out" <<'END'
