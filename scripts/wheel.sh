@@ -36,7 +36,7 @@ rm -rf "$out"
 # The wheel's tag names the oldest glibc that this program runs with.
 (cd python && "$target/wheel-tools/bin/maturin" build --quiet --profile "$profile" --target-dir "$target" --out "$out")
 wheel=$(echo "$out"/*.whl)
-[[ -f $wheel ]] || die "there is not one wheel in $out"
+[[ -f $wheel ]] || die "$out does not contain exactly one wheel"
 
 "$python" -m venv "$out/venv"
 "$out/venv/bin/python" "${pip[@]}" install "$wheel" || skip 'pip could not fetch what the wheel needs'
@@ -49,7 +49,7 @@ END
 (cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
 
 "$out/venv/bin/python" - "$out" <<'END'
-import struct, sys, zlib
+import importlib.metadata, struct, sys, zlib
 from pathlib import Path
 
 import wavefield
@@ -58,6 +58,8 @@ from wavefield import _launch
 out = Path(sys.argv[1])
 assert Path(wavefield.__file__).is_relative_to(out / "venv"), wavefield.__file__
 assert _launch.find_renderer() == str(out / "venv" / "bin" / "wavefield"), _launch.find_renderer()
+licences = {file.name for file in importlib.metadata.files("wavefield") if file.parent.name == "licenses"}
+assert licences == {"LICENSE-MIT", "LICENSE-APACHE"}, licences
 png = (out / "picture.png").read_bytes()
 assert png[:8] == b"\x89PNG\r\n\x1a\n", png[:8]
 width, height = struct.unpack(">II", png[16:24])
@@ -68,7 +70,7 @@ while at < len(png):
     at += 12 + length
 rows = zlib.decompress(data)
 colours = {rows[i : i + 3] for row in range(height) for i in range(row * (4 * width + 1) + 1, (row + 1) * (4 * width + 1), 4)}
-assert len(colours) > 150, f"{len(colours)} colours only"
+assert len(colours) > 150, f"only {len(colours)} colours"
 print(f"{width}x{height}, {len(colours)} colours")
 END
 say "$(basename "$wheel") ($(du -h "$wheel" | cut -f1)) draws $out/picture.png"

@@ -1,4 +1,4 @@
-"""What the examples share: their options, the field, and the picture at the end."""
+"""Shared by the examples: the options, the field, and the picture at the end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import wavefield
 
 @contextmanager
 def show(description: str | None, send: bool = False) -> Iterator[tuple[wavefield.Field, argparse.Namespace]]:
-    """Give a field as the command line wants it; write its picture at the end."""
+    """Give the field that the command line asks for, and write its picture at the end."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, metavar="N", help="stop after N frames; without it, Ctrl-C stops")
-    parser.add_argument("--output", metavar="FILE.png", help="write the last frame's picture here")
-    parser.add_argument("--socket", metavar="PATH", help="the renderer's socket, if it is not the usual one")
+    parser.add_argument("--frames", type=int, metavar="N", help="stop after N frames; by default, Ctrl-C stops")
+    parser.add_argument("--output", metavar="FILE.png", help="write the picture of the last frame to this file")
+    parser.add_argument("--socket", metavar="PATH", help="the renderer's socket, if not the default one")
     parser.add_argument("--headless", action="store_true", help="start a renderer without a window")
-    parser.add_argument("--grid", default="1024x1024", metavar="CxR", help="its vertices [1024x1024]")
+    parser.add_argument("--grid", default="1024x1024", metavar="CxR", help="the vertices of that renderer [1024x1024]")
     parser.add_argument("--host", action="store_true", help="frames in host memory, without CUDA")
     if send:
         parser.add_argument("--send", action="store_true", help="send the kernel instead of its result")

@@ -1,4 +1,4 @@
-"""An ocean: wind makes a spectrum of waves, and each frame one inverse FFT makes the surface of them, with CuPy.
+"""An ocean with CuPy: wind makes a spectrum of waves, and for each frame an inverse FFT turns it into a surface.
 
 After J. Tessendorf, "Simulating Ocean Water" (2001). x and z move too, which makes the crests sharp.
 """
@@ -16,13 +16,13 @@ HEIGHT = 0.055  # of the vertices' y, root mean square
 
 
 def spectrum(rows, cols):
-    """Return wave vectors, their frequencies, and the amplitudes at time 0 of the waves both ways."""
+    """Return wave vectors, their frequencies, and the amplitudes at time 0 of the waves in both directions."""
     kx = (cp.fft.fftfreq(cols) * cols * 2 * math.pi / SIZE)[None, :]
     kz = (cp.fft.fftfreq(rows) * rows * 2 * math.pi / SIZE)[:, None]
     k = cp.maximum(cp.sqrt(kx * kx + kz * kz), 1e-6)
     speed = math.hypot(*WIND)
     longest = speed * speed / GRAVITY
-    # Phillips: long waves along the wind; what is shorter than half a metre is smoothed away.
+    # Phillips spectrum: long waves along the wind. Waves shorter than half a metre are smoothed away.
     along = (kx * WIND[0] + kz * WIND[1]) / (k * speed)
     power = cp.exp(-1 / (k * longest) ** 2 - (0.5 * k) ** 2) / k**4 * along**2 * cp.where(along < 0, 0.15, 1.0)
     power[0, 0] = 0
@@ -44,7 +44,7 @@ def main() -> None:
             v = cp.asarray(frame)  # no copy: this is the renderer's memory
             turn = cp.exp(1j * omega * frame.time)
             waves = amplitude * turn + opposite / turn
-            # Two real fields in one transform: the height is its real part, and a displacement its imaginary one.
+            # One transform makes two real fields: the real part is the height, the imaginary part a displacement.
             both = cp.fft.ifft2(waves + kx / k * waves, norm="forward")
             other = cp.fft.ifft2(1j * kz / k * waves, norm="forward")
             v[..., 0] = x - 0.8 * both.imag

@@ -1,12 +1,12 @@
-"""Two substances react and spread (Gray and Scott), and corals grow where they meet, in JAX.
+"""Corals with JAX: two substances react and spread (Gray and Scott), and corals grow where they meet.
 
-JAX's arrays cannot be written, so this is the one example with a copy: `frame.copy_from`, once, on the device.
+JAX's arrays cannot be written, so this is the only example with a copy: `frame.copy_from`, once, on the device.
 """
 
 import os
 from functools import partial
 
-# Leave the GPU's memory to others: the renderer is on it, too.
+# By default JAX takes most of the GPU's memory, which the renderer needs too.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from _cli import show
 
-FEED, KILL, STEPS = 0.0545, 0.062, 24  # steps of the reaction, for each frame
+FEED, KILL, STEPS = 0.0545, 0.062, 24  # steps of the reaction a frame
 
 
 def laplacian(a):
@@ -43,7 +43,7 @@ def vertices(state, rows, cols):
 def main() -> None:
     with show(__doc__) as (field, options):
         rows, cols, _ = field.shape
-        # A coral is a dozen cells wide whatever the field, so a large field has several vertices to a cell.
+        # A coral is a dozen cells wide in any field, so a large field has several vertices a cell.
         scale = max(1, min(rows, cols) // 256)
         high, wide = rows // scale, cols // scale
         lots = jax.random.uniform(jax.random.key(5), (-(-high // 24), -(-wide // 24))) < 0.12

@@ -1,6 +1,6 @@
-"""The wave of wavefield itself, as a Numba kernel that writes the renderer's memory.
+"""The renderer's own wave, as a Numba kernel that writes the renderer's memory.
 
-With --send the same kernel, as PTX, runs in the renderer's own loop, and no frame crosses between processes.
+With --send the same kernel runs as PTX in the renderer's own loop, and no frame crosses between processes.
 """
 
 import math
@@ -15,20 +15,20 @@ TAU = np.float32(2 * math.pi)
 
 @cuda.jit(device=True, fastmath=True)
 def sine(turns):
-    # The hardware's quick sine is accurate near zero, so whole turns are taken off first.
+    # The hardware's fast sine is accurate near zero only, so subtract whole turns first.
     return math.sin(TAU * (turns - float32(math.floor(turns))))
 
 
-# The signature of every kernel of wavefield: `vertices` is x, y, z, w of vertex after vertex.
+# Every kernel of wavefield has this signature. `vertices` has x, y, z, w of each vertex.
 @cuda.jit(fastmath=True)
 def wave(vertices, cols, rows, frame, time):
     i = uint32(cuda.grid(1))
     if i >= uint32(cols * rows):
         return
-    # float32(…) keeps it in single precision: Numba makes a float64 of an integer and a float32.
+    # float32(…) keeps single precision: in Numba, an integer and a float32 make a float64.
     x = float32(2) * float32(i % cols) / float32(cols - 1) - float32(1)
     z = float32(2) * float32(i // cols) / float32(rows - 1) - float32(1)
-    turn = float32(time / 20.0 - math.floor(time / 20.0))  # how far into the loop of 20 s
+    turn = float32(time / 20.0 - math.floor(time / 20.0))  # the fraction of the 20 s loop
     y = float32(0.46) * sine(float32(0.55) * x + float32(0.30) * z - float32(3) * turn)
     y += float32(0.26) * sine(float32(-0.40) * x + float32(0.75) * z - float32(4) * turn)
     y += float32(0.14) * sine(float32(1.10) * x + float32(0.90) * z - float32(7) * turn)
@@ -50,7 +50,7 @@ def main() -> None:
         stream = cuda.external_stream(int(field.stream))
         blocks = -(-int(cols) * int(rows) // 256)
         for frame in field.frames(options.frames):
-            # sync=False: the launch is on the frame's own stream, so the CPU need not wait for the slot.
+            # sync=False: the launch is on the frame's stream, so the CPU does not have to wait for the slot.
             vertices = cuda.as_cuda_array(frame, sync=False).reshape(-1)
             wave[blocks, 256, stream](vertices, cols, rows, np.uint64(frame.index), frame.time)
 

@@ -1,6 +1,6 @@
-"""A small network learns a landscape that never stops changing; its surface is what is shown, in PyTorch.
+"""A small network learns a landscape that never stops changing, with PyTorch.
 
-Every frame is a few steps of training, and one look at every vertex. Where the network is wrong, it is bright.
+Each frame takes a few steps of training, and shows the network's surface. Where the network is wrong, it is bright.
 """
 
 import math
@@ -9,7 +9,7 @@ import torch
 
 from _cli import show
 
-BATCH, STEPS = 1 << 14, 4  # points in a step of training, steps in a frame
+BATCH, STEPS = 1 << 14, 4  # points a step of training, steps a frame
 
 
 class Sine(torch.nn.Module):

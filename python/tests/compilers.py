@@ -1,4 +1,4 @@
-"""Numba's compiler, where it is: fetching it takes so long that nothing but its own tests may need it."""
+"""Numba's compiler. Fetching it takes long, so only its own tests may need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def numba_cuda() -> Any:
-    """Return `numba.cuda`; without it the test is skipped, or fails where it was asked for."""
+    """Return `numba.cuda`. Without it, skips the test, or fails with WAVEFIELD_PYTHON_NUMBA=1."""
     if os.environ.get("WAVEFIELD_PYTHON_NUMBA") == "1":
         return importlib.import_module("numba.cuda")
     why = "skipped: no Numba; WAVEFIELD_PYTHON_NUMBA=1 scripts/python.sh fetches it"

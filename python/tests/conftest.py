@@ -17,7 +17,7 @@ from started import Started
 from wavefield import _cuda, _show
 from wavefield.errors import CudaMissing
 
-# A job in the background of a shell ignores SIGINT, and so does all that it starts. The tests send it.
+# The tests send SIGINT, which a shell's background jobs and their children ignore by default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -31,14 +31,14 @@ def renderer(tmp_path: Path) -> Iterator[FakeRenderer]:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """Put the stand-in in the place of `cuda.bindings.driver`."""
+    """Replace `cuda.bindings.driver` with the stand-in."""
     driver = FakeDriver(UUID)
     bindings = ModuleType("cuda.bindings")
     bindings.driver = driver  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
     monkeypatch.setattr(_cuda, "_contexts", {})
-    # Whatever else this process has imported must not choose the stream.
+    # No library that this process has imported may choose the stream.
     for name in ("cupy", "torch", "jax", "numba.cuda", "cuda.core"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield driver

@@ -1,7 +1,7 @@
-"""A stand-in for `cuda.bindings.driver`: its streams run when they can, and its memory is the fake renderer's files.
+"""A stand-in for `cuda.bindings.driver`. Its streams really wait, and its memory is the fake renderer's files.
 
-Structures and enumerations are the real ones, so that a misspelled field is found. What is enqueued on a stream runs at
-once where nothing is waited for, else when the value comes: so an order that is wrong is seen as wrong bytes.
+Structures and enumerations are the real ones, so a misspelled field is an error. What is enqueued on a stream runs as
+soon as nothing before it waits. So a wrong order shows as wrong bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
 
 
 class Timeline:
-    """What both sides' handles stand for."""
+    """A timeline. Both sides have handles of it."""
 
     def __init__(self) -> None:
         self.value = 0
@@ -33,7 +33,7 @@ class Timeline:
 
 
 class Timelines:
-    """Semaphore files of the fake renderer, found again by the inode of whatever descriptor the client was given."""
+    """The timelines by the inodes of the files that stand for them, which the client's descriptors share."""
 
     _all: dict[int, Timeline] = {}  # noqa: RUF012
 
@@ -49,14 +49,14 @@ class Timelines:
 
 
 class FakeDriver(ModuleType):
-    """Answers like the module."""
+    """Answers like the module `cuda.bindings.driver`."""
 
     def __init__(self, uuid: str) -> None:
         super().__init__("cuda.bindings.driver")
         self.uuid = bytes.fromhex(uuid)
         self.init_result = OK
         self.fail: dict[str, Any] = {}
-        """Answers instead of success, or exceptions, by the call's name."""
+        """Results instead of success, or exceptions to raise, by the call's name."""
         self.calls: list[str] = []
         self.lock = threading.RLock()
         self.streams: dict[int, list[Callable[[], bool]]] = {0: [], 1: [], 2: []}
@@ -102,7 +102,7 @@ class FakeDriver(ModuleType):
 
         return call
 
-    # Streams: a list of steps each; a step that returns False blocks what comes after it.
+    # A stream is a list of steps. A step that returns False blocks the stream, and is tried again.
 
     def enqueue(self, stream: int, step: Callable[[], bool]) -> None:
         stream = int(stream) or 1
@@ -113,7 +113,7 @@ class FakeDriver(ModuleType):
         self.run()
 
     def run(self) -> None:
-        """Let every stream go as far as it can."""
+        """Run every stream as far as possible."""
         with self.lock:
             moved = True
             while moved:
@@ -236,7 +236,7 @@ class FakeDriver(ModuleType):
         if int(pointer) in self.allocations:
             del self.allocations[int(pointer)]
         else:
-            assert not any(self.streams.values()), "it may wait for everything that is enqueued"
+            assert not any(self.streams.values()), "the call may wait for everything that is enqueued"
             self.mapped.pop(int(pointer))
         return (OK,)
 
@@ -245,7 +245,7 @@ class FakeDriver(ModuleType):
         self.allocations[ctypes.addressof(memory)] = memory
         return (OK, real.CUdeviceptr(ctypes.addressof(memory)))
 
-    # Memory with handles: a chunk is a file, mapped at an address that was reserved.
+    # Memory with handles: a chunk is a file, mapped at a reserved address.
 
     def cuMemGetAllocationGranularity(self, prop: Any, option: Any) -> Any:
         return (OK, 4096)
@@ -361,6 +361,7 @@ class FakeDriver(ModuleType):
     def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
         self.need_context()
         on_host = copy.srcMemoryType == real.CUmemorytype.CU_MEMORYTYPE_HOST
+        assert not (on_host and self.streams[int(stream) or 1]), "the call would wait for the stream"
         source = int(copy.srcHost if on_host else copy.srcDevice)
         target, width = int(copy.dstDevice), copy.WidthInBytes
         source_pitch, target_pitch, height = copy.srcPitch, copy.dstPitch, copy.Height

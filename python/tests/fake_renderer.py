@@ -1,7 +1,7 @@
-"""A renderer for the tests: the protocol's other side, in a thread, without a GPU.
+"""A renderer for the tests: speaks the protocol in a thread, without a GPU.
 
-It draws nothing; it keeps what it was shown. Each kind of rubbish that a client must survive is a line in a test, which
-replaces an answer by `answers`.
+It keeps the frames that it is shown, and draws nothing. A test replaces its answers with `answers`, for example to send
+invalid messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def memfd(size: int, content: bytes = b"", seals: int = SEALS) -> int:
-    """Return shared memory of `size` bytes, which nobody can cut short."""
+    """Return shared memory of `size` bytes, sealed against shrinking."""
     descriptor = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
     if content:
@@ -39,7 +39,7 @@ def memfd(size: int, content: bytes = b"", seals: int = SEALS) -> int:
 
 
 def device_memory(size: int) -> int:
-    """Return what stands for memory of the GPU, whose descriptors have no seals."""
+    """Return a file that stands for GPU memory. Like its descriptors, it has no seals."""
     return memfd(size, seals=0)
 
 
@@ -56,7 +56,7 @@ class Session:
         self.slot_files: list[int] = []
         self.drawn = 0
         self.request_id: int | None = None
-        """Of the message that is being answered."""
+        """The number of the request that is being answered."""
         self.imports: dict[int, list[int]] = {}
 
     def send(self, message: dict[str, Any], files: list[int] | None = None) -> None:
@@ -90,7 +90,7 @@ class Session:
             self.request_id = None
 
     def welcome(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-        """Return the answer to a hello, with the slots made."""
+        """Make the slots, and return the answer to a hello."""
         renderer = self.renderer
         self.memory = message["memory"]
         self.ring = message.get("ring", renderer.ring)
@@ -146,7 +146,7 @@ class Session:
             self.send({"type": "free", "frame": frame})
 
     def shown(self, frame: int) -> np.ndarray[Any, Any]:
-        """Return a copy of what is shown as a frame."""
+        """Return a copy of a frame's array."""
         size = self.size
         if frame in self.shows:
             allocation, offset = self.shows[frame]
@@ -227,21 +227,21 @@ class Session:
 
 
 class FakeRenderer:
-    """Listens; takes one client after the other."""
+    """Serves one client after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "wavefield.sock"
         self.rows, self.cols = 3, 5
-        """Of a client that brings no array of its own."""
+        """The mesh of a client whose hello names no array."""
         self.gap = 0
-        """Bytes behind each frame in a slot of host memory."""
+        """The bytes after each frame in a slot of host memory."""
         self.alignment = 16
         self.trust = False
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
         self.unwritten = b"\0"
-        """Every byte of host memory that the client has not written."""
+        """The initial value of each byte of host memory."""
         self.parameters: dict[str, Any] = {
             "speed": 1.0,
             "colormap": "viridis",
@@ -250,18 +250,18 @@ class FakeRenderer:
             "size": 3.0,
         }
         self.kernel_parameters: list[dict[str, Any]] = []
-        """What the next kernel declares."""
+        """The parameters that the next kernel declares."""
         self.kernel: dict[str, float] = {}
-        """What the parameters of the one that runs are."""
+        """The parameters of the running kernel, by name."""
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
-        """What is done between a client's `bye` and the end of its connection."""
+        """Called between a client's `bye` and the end of its connection."""
         self.received: list[dict[str, Any]] = []
         self.frames: list[np.ndarray[Any, Any]] = []
         self.released: list[int] = []
         self.kernels: list[tuple[str, str]] = []
         self.farewell = threading.Event()
-        """Set when a client has gone."""
+        """Set when a client has disconnected."""
         self.session: Session | None = None
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
@@ -292,7 +292,7 @@ class FakeRenderer:
                 self.farewell.set()
 
     def draw(self, driver: FakeDriver) -> int:
-        """Draw what is ready, as the renderer does: each frame lets go of the one before. Return how many."""
+        """Draw the frames that are ready, each of which frees the one before. Return their number."""
         session = self.session
         assert session is not None
         drawn = 0
@@ -308,12 +308,12 @@ class FakeRenderer:
         return drawn
 
     def hang_up(self) -> None:
-        """End the connection without a word."""
+        """End the connection without a message."""
         assert self.session is not None
         self.session.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End, and fail if the session failed. Does nothing the second time."""
+        """End, and raise what a session raised. Does nothing the second time."""
         if not self._thread.is_alive():
             return
         self._listener.shutdown(socket.SHUT_RDWR)

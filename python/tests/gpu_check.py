@@ -1,9 +1,9 @@
-"""What only a machine with an NVIDIA GPU can show, with a table at the end. Run by hand:
+"""Checks that need an NVIDIA GPU. They print a table at the end. Run them by hand:
 
     WAVEFIELD_BIN=target/release/wavefield python3 python/tests/gpu_check.py --out target/python-check [CHECK…]
 
-Each check is a process of its own with a time limit, so that one that fails, hangs or ruins its CUDA context leaves the
-others alone. Logs, pictures and figures are left in --out. `--list` names the checks.
+Each check is a process of its own with a time limit, so one that fails, hangs or ruins its CUDA context does not affect
+the others. --out gets logs, pictures and figures. `--list` lists the checks.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ import notebooks  # noqa: E402
 import wavefield  # noqa: E402
 
 MEMORY: Any = os.environ.get("CHECK_MEMORY", "cuda")
-"""With "host" the checks of kill, stop, verify and cost can be tried where there is no CUDA."""
+"""With "host", the checks kill, stop, verify and cost also run without CUDA."""
 
 checks: dict[str, tuple[Callable[[Path], str], int]] = {}
 
 
 class Skipped(Exception):
-    """The check cannot be made here."""
+    """The check cannot run on this machine."""
 
 
 def check(name: str, seconds: int) -> Callable[[Callable[[Path], str]], Callable[[Path], str]]:
-    """Register a check, which returns a line for the table; `seconds` is its limit."""
+    """Register a check, which returns a line for the table. `seconds` is its time limit."""
 
     def register(function: Callable[[Path], str]) -> Callable[[Path], str]:
         checks[name] = (function, seconds)
@@ -57,25 +57,25 @@ def check(name: str, seconds: int) -> Callable[[Callable[[Path], str]], Callable
 def there_is(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing, too
         return False
 
 
 def need(*modules: str) -> None:
     for module in modules:
         if not there_is(module):
-            raise Skipped(f"there is no {module}")
+            raise Skipped(f"{module} is not installed")
 
 
 @contextmanager
 def serve(out: Path, name: str, *arguments: str) -> Iterator[tuple[str, Path, subprocess.Popen[bytes]]]:
-    """Run a renderer; yields its socket, the file that its figures will be in after it ends, and the process."""
+    """Run a renderer. Yields its socket, the file with its figures once it has ended, and the process."""
     with tempfile.TemporaryDirectory() as folder:
         path, figures = f"{folder}/socket", out / f"{name}.json"
         command = [os.environ.get("WAVEFIELD_BIN", "wavefield"), "serve", "--headless", "--socket", path]
         command += ["--json", str(figures), *([] if MEMORY == "cuda" else ["--size", "160x90"]), *arguments]
         if "--grid" not in command and MEMORY == "host":
-            command += ["--grid", "64x64"]  # a software device draws these in time
+            command += ["--grid", "64x64"]  # small enough for a software device
         with open(out / f"{name}.renderer.log", "wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
@@ -99,7 +99,7 @@ def serve(out: Path, name: str, *arguments: str) -> Iterator[tuple[str, Path, su
 
 
 def patiently(path: str, **options: Any) -> wavefield.Field:
-    """Connect, as soon as the client before has gone."""
+    """Connect as soon as the client before has left."""
     end = time.monotonic() + 10
     while True:
         try:
@@ -111,7 +111,7 @@ def patiently(path: str, **options: Any) -> wavefield.Field:
 
 
 def stamp(frame: wavefield.Frame) -> None:
-    """Fill a frame with one value near 0.5, whose low 12 bits are the frame's number and one, as `verify` wants it."""
+    """Fill a frame with a value near 0.5, whose low 12 bits are the frame's number plus one, as `verify` expects."""
     bits = 0x3F000000 | ((frame.index + 1) % 4096)
     if MEMORY == "host":
         import numpy as np
@@ -172,7 +172,7 @@ def jax(out: Path) -> str:
 
 @check("notebook", 300)
 def notebook(out: Path) -> str:
-    """From top to bottom by nbconvert; the executed copy and its pictures are left in --out."""
+    """The notebook from top to bottom by nbconvert. --out gets the executed copy and its pictures."""
     need("cupy", "numba.cuda", "nbconvert", "ipykernel", "PIL")
     executed = notebooks.execute(EXAMPLES / "notebook.ipynb", out)
     pictures = notebooks.save_pictures(executed)
@@ -184,7 +184,7 @@ def notebook(out: Path) -> str:
 
 @check("readme", 180)
 def readme(out: Path) -> str:
-    """The READMEs' Python, as it stands there: the first example, arrays of one's own, the kernel."""
+    """The Python code of the READMEs, unchanged: the first example, the user's own arrays, the kernel."""
     need("cupy")
     import cupy as cp
 
@@ -213,7 +213,7 @@ def readme(out: Path) -> str:
             mine[..., 1] = mine[..., 3] = 0.3 * cp.sin(8 * mine[..., 0])
             exec(own, {"cp": cp, "field": field, "v": mine})
             pictures.append(field.snapshot())
-            ran.append("arrays of one's own")
+            ran.append("your own arrays")
             if MEMORY == "cuda" and there_is("numba.cuda"):
                 exec(kernel, {"field": field})
                 pictures.append(field.snapshot())
@@ -222,12 +222,12 @@ def readme(out: Path) -> str:
     return f"pictures of {', '.join(ran)}"
 
 
-# No copies, and the right bytes.
+# Arrays without a copy, with the right bytes.
 
 
 @check("no-copy", 180)
 def no_copy(out: Path) -> str:
-    """Every library that is here has the frame's own address, and what it writes is what is drawn."""
+    """Each installed library gets the frame's own address, and the renderer draws what it writes."""
     taken = []
     with serve(out, "no-copy", "--grid", "64x64") as (path, _, _), patiently(path) as field:
         import numpy as np
@@ -288,7 +288,7 @@ def no_copy(out: Path) -> str:
             frame.copy_from(jnp.full(field.shape, 7, jnp.float32))
             return frame.pointer
 
-        # In this order: the field's own stream first, which a library that is imported takes the place of.
+        # The field's own stream comes first, because an imported library replaces it.
         through("cuda.core", by_core)
         through("numba.cuda", by_numba)
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -329,7 +329,7 @@ def memory_manager(out: Path) -> str:
 
 @check("kernel-fault", 120)
 def kernel_fault(out: Path) -> str:
-    """Words for kernels that do not load, fault or never end; none costs the renderer CUDA, and the next one runs."""
+    """Errors for kernels that do not load, that fault or that never end. The renderer keeps CUDA, and runs the next."""
     words = []
     kernels = REPOSITORY / "kernels"
     with serve(out, "kernel-fault", "--grid", "256x256", "--timeout", "5") as (path, _, _), patiently(path) as field:
@@ -354,7 +354,7 @@ def kernel_fault(out: Path) -> str:
 
 @check("kernel-parameters", 60)
 def kernel_parameters(out: Path) -> str:
-    """A sent kernel's parameters change the picture, which else stands still."""
+    """The parameters of a sent kernel change the picture, which otherwise does not change."""
     ptx = (REPOSITORY / "kernels" / "test" / "level.ptx").read_text()
     with serve(out, "kernel-parameters", "--grid", "256x256") as (path, _, _), patiently(path) as field:
         field.run(ptx)
@@ -371,15 +371,15 @@ def kernel_parameters(out: Path) -> str:
     return f"{', '.join(names)} changed the picture"
 
 
-# What clients can do to a renderer.
+# What a client must not be able to do to a renderer.
 
 
 def client(path: str, wait: bool) -> None:
-    """A client for the checks below: writes frames until it is ended."""
+    """A client for the checks below: writes frames until it is killed."""
     if MEMORY == "cuda":
         from cuda.bindings import driver
 
-        driver.cuInit(0)  # takes a while, and is no part of what is looked at
+        driver.cuInit(0)  # takes a while, and is not part of the check
     if wait:
         sys.stdin.readline()
     with patiently(path) as field:
@@ -396,7 +396,7 @@ def start_client(path: str) -> subprocess.Popen[str]:
 
 
 def resources(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """Return open descriptors, and resident KiB."""
+    """Return the number of open descriptors, and the resident KiB."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return len(os.listdir(f"/proc/{process.pid}/fd")), int(resident.split()[1])
@@ -404,11 +404,11 @@ def resources(process: subprocess.Popen[bytes]) -> tuple[int, int]:
 
 @check("kill", 500)
 def kill(out: Path) -> str:
-    """SIGKILL at 200 random moments, from the connection on; the next client draws each time."""
+    """SIGKILL at 200 random moments after connecting. The next client draws each time."""
     moments = random.Random(6)
     rounds = int(os.environ.get("KILL_ROUNDS", "200"))
     with serve(out, "kill") as (path, figures, renderer):
-        # Python and CUDA take a while to start: some are under way before their turn.
+        # Python and CUDA take a while to start, so start some clients before their turn.
         waiting = [start_client(path) for _ in range(8)]
         before = None
         for index in range(rounds):
@@ -420,7 +420,7 @@ def kill(out: Path) -> str:
             victim.stdin.write("go\n")
             victim.stdin.flush()
             assert victim.stdout.readline() == "connected\n", f"round {index}: the client did not connect"
-            # One in four is killed before its first frame; the others within a quarter of a second after.
+            # Kill one in four before its first frame, and the others within a quarter of a second after it.
             if index % 4:
                 assert victim.stdout.readline() == "drawing\n"
             time.sleep(moments.random() * (0.25 if index % 4 else 0.02))
@@ -448,7 +448,7 @@ def kill(out: Path) -> str:
 
 @check("stop", 120)
 def stop(out: Path) -> str:
-    """A client that stops for 10 s mid-frame: the renderer goes on drawing, and so does the client after."""
+    """A client stops for 10 s mid-frame. The renderer continues to draw, and so does the client afterwards."""
     with serve(out, "stop") as (path, figures, _):
         victim = start_client(path)
         assert victim.stdin is not None
@@ -479,7 +479,7 @@ def stop(out: Path) -> str:
 
 @check("verify", 240)
 def verify(out: Path) -> str:
-    """10,000 frames, each vertex of which the renderer checks for the frame's number."""
+    """10,000 frames. The renderer checks each vertex for the frame's number."""
     binary = os.environ.get("WAVEFIELD_BIN", "wavefield")
     if "--verify" not in subprocess.run([binary, "serve", "--help"], capture_output=True, text=True).stdout:
         raise Skipped("this renderer has no serve --verify")
@@ -500,7 +500,7 @@ def verify(out: Path) -> str:
 
 @check("streams", 240)
 def streams(out: Path) -> str:
-    """2,000 frames that CuPy writes by the array interface, on another stream; each vertex is looked at."""
+    """2,000 frames that CuPy writes on another stream, by the array interface. Each vertex is checked."""
     need("cupy")
     import cupy as cp
 
@@ -518,23 +518,23 @@ def streams(out: Path) -> str:
     return "2000 frames, none wrong"
 
 
-# Arrays of the libraries' own, of each kind.
+# The libraries' own arrays, of each kind.
 
 KINDS = {
     "image": ("image", (1080, 1920), "float32"),
     "image, RGBA bytes": ("image", (1080, 1920, 4), "uint8"),
     "points": ("points", (1_000_000, 4), "float32"),
     "surface": ("surface", (1024, 1024), "float32"),
-    # PyTorch's lies over several chunks of its memory.
+    # PyTorch's array spans several chunks of its memory.
     "image, large": ("image", (4096, 4096), "float32"),
 }
 
 Make = Callable[[wavefield.Field], tuple[Any, Callable[[int], None]]]
-"""Returns an array for a field, and what fills each of its 32-bit words with one number."""
+"""Returns an array for a field, and a function that fills its 32-bit words with a number."""
 
 
 def bits_of(frame: int) -> int:
-    """Return what `verify` wants in each word of a frame: a float near 0.5, or four bytes."""
+    """Return the word that `verify` expects throughout a frame: a float near 0.5, or four bytes."""
     return 0x3F000000 | ((frame + 1) % 4096)
 
 
@@ -544,7 +544,7 @@ def pointer_of(array: Any) -> int:
 
 
 def each_kind(out: Path, library: str, make: Make) -> str:
-    """Show two arrays in turn, 10,000 times, every word checked; then again without the checks, for the time."""
+    """Show two arrays in turn 10,000 times, and check every word. Then measure the time without the checks."""
     lines, words = [], []
     for name, (kind, shape, dtype) in KINDS.items():
         layout: dict[str, Any] = {"kind": kind, "shape": shape, "dtype": dtype}
@@ -594,7 +594,7 @@ KINDS_HEAD = f"{'microseconds':8} {'':16} {'checked':>7} {'p50':>8} {'p99':>8} {
 
 
 def kinds_table(out: Path) -> str:
-    """Return what a frame costs, of every library and kind that was measured."""
+    """Return the measured cost of a frame, by library and kind."""
     found = [path.read_text().rstrip() for path in sorted(out.glob("kinds-*.txt"))]
     return "\n".join([KINDS_HEAD, *found]) if found else ""
 
@@ -678,7 +678,7 @@ def kinds_numba(out: Path) -> str:
 
 @check("kinds-jax", 180)
 def kinds_jax(out: Path) -> str:
-    """JAX's arrays are copied, once, on the GPU; 1,000 frames of each kind, every word checked."""
+    """JAX's arrays are copied once, on the GPU. Checks every word of 1,000 frames of each kind."""
     need("jax")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
@@ -708,7 +708,7 @@ def kinds_jax(out: Path) -> str:
 
 @check("show", 120)
 def show_in_a_loop(out: Path) -> str:
-    """A new tensor for each of 600 pictures, by `wavefield.show`: none copied, and memory is used again."""
+    """`wavefield.show` with a new tensor for each of 600 pictures: none is copied, and memory is reused."""
     need("torch")
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     import warnings
@@ -726,7 +726,7 @@ def show_in_a_loop(out: Path) -> str:
     field.save(out / "show.png")
     seconds = time.monotonic() - start
     field.close()
-    assert len(addresses) < 50, f"{len(addresses)} places: what was shown is never let go of"
+    assert len(addresses) < 50, f"{len(addresses)} places: memory that was shown is never reused"
     return f"600 pictures in {seconds:.1f} s, in {len(addresses)} places, none copied; {out / 'show.png'}"
 
 
@@ -750,16 +750,16 @@ wavefield.show(np.sin(x * x + y * y)).save("numpy.png")
 def wheel(out: Path) -> str:
     """The wheel in a virtual environment of its own, with this machine's libraries and without the repository.
 
-    WAVEFIELD_WHEEL names it; `scripts/wheel.sh release` leaves it in target/wheel/.
+    WAVEFIELD_WHEEL names it. By default it is the one that `scripts/wheel.sh release` leaves in target/wheel/.
     """
     named = os.environ.get("WAVEFIELD_WHEEL")
     found = [Path(named).resolve()] if named else sorted((REPOSITORY / "target" / "wheel").glob("*.whl"))
     if not found:
-        raise Skipped("there is no wheel: scripts/wheel.sh release makes one, or WAVEFIELD_WHEEL names it")
+        raise Skipped("no wheel was found: scripts/wheel.sh release makes one, or WAVEFIELD_WHEEL names one")
     venv = out / "wheel-venv"
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
     (own,) = venv.glob("lib/python3.*/site-packages")
-    # Behind its own, so that the wheel's wavefield comes first.
+    # After its own path, so the wheel's wavefield comes first.
     (own / "libraries.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
     install = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*install, "--force-reinstall", str(found[-1])], check=True)
@@ -788,7 +788,7 @@ def wheel(out: Path) -> str:
     return f"{found[-1].name} draws by {'; '.join(drew)}"
 
 
-# What is let go of, and when.
+# Releasing memory and connections.
 
 
 @check("finalizers", 120)
@@ -830,7 +830,7 @@ def finalizers(out: Path) -> str:
 
 @check("exit", 240)
 def exit_without_close(out: Path) -> str:
-    """Programs that do not close their field end, at once and in silence, whatever has become of the renderer."""
+    """Programs that do not close their field end at once and print nothing, even if the renderer has ended."""
     took = []
     begin = f"""
 import os, signal, sys, wavefield
@@ -844,7 +844,7 @@ from gpu_check import MEMORY, stamp
         "killed": "field = wavefield.connect(sys.argv[1], memory=MEMORY)\n"
         + write
         + "field.snapshot()\nos.kill(int(sys.argv[2]), signal.SIGSTOP)\n"
-        # In CUDA memory the stream then waits for the renderer; in host memory the program would.
+        # In CUDA memory the stream then waits for the renderer. In host memory the program would wait.
         + "if MEMORY == 'cuda': [stamp(frame) for frame in field.frames(field.ring)]\n"
         + "os.kill(int(sys.argv[2]), signal.SIGKILL)\n",
     }
@@ -873,11 +873,11 @@ from gpu_check import MEMORY, stamp
     return ", ".join(took)
 
 
-# What it costs.
+# The cost of a frame.
 
 
 def cost_of(out: Path, name: str, grid: str, arguments: list[str], draw: Callable[[wavefield.Field], float]) -> str:
-    """Run a renderer, and a client by `draw`, which returns its CPU seconds a frame; return a line of figures."""
+    """Run a renderer and the client `draw`, which returns its CPU seconds a frame. Return a line of figures."""
     with (
         serve(out, name, "--grid", grid, "--pace", "0", *arguments) as (path, figures, _),
         patiently(path, ring=None) as field,
@@ -892,8 +892,8 @@ def cost_of(out: Path, name: str, grid: str, arguments: list[str], draw: Callabl
 
 
 def measured(field: wavefield.Field, seconds: float, write: Callable[[wavefield.Frame], Any]) -> float:
-    """Write frames for a while; return the CPU seconds of each."""
-    for frame in field.frames(30):  # whatever is compiled or allocated at first
+    """Write frames for so many seconds, and return the CPU seconds a frame."""
+    for frame in field.frames(30):  # to compile and allocate
         write(frame)
     start, cpu, count = time.monotonic(), time.process_time(), 0
     while time.monotonic() - start < seconds:
@@ -903,10 +903,10 @@ def measured(field: wavefield.Field, seconds: float, write: Callable[[wavefield.
     return (time.process_time() - cpu) / count
 
 
-# The last check of all, for its last runs put kernels into Vulkan's command buffer.
+# The last check, because its last runs put kernels into Vulkan's command buffer.
 @check("cost", 500)
 def cost(out: Path) -> str:
-    """What a frame costs that comes from another process, against the renderer's own loop."""
+    """The cost of a frame from another process, compared with the renderer's own loop."""
     seconds = float(os.environ.get("COST_SECONDS", "5"))
     lines = [
         f"{'microseconds':34} {'frames':>7} {'p50':>8} {'p99':>8} {'client CPU':>10} {'renderer CPU':>12}",
@@ -959,7 +959,7 @@ def cost(out: Path) -> str:
             runs.append((f"{grid} Numba's wave, sent, inline", grid, arguments, sent(wave)))
         except ImportError as error:
             lines.append(f"without Numba: {error}")
-    runs.sort(key=lambda run: "inline" in run[2])  # a kernel that goes wrong there stops drawing on the GPU
+    runs.sort(key=lambda run: "inline" in run[2])  # last: a kernel that faults there stops drawing on the GPU
     for name, grid, arguments, draw in runs:
         try:
             lines.append(cost_of(out, name, grid, arguments, draw))
@@ -1017,7 +1017,7 @@ def run_all(out: Path, names: list[str]) -> int:
                 why = ""
             except subprocess.TimeoutExpired:
                 why = f"not done within {checks[name][1]} s"
-            # Whatever it started and left ends with it.
+            # End also the processes that it started and left.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

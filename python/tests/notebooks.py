@@ -1,4 +1,4 @@
-"""Runs a notebook as `jupyter nbconvert --execute` does, and looks at what is in it afterwards."""
+"""Runs a notebook like `jupyter nbconvert --execute`, and checks its output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def execute(notebook: Path, out: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """Run `notebook` from top to bottom, and return the executed copy in `out`. A cell that fails is an error."""
+    """Run `notebook` from top to bottom, and return the executed copy in `out`. Raises if a cell fails."""
     command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(out)]
     done = subprocess.run([*command, str(notebook)], env=environment, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, f"nbconvert:\n{done.stderr}"
@@ -21,7 +21,7 @@ def execute(notebook: Path, out: Path, environment: Mapping[str, str] | None = N
 
 
 def outputs(executed: Path) -> list[dict[str, Any]]:
-    """Return what the cells gave, after a look at whether all of them ran and none failed."""
+    """Return the cells' outputs. Checks that all cells ran and none failed."""
     found = []
     for cell in json.loads(executed.read_text())["cells"]:
         if cell["cell_type"] != "code":
@@ -34,12 +34,12 @@ def outputs(executed: Path) -> list[dict[str, Any]]:
 
 
 def printed(executed: Path) -> str:
-    """Return what the cells printed."""
+    """Return the text that the cells printed."""
     return "".join("".join(output["text"]) for output in outputs(executed) if output["output_type"] == "stream")
 
 
 def save_pictures(executed: Path) -> list[Path]:
-    """Write each inline picture beside the executed notebook, in order, after a look at whether there is one in it."""
+    """Write the inline pictures beside the executed notebook, in order. Checks that each shows something."""
     from PIL import Image
 
     paths: list[Path] = []

@@ -1,4 +1,4 @@
-"""The Python that the READMEs and `help(wavefield)` have, and whether a picture of it shows anything."""
+"""The Python code in the READMEs and in `help(wavefield)`, and a check that a picture shows something."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = (
     "frame after frame",
     "kernel",
 )
-"""What the Python of python/README.md shows, in order."""
+"""The subjects of the Python blocks of python/README.md, in order."""
 
 
 def blocks(name: str) -> list[str]:
@@ -31,17 +31,17 @@ def blocks(name: str) -> list[str]:
 
 
 def block(what: str) -> str:
-    """Return a Python block of python/README.md by what it shows."""
+    """Return a Python block of python/README.md by its subject."""
     return dict(zip(BLOCKS, blocks("python/README.md"), strict=True))[what]
 
 
 def one_lines() -> dict[str, str]:
-    """Return what shows an array with one line, by where it is."""
+    """Return the code that shows an array with one line, by its place."""
     return {"README.md": blocks("README.md")[0], "python/README.md": block("one line")}
 
 
 def first_examples() -> dict[str, str]:
-    """Return what writes frame after frame, by where it is."""
+    """Return the code that writes frame after frame, by its place."""
     lines = (wavefield.__doc__ or "").splitlines()
     return {
         "python/README.md": block("frame after frame"),
@@ -50,5 +50,5 @@ def first_examples() -> dict[str, str]:
 
 
 def shows_something(picture: np.ndarray) -> bool:
-    """Return whether there is more in it than the background, which has a hundred colours."""
+    """Return whether a picture shows more than the background, which has a hundred colours."""
     return len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 1000

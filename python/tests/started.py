@@ -1,4 +1,4 @@
-"""What `wavefield.show` starts in the tests: no process, but the fake renderer."""
+"""The renderer that `wavefield.show` starts in the tests: the fake one instead of a process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wavefield import _launch
 
 
 class Started(_launch.Renderer):
-    """In the place of a process: the fake renderer's socket."""
+    """Has the fake renderer's socket instead of a process."""
 
     all: list[Started] = []  # noqa: RUF012
     fake: Any = None

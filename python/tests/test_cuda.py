@@ -23,7 +23,7 @@ from wavefield import _cuda, _dlpack
 
 
 class DeviceArray:
-    """What CuPy's array is to us: memory with `__cuda_array_interface__`."""
+    """Stands for CuPy's array: memory with `__cuda_array_interface__`."""
 
     def __init__(self, array: np.ndarray, stream: int | None = None) -> None:
         self.array = array
@@ -43,7 +43,7 @@ class DeviceArray:
 
 
 class DlpackArray:
-    """What JAX's array is to us: memory with DLPack, on a CUDA device."""
+    """Stands for JAX's array: memory with DLPack, on a CUDA device."""
 
     def __init__(self, array: np.ndarray, device: tuple[int, int] = (2, 1)) -> None:
         self.array = array
@@ -62,7 +62,7 @@ class DlpackArray:
 
 
 def write(frame: wavefield.Array, driver: FakeDriver, value: float) -> None:
-    """Enqueue what a kernel would do."""
+    """Enqueue a write, like a kernel."""
     address, size, stream = frame.pointer, frame.nbytes, frame.stream
 
     def step() -> bool:
@@ -74,7 +74,7 @@ def write(frame: wavefield.Array, driver: FakeDriver, value: float) -> None:
 
 
 def test_the_device_is_the_renderers(field: wavefield.Field) -> None:
-    assert field.device == 1, "by the UUID, and not the first one"
+    assert field.device == 1, "chosen by the UUID, not the first one"
     assert field.memory == "cuda"
 
 
@@ -104,7 +104,7 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
             taken.release()
         with pytest.raises(BufferError, match="ambiguous"):
             frame.__dlpack__(stream=0)
-        with pytest.raises(BufferError, match="-2 is no CUDA stream"):
+        with pytest.raises(BufferError, match="-2 is not a CUDA stream"):
             frame.__dlpack__(stream=-2)
         with pytest.raises(BufferError):
             frame.__dlpack__(dl_device=(1, 0))
@@ -115,7 +115,7 @@ def test_the_capsule_of_a_frame(field: wavefield.Field) -> None:
 def test_frames_arrive_in_order_and_no_slot_is_written_early(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
 ) -> None:
-    """Three frames can be enqueued. The fourth waits, on the stream, for the renderer to let go of the first."""
+    """Three frames can be enqueued. The fourth waits, on the stream, until the renderer frees the first."""
     frames = field.frames()
     for _ in range(3):
         write(next(frames), driver, 1)
@@ -124,7 +124,7 @@ def test_frames_arrive_in_order_and_no_slot_is_written_early(
     assert renderer.session is not None
     assert renderer.session.ready.value == 3
     first_slot = renderer.session.shown(0)
-    assert first_slot[0, 0, 0] == 1, "frame 3 uses its slot, and must not be in it yet"
+    assert first_slot[0, 0, 0] == 1, "frame 3 uses the same slot, and must not be in it yet"
     assert renderer.draw(driver) == 3
     assert renderer.session.shown(3)[0, 0, 0] == 4
     for index in range(4, 20):
@@ -142,13 +142,13 @@ def test_frames_arrive_in_order_and_no_slot_is_written_early(
 def test_the_cpu_is_not_more_than_a_ring_ahead(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
 ) -> None:
-    """Without this a stream that waits would be filled without an end."""
+    """Otherwise the program would enqueue without limit on a stream that waits."""
     frames = field.frames()
     for _ in range(3):
         write(next(frames), driver, 1)
     driver.streams[int(field.stream)].insert(0, lambda: renderer_goes_on.is_set())
     renderer_goes_on = threading.Event()
-    write(next(frames), driver, 1)  # hands the third over, whose end the stream has not reached
+    write(next(frames), driver, 1)  # hands over the third, which the stream has not finished
     write(next(frames), driver, 1)
     took = threading.Event()
 
@@ -191,7 +191,7 @@ def test_an_array_that_outlives_its_frame_keeps_the_memory(renderer: FakeRendere
         assert len(driver.mapped) == 3
     del field, frame
     gc.collect()
-    assert len(driver.mapped) == 1, "only the slot that is still held"
+    assert len(driver.mapped) == 1, "only the slot that an array still holds"
     del owner
     gc.collect()
     assert len(driver.mapped) == 1
@@ -226,7 +226,7 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
 ) -> None:
     frames = iter(field)
     for _ in range(4):
-        write(next(frames), driver, 1)  # the fourth waits for `free`, which nobody will signal
+        write(next(frames), driver, 1)  # the fourth waits for `free`, which is never signalled
     stream = int(field.stream)
     assert driver.streams[stream]
     renderer.hang_up()
@@ -234,7 +234,7 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
         for _ in range(100):
             next(frames)
     field.close()
-    assert stream not in driver.streams, "it was let go, ran dry, and was destroyed"
+    assert stream not in driver.streams, "it was released, finished, and was destroyed"
     assert not driver.semaphores
 
 
@@ -266,16 +266,16 @@ def test_two_never_signal_free(renderer: FakeRenderer, driver: FakeDriver, draws
     if draws:
         assert seen == [[], []]
         assert session.free.value == 3
-        assert session.free.history == [], "what the stream waited for was there"
+        assert session.free.history == [], "the stream had the value that it waited for"
     else:
         assert seen == [[]]
-        assert session.free.history == [1], "signalled once the renderer had closed its end"
-    assert set(driver.streams) == {0, 1, 2}, "let go, run dry, and destroyed"
+        assert session.free.history == [1], "signalled after the renderer had closed its end"
+    assert set(driver.streams) == {0, 1, 2}, "released, finished and destroyed"
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_value_that_is_there_is_not_signalled_again(renderer: FakeRenderer, driver: FakeDriver) -> None:
-    """What the stream hangs at is not the renderer."""
+    """The stream hangs, but not because of the renderer."""
     with wavefield.connect(renderer.path) as field:
         for _ in field.frames(4):
             pass
@@ -293,7 +293,7 @@ def test_a_value_that_is_there_is_not_signalled_again(renderer: FakeRenderer, dr
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", ["shown", "given up"])
 def test_closing_lets_go_of_every_stream_that_waits(renderer: FakeRenderer, driver: FakeDriver, how: str) -> None:
-    """Also where the wait comes after the last frame."""
+    """Also if the wait comes after the last frame."""
     driver.streams[50] = []
     with wavefield.connect(renderer.path, stream=50) as field:
         if how == "shown":
@@ -369,7 +369,7 @@ def test_a_gpu_that_is_stuck_is_left_alone(renderer: FakeRenderer, driver: FakeD
 def test_a_finalizer_does_not_wait_for_a_stream_that_waits(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver
 ) -> None:
-    """The last array of some memory dies while the stream waits for a renderer whose window is hidden."""
+    """The last array of some memory is dropped while the stream waits for a renderer whose window is hidden."""
     array = field.empty()
     address = array.pointer
     for _ in field.frames(4):
@@ -382,7 +382,7 @@ def test_a_finalizer_does_not_wait_for_a_stream_that_waits(
     assert address in driver.mapped
     renderer.draw(driver)
     with field.frame():
-        assert address not in driver.mapped, "the stream ran dry"
+        assert address not in driver.mapped, "the stream has finished"
 
 
 def test_memory_that_dies_in_another_thread_is_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:
@@ -402,7 +402,7 @@ def test_memory_that_dies_after_the_event_is_left_to_the_next_time(
 
     def meanwhile(event: _cuda.Event) -> None:
         record_all(event)
-        second.clear()  # in another thread: what it has enqueued since, the event says nothing of
+        second.clear()  # as in another thread, which may have enqueued more since the event
 
     with monkeypatch.context() as patch:
         patch.setattr(_cuda.Event, "record_all", meanwhile)
@@ -458,7 +458,7 @@ def test_arrays_that_come_and_go_without_a_pause_do_not_pile_up(
 def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     own = field.stream
     assert int(own) in driver.blocking, "ordered with the default stream"
-    # CuPy's current one, asked for the renderer's device.
+    # CuPy's current stream on the renderer's device.
     asked = []
 
     def current(device: int) -> Any:
@@ -470,12 +470,12 @@ def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, mon
     assert field.stream == wavefield.Stream(1)
     assert asked == [1]
     with field.frame() as frame:
-        assert frame.__cuda_array_interface__["stream"] is None, "its consumer is on the stream anyway"
-    # With Numba loaded as well that cannot be known.
+        assert frame.__cuda_array_interface__["stream"] is None, "its consumer works on the same stream"
+    # With Numba loaded too, the consumer's stream is not known.
     monkeypatch.setitem(sys.modules, "numba.cuda", SimpleNamespace())
     with field.frame() as frame:
         assert frame.__cuda_array_interface__["stream"] == 1
-    # PyTorch counts once it uses the GPU; when both have one, they must agree.
+    # PyTorch counts once it uses the GPU. The streams of both must then be the same.
     torch = SimpleNamespace(
         cuda=SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: SimpleNamespace(cuda_stream=0))
     )
@@ -515,7 +515,7 @@ def test_streams_of_many_libraries(field: wavefield.Field, driver: FakeDriver, g
     field.stream = given
     assert field.stream == wavefield.Stream(handle)
     assert field.stream.__cuda_stream__() == (0, handle)
-    with pytest.raises(TypeError, match="no CUDA stream"):
+    with pytest.raises(TypeError, match="not a CUDA stream"):
         field.stream = object()
 
 
@@ -554,7 +554,7 @@ def test_a_dlpack_consumer_on_another_stream_is_waited_for(
 def test_the_next_frame_waits_for_whoever_took_one_that_was_given_up(
     field: wavefield.Field, driver: FakeDriver
 ) -> None:
-    """They have the same slot, and may be written on two streams."""
+    """Both frames have the same slot, and may be written on two streams."""
     driver.streams[50] = []
     slow = threading.Event()
     for frame in field:
@@ -595,7 +595,7 @@ def test_a_frame_that_a_loop_leaves_behind_is_not_shown(
 
 
 class Library:
-    """What of CuPy says on which stream it works now."""
+    """Stands for CuPy, with its current stream."""
 
     def __init__(self, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
         driver.streams |= {50: [], 51: []}
@@ -621,7 +621,7 @@ def test_an_interface_consumer_on_another_stream_is_ordered(
                 renderer.draw(driver)
                 assert not driver.streams[51]
                 driver.enqueue(51, slow.is_set)
-    assert renderer.draw(driver) == 0, "the hand-over waits for it"
+    assert renderer.draw(driver) == 0, "the hand-off waits for it"
     slow.set()
     assert renderer.draw(driver) == 1
 
@@ -651,7 +651,7 @@ def test_who_took_an_array_is_waited_for_when_it_is_shown(
         field.show(array, copy=copy)
         assert renderer.draw(driver) == 0
         slow.set()
-        field.status()  # the renderer has read the messages
+        field.status()  # now the renderer has read the messages
         assert renderer.draw(driver) == 1
         with field.frame():
             pass
@@ -688,7 +688,7 @@ def test_a_closed_fields_array_names_no_stream(renderer: FakeRenderer, driver: F
     _dlpack.take(array.__dlpack__(stream=2)).release()
     with pytest.raises(wavefield.FieldClosed):
         _ = array.stream
-    # Another field takes it as it is.
+    # Another field can still copy it.
     renderer.farewell.wait(5)
     with wavefield.connect(renderer.path) as other, other.frame() as frame:
         frame.copy_from(array)
@@ -714,7 +714,7 @@ def test_a_stream_object_lives_as_long_as_it_is_needed(
     del field, frame, array
     gc.collect()
     assert alive() is None
-    # And a consumer's.
+    # The same for a consumer's stream.
     with wavefield.connect(renderer.path) as field:
         array = field.empty()
         stream = Stream()
@@ -746,7 +746,7 @@ def test_copy_from_a_device_array(field: wavefield.Field, renderer: FakeRenderer
     driver.enqueue(50, produce)
     with field.frame() as frame:
         frame.copy_from(DeviceArray(source, stream=50))
-    assert renderer.draw(driver) == 0, "the copy waits for the one who makes the array"
+    assert renderer.draw(driver) == 0, "the copy waits for the array's producer"
     produced.set()
     renderer.draw(driver)
     np.testing.assert_array_equal(renderer.frames[0], good)
@@ -817,10 +817,10 @@ def test_show_without_a_copy_holds_the_stream_until_the_other_array_is_free(
         if index == 3:
             with pytest.raises(wavefield.StillShown):
                 field.show(array)
-        # The next write goes into the array before, which the renderer draws until it draws this one.
+        # The next write is to the array before, which the renderer draws until it draws this one.
         if index > 0:
             write(arrays[(index + 1) % 2], driver, -1)
-            field.status()  # the renderer has read the messages
+            field.status()  # now the renderer has read the messages
             assert renderer.session is not None
             assert renderer.session.shown(index - 1)[0, 0, 0] == index - 1, "torn"
         field.status()
@@ -846,6 +846,41 @@ def test_show_copies_what_the_renderer_cannot_draw(
     assert renderer.frames[-1].sum() == 240
     assert renderer.session is not None
     assert renderer.session.shows == {}
+
+
+@pytest.mark.parametrize("by", ["show", "copy_from"])
+def test_numpys_memory_is_copied_once_the_slot_is_free(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, by: str
+) -> None:
+    """Otherwise the driver's call waits for the stream, and notices neither Ctrl-C nor a renderer that ends."""
+
+    def copy(value: float) -> None:
+        array = np.full((3, 5, 4), value, np.float32)
+        if by == "show":
+            field.show(array)
+        else:
+            with field.frame() as frame:
+                frame.copy_from(array)
+
+    def three_more() -> None:
+        for value in range(3, 6):
+            copy(value)
+
+    for value in range(3):
+        copy(value)
+    thread = threading.Thread(target=three_more)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive(), "the renderer still draws the first"
+    while thread.is_alive():
+        renderer.draw(driver)
+        thread.join(0.01)
+    renderer.draw(driver)
+    assert [shown[0, 0, 0] for shown in renderer.frames] == [0, 1, 2, 3, 4, 5]
+    renderer.hang_up()
+    with pytest.raises(wavefield.RendererGone):
+        for value in range(4):
+            copy(value)
 
 
 def test_an_allocation_is_released_with_its_last_array(
@@ -937,7 +972,7 @@ def test_a_failing_call_is_said_and_leaves_nothing(renderer: FakeRenderer, drive
     del caught
     gc.collect()
     if call == "cuEventCreate":
-        # Without events nothing can tell whether the GPU still uses the memory.
+        # Without events it is unknown whether the GPU still uses the memory.
         driver.fail.clear()
         _cuda._contexts[1].reap()
     assert not (driver.mapped or driver.memories or driver.semaphores or driver.events)
@@ -948,7 +983,7 @@ def test_a_kernel_that_faulted_before_is_named(field: wavefield.Field, driver: F
     for _ in field.frames(3):
         pass
     driver.fail["cuEventQuery"] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
-    with pytest.raises(wavefield.CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*A kernel that ran"):
+    with pytest.raises(wavefield.CudaError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*a kernel that ran"):
         next(iter(field))
     with pytest.warns(ResourceWarning, match="while closing the field"):
         field.close()

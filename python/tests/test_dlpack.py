@@ -1,4 +1,4 @@
-"""Capsules, read back by ctypes and by NumPy."""
+"""DLPack capsules, read with ctypes and with NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wavefield import _dlpack
 
 
 class Owner:
-    """Something that can be seen to die."""
+    """An owner to which a weak reference can be made."""
 
 
 def capsule_of(array: np.ndarray, owner: object, versioned: bool) -> Any:
@@ -23,7 +23,7 @@ def capsule_of(array: np.ndarray, owner: object, versioned: bool) -> Any:
 
 
 class Wrapped:
-    """What NumPy asks for a capsule."""
+    """Gives NumPy a capsule."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule
@@ -79,7 +79,7 @@ def test_a_capsule_that_nobody_takes_lets_go(versioned: bool) -> None:
 
 
 def test_every_field_is_where_the_header_has_it() -> None:
-    """The bytes of the structures, by their offsets in dlpack.h on a 64-bit machine."""
+    """The bytes of the structures, at their offsets in dlpack.h on a 64-bit machine."""
     array = np.zeros((2, 3, 4), np.float32)
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -146,5 +146,5 @@ def test_a_capsule_is_taken_once() -> None:
     assert taken.dtype == "float64"
     taken.release()
     for other in (capsule, object()):
-        with pytest.raises(ValueError, match="no DLPack capsule"):
+        with pytest.raises(ValueError, match="not a DLPack capsule"):
             _dlpack.take(other)

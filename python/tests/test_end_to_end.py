@@ -1,4 +1,4 @@
-"""Against the real renderer, in host memory: WAVEFIELD_BIN names the program. Needs Vulkan, and no CUDA."""
+"""Tests against the real renderer, in host memory. WAVEFIELD_BIN names the program. Needs Vulkan, but no CUDA."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_shown_without_a_copy_and_with_one(real: wavefield.Field) -> None:
 
 
 def test_each_kind_is_drawn_as_what_it_is() -> None:
-    """By the colours that must be there, at places that follow from how each kind is drawn."""
+    """Checks the colours at places that follow from how each kind is drawn."""
     ramp = np.linspace(0, 1, 64, dtype=np.float32)
     colours = np.zeros((9, 16, 3), np.uint8)
     colours[:, :8, 0], colours[:, 8:, 2] = 255, 255
@@ -130,7 +130,7 @@ def test_the_renderer_refuses_an_array_that_is_too_large(real: wavefield.Field) 
 
 
 def test_memory_comes_back_to_the_renderer(real: wavefield.Field) -> None:
-    for index in range(100):  # more than the renderer gives at a time
+    for index in range(100):  # more than the renderer gives at once
         array = np.asarray(real.empty())
         flat(array, 0, index % 2)
         assert real.show(array) == wavefield.Shown.WITHOUT_COPY
@@ -182,7 +182,7 @@ def test_a_client_that_is_killed_leaves_the_renderer_to_the_next(real: wavefield
             flat(np.asarray(frame), 0, 0)
         field.snapshot()  # waits for the last one
         assert field.status().frame_shown == 2
-    other._ring.close()
+    other._ring.close(False)
     other.close()
 
 
@@ -200,7 +200,7 @@ def test_a_renderer_that_ends_is_gone(real: wavefield.Field) -> None:
     for frame in real.frames(3):
         flat(np.asarray(frame), 0, 0)
     os.kill(pid, signal.SIGTERM)
-    with pytest.raises(wavefield.RendererGone, match="start it again"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer"):
         for frame in real.frames(10_000):
             flat(np.asarray(frame), 0, 0)
 
@@ -234,7 +234,7 @@ def test_a_renderer_ends_with_a_program_that_is_killed_and_so_does_its_folder(en
 
 
 def processes_with(word: str) -> list[int]:
-    """Return the processes that have the word in their command line."""
+    """Return the processes with the word in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -296,7 +296,7 @@ def test_the_ocean_with_numpy_in_cupys_place(tmp_path: Path) -> None:
 
 
 def test_the_notebook_from_top_to_bottom(tmp_path: Path) -> None:
-    """As `jupyter nbconvert --execute` runs it, with NumPy."""
+    """Like `jupyter nbconvert --execute`, with NumPy."""
     (tmp_path / "cupy.py").write_text("raise ImportError('not here')\n")
     search = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     executed = notebooks.execute(EXAMPLES / "notebook.ipynb", tmp_path, {**os.environ, "PYTHONPATH": search})

@@ -1,4 +1,4 @@
-"""What goes wrong is said, with what to do; and leaves nothing behind."""
+"""Errors: each says what to do, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fake_renderer import FakeRenderer, Session, memfd
 from wavefield._connection import close_all
 
 PARAMETERS = "(.param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e)"
-"""Those of every kernel."""
+"""The parameters of every kernel."""
 
 
 def descriptors() -> int:
@@ -49,12 +49,12 @@ def test_a_socket_that_was_left(tmp_path: Path) -> None:
     path = tmp_path / "left"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
-    with pytest.raises(wavefield.NoRenderer, match="left by one that has ended"):
+    with pytest.raises(wavefield.NoRenderer, match=r"has ended\. Start another"):
         wavefield.connect(path, memory="host")
 
 
 def test_a_path_that_is_no_socket(tmp_path: Path) -> None:
-    with pytest.raises(wavefield.NoRenderer, match="is no socket"):
+    with pytest.raises(wavefield.NoRenderer, match="is not a socket"):
         wavefield.connect(tmp_path, memory="host")
 
 
@@ -72,7 +72,7 @@ def test_another_users_socket(renderer: FakeRenderer, monkeypatch: pytest.Monkey
     def denied(*_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    # As the kernel answers for a socket of mode 0600; whoever runs this may be root, to whom it never does.
+    # The kernel's answer for a socket of mode 0600. Simulated, because root never gets it.
     with monkeypatch.context() as patch:
         patch.setattr(socket.socket, "connect", denied)
         with pytest.raises(wavefield.WrongUser, match="another user"):
@@ -80,10 +80,12 @@ def test_another_users_socket(renderer: FakeRenderer, monkeypatch: pytest.Monkey
 
 
 def test_a_socket_that_another_user_listens_on(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One who made a folder and a socket that everybody may open, where this user's would be."""
+    """The other user has made a folder and a socket that everybody may open, at this user's path."""
     before = descriptors()
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(wavefield.WrongUser, match=r"listens there as user \d+, and you are user 4711") as caught:
+    with pytest.raises(
+        wavefield.WrongUser, match=r"another user.s program.* runs as user \d+, and you are user 4711"
+    ) as caught:
         wavefield.connect(renderer.path, memory="host")
     assert caught.value.code == "user"
     settle(renderer)
@@ -93,7 +95,7 @@ def test_a_socket_that_another_user_listens_on(renderer: FakeRenderer, monkeypat
 
 @pytest.fixture
 def shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder that stands for the one in /tmp; it is not there yet."""
+    """Return the path that stands for the folder in /tmp. The folder does not exist yet."""
     folder = tmp_path / "wavefield-user"
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr("wavefield._connection.shared_folder", lambda: folder)
@@ -117,17 +119,19 @@ def no_folder(folder: Path) -> None:
 @pytest.mark.parametrize("make", [a_link, open_to_the_group, no_folder])
 def test_a_folder_that_others_may_change_is_not_looked_into(shared_folder: Path, make: Callable[[Path], None]) -> None:
     make(shared_folder)
-    with pytest.raises(wavefield.WrongUser, match=r"wavefield-user is not a folder of yours alone.*XDG_RUNTIME_DIR"):
+    with pytest.raises(
+        wavefield.WrongUser, match=r"wavefield-user must be a folder that only you can open.*XDG_RUNTIME_DIR"
+    ):
         wavefield.connect(memory="host")
 
 
 def test_another_users_folder(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared_folder.mkdir(mode=0o700)
     FakeRenderer(shared_folder).close()
-    with pytest.raises(wavefield.NoRenderer, match="left by one that has ended"):
+    with pytest.raises(wavefield.NoRenderer, match=r"has ended\. Start another"):
         wavefield.connect(memory="host")
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(wavefield.WrongUser, match="not a folder of yours alone"):
+    with pytest.raises(wavefield.WrongUser, match="must be a folder that only you can open"):
         wavefield.connect(memory="host")
 
 
@@ -179,7 +183,7 @@ def other_version(session: Session, message: dict[str, Any], _files: list[int]) 
 
 
 def instead(session: Session, message: dict[str, Any], file: int) -> None:
-    """Answer a hello with another file than the slots'."""
+    """Answer a hello with this file instead of the slots'."""
     text, _ = session.welcome(message)
     session.send(text, [file])
     os.close(file)
@@ -214,7 +218,7 @@ def test_a_wrong_answer_to_hello_leaves_no_descriptor(
     for _ in range(3):
         with pytest.raises(error):
             wavefield.connect(renderer.path, memory=memory)
-        # The renderer's thread closes its own side, and is there again for the next client.
+        # Wait until the renderer's thread has closed its side and can take the next client.
         renderer.answers["status"] = closes
         settle(renderer)
         before = before or descriptors()
@@ -234,7 +238,7 @@ def settle(renderer: FakeRenderer) -> None:
 
 def test_shared_memory_that_is_too_small_is_not_mapped(renderer: FakeRenderer) -> None:
     renderer.answers["hello"] = short_file
-    with pytest.raises(wavefield.ProtocolError, match="a file of 16 bytes where"):
+    with pytest.raises(wavefield.ProtocolError, match="a file of 16 bytes; 720 were expected"):
         wavefield.connect(renderer.path, memory="host")
 
 
@@ -254,7 +258,7 @@ def a_file_on_a_disk(size: int) -> int:
 
 @pytest.mark.parametrize("make", [not_sealed_at_all, may_yet_shrink, a_file_on_a_disk])
 def test_memory_that_could_be_cut_short_is_not_mapped(renderer: FakeRenderer, make: Callable[[int], int]) -> None:
-    """Whoever touches what was cut off is killed by SIGBUS."""
+    """Access to the part that was cut off would end the program with SIGBUS."""
     renderer.answers["hello"] = lambda session, message, _files: instead(session, message, make(3 * 3 * 5 * 16))
     with pytest.raises(wavefield.ProtocolError, match="not sealed"):
         wavefield.connect(renderer.path, memory="host")
@@ -319,7 +323,7 @@ def test_a_picture_that_cannot_be(
 
 def test_free_out_of_order(host: wavefield.Field, renderer: FakeRenderer) -> None:
     renderer.answers["ready"] = lambda session, *_: session.send({"type": "free", "frame": 7})
-    with pytest.raises(wavefield.ProtocolError, match="it was frame 0's turn"):
+    with pytest.raises(wavefield.ProtocolError, match="frame 0 was expected"):
         for _ in host.frames(5):
             pass
 
@@ -333,7 +337,7 @@ def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer)
     with pytest.raises(wavefield.Refused, match="the kernel does not end") as caught:
         host.status()
     assert caught.value.code == "stuck"
-    # Whatever comes later says the same.
+    # Later calls say the same.
     with pytest.raises(wavefield.RendererGone, match="the kernel does not end"):
         host.status()
 
@@ -345,12 +349,12 @@ def test_a_renderer_that_ends_says_so_and_is_gone(host: wavefield.Field, rendere
 
     renderer.answers["status"] = last
     for _ in range(2):
-        with pytest.raises(wavefield.RendererGone, match=r"gone: the renderer was stopped.*start it again"):
+        with pytest.raises(wavefield.RendererGone, match=r"gone: the renderer was stopped.*restart the renderer"):
             host.status()
 
 
 def test_the_last_words_are_read_behind_a_reset(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    """A renderer that closes while something of ours is unread resets the connection; its words are still there."""
+    """A renderer that closes with a message unread resets the connection. Its own last message still counts."""
 
     def drop(session: Session, *_: Any) -> None:
         host._connection._socket.send(b'{"type":"nobody reads this"}')
@@ -366,10 +370,10 @@ def test_a_renderer_that_goes_away(host: wavefield.Field, renderer: FakeRenderer
     with host.frame() as frame:
         np.asarray(frame)[...] = 0
     renderer.hang_up()
-    with pytest.raises(wavefield.RendererGone, match="start it again and connect anew"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer, and connect again"):
         for _ in host.frames(100):
             pass
-    with pytest.raises(wavefield.RendererGone, match="start it again and connect anew"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer, and connect again"):
         host.status()
 
 
@@ -391,7 +395,7 @@ def test_a_closed_field_says_so(renderer: FakeRenderer) -> None:
         lambda: field.watch(1),
         lambda: field.parameters.update(speed=2.0),
     ):
-        with pytest.raises(wavefield.FieldClosed, match="connect anew"):
+        with pytest.raises(wavefield.FieldClosed, match="connect again"):
             use()
 
 
@@ -444,7 +448,7 @@ def test_launch_passes_on_what_the_program_says(monkeypatch: pytest.MonkeyPatch,
 def test_launch_passes_on_what_the_program_says_after_it_listens(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It looks for a device with the socket open, and may find none."""
+    """It opens the socket first, then looks for a device, and may find none."""
     program = tmp_path / "wavefield"
     program.write_text(f"""#!{sys.executable}
 import socket, sys, time
@@ -463,7 +467,7 @@ sys.exit("no device here")
 
 
 class Interrupted:
-    """Presses Ctrl-C instead of answering a request; the answer comes ahead of another one's, or after `go_on`."""
+    """Sends SIGINT instead of answering a request. The answer comes before that to `then`, or after `go_on`."""
 
     def __init__(
         self, renderer: FakeRenderer, request: str, then: str | None = None, late: dict[str, Any] | None = None
@@ -472,7 +476,7 @@ class Interrupted:
             del renderer.answers[request]
             asked.append((message, [os.dup(file) for file in files]))
             self._number = session.request_id
-            time.sleep(0.05)  # it waits for the answer by then
+            time.sleep(0.05)  # by then the client waits for the answer
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             if then is None:
                 assert self._go_on.wait(5)
@@ -512,7 +516,7 @@ def test_an_interrupted_request_is_not_answered_to_the_next(host: wavefield.Fiel
         host.parameters["speed"] = 0.5
         assert host.parameters["speed"] == 0.5
         assert host.snapshot().shape == (2, 3, 4)
-    host.status()  # the renderer has closed its own
+    host.status()  # now the renderer has closed its own
     assert descriptors() == before
 
 
@@ -577,7 +581,7 @@ def test_a_kernel_that_nobody_waits_for_may_fail(host: wavefield.Field, renderer
 
 
 def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    """The renderer goes on to read while it tries a kernel, and refuses another one meanwhile."""
+    """While the renderer tries a kernel, it reads on, and refuses another one."""
     trials: list[str] = []
 
     def kernel(session: Session, message: dict[str, Any], files: list[int]) -> None:
@@ -589,7 +593,7 @@ def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, re
 
         if message["entry"] == "first":
             trials.append("first")
-            time.sleep(0.05)  # it waits for the answer by then
+            time.sleep(0.05)  # by then the client waits for the answer
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             threading.Timer(0.5, passed).start()
         elif trials:
@@ -606,7 +610,7 @@ def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, re
 
 
 def cut_short(patch: pytest.MonkeyPatch, owner: Any, name: str, only: str | None = None) -> None:
-    """Have a method do what it does, and press Ctrl-C before it returns."""
+    """Raise KeyboardInterrupt at the end of a method."""
 
     def method(*arguments: Any) -> None:
         whole(*arguments)
@@ -620,7 +624,7 @@ def cut_short(patch: pytest.MonkeyPatch, owner: Any, name: str, only: str | None
 def refuses_everything(field: wavefield.Field) -> None:
     plain = np.zeros((3, 5, 4), np.float32)
     for use in (lambda: next(iter(field)), field.status, field.snapshot, field.empty, lambda: field.show(plain)):
-        with pytest.raises(wavefield.WavefieldError, match=r"frame 1 over was cut short.*close the field"):
+        with pytest.raises(wavefield.WavefieldError, match=r"hand-off of frame 1 was interrupted.*close the field"):
             use()
 
 
@@ -652,7 +656,7 @@ def test_a_frame_whose_hand_over_was_cut_short_is_not_handed_over_again(
         cut_short(patch, host._connection, "send", "ready")
         with pytest.raises(KeyboardInterrupt):
             next(frames)
-    with pytest.raises(wavefield.WavefieldError, match="cut short"):
+    with pytest.raises(wavefield.WavefieldError, match="was interrupted"):
         last.hand_over()
     refuses_everything(host)
     host.close()
@@ -679,13 +683,13 @@ def test_a_value_whose_signal_was_cut_short_is_not_signalled_again(
 
 def test_ctrl_c_while_an_array_is_waited_for_loses_nothing(host: wavefield.Field, renderer: FakeRenderer) -> None:
     def interrupt(_session: Session, _message: dict[str, Any], _files: list[int]) -> None:
-        time.sleep(0.05)  # it waits for `free` by then
+        time.sleep(0.05)  # by then the client waits for `free`
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     first, second = host.empty(), host.empty()
     renderer.frees = False
     host.show(first)
-    host.status()  # the renderer has it
+    host.status()  # now the renderer has it
     renderer.answers["ready"] = interrupt
     with pytest.raises(KeyboardInterrupt):
         host.show(second)

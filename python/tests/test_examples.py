@@ -1,4 +1,4 @@
-"""The examples, as far as they go without a GPU: what they compute, and that Numba's kernel compiles as it is sent."""
+"""The examples without a GPU: what they compute, and that Numba compiles the kernel that is sent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(code: str, **environment: str) -> str:
 
 
 def test_numbas_wave_is_the_renderers_wave() -> None:
-    """In Numba's simulator, against the formula of kernels/wave.cu in double precision."""
+    """Compares Numba's simulator with the formula of kernels/wave.cu in double precision."""
     compilers.numba_cuda()
     out = run(
         "import json, numpy as np; from numba_wave import wave\n"
@@ -70,14 +70,14 @@ def test_numbas_wave_is_the_renderers_wave() -> None:
 
 def test_numbas_wave_compiles_as_it_is_sent() -> None:
     compilers.numba_cuda()
-    # Numba asks the GPU for its version when a kernel calls a function.
+    # If a kernel calls a function, Numba asks the GPU for its version.
     out = run(
         "from types import SimpleNamespace; from numba.cuda import dispatcher\n"
         "dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=(9, 0))\n"
         "from wavefield import _kernel; from numba_wave import wave; print(_kernel.ptx_of(wave, None, (9, 0))[0])\n"
     )
     assert ".entry field_wave(" in out
-    assert ".extern .func" not in out, "the function that it calls is in it"
+    assert ".extern .func" not in out, "the PTX contains the function that it calls"
     assert "sin.approx" in out
     assert not re.search(r"(mul|add|fma)(\.rn)?\.f64 .*\n.*st\.f32", out), "the arithmetic is in single precision"
 
@@ -95,7 +95,7 @@ NUMPY = ("linspace", "meshgrid", "stack", "sqrt", "exp", "sin", "cos", "float32"
 
 
 class OnTheGpu(np.ndarray[Any, Any]):
-    """What the stand-in driver's memory looks like to a library: an array with CUDA's interface."""
+    """An array of the stand-in's memory, with the CUDA array interface."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def on_the_gpu(array: Any) -> OnTheGpu:
 def test_the_notebook_in_cuda_memory(
     renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its cells, with NumPy behind CuPy's name over the stand-in driver, and a kernel that needs no compiler."""
+    """Runs the cells with NumPy instead of CuPy, the stand-in driver, and a kernel that needs no compiler."""
     cupy: Any = ModuleType("cupy")
     vars(cupy).update({name: getattr(np, name) for name in NUMPY})
     cupy.from_dlpack = on_the_gpu
@@ -135,7 +135,7 @@ def test_the_notebook_in_cuda_memory(
     lent: list[np.ndarray] = []
 
     def status(session: Session, message: dict[str, Any], files: list[int]) -> None:
-        # By now every message before it has been read. The drawing thread may have drawn before it was.
+        # Every message before this one has been read, but the drawing thread may have drawn before that.
         if 31 in session.shows:
             lent.append(session.shown(31))
         session.on_status(message, files)

@@ -1,4 +1,4 @@
-"""Programs that end without closing their field, each in a process of its own."""
+"""Programs that end without closing their field. Each is a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 def run(program: str, folder: Path, **environment: str) -> str:
-    """Run a program, which must end well and say nothing on stderr; return what it prints."""
+    """Run a program, and return what it prints. Its exit code must be 0, and its stderr empty."""
     ended = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, str(folder)],
         env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
@@ -40,7 +40,7 @@ driver, renderer = FakeDriver(UUID), FakeRenderer(Path(sys.argv[1]))
 sys.modules["cuda.bindings"] = bindings = ModuleType("cuda.bindings")
 sys.modules["cuda.bindings.driver"] = bindings.driver = driver
 
-@atexit.register  # the first to be registered is the last to be called
+@atexit.register  # the hook registered first is called last
 def last():
     renderer.farewell.wait(5)
     print(driver.calls.index("cuDestroyExternalSemaphore") > at_exit, renderer.received[-1], driver.contexts)
@@ -77,13 +77,13 @@ at_exit = len(driver.calls)
 RENDERER = f"""#!{sys.executable}
 import os, signal, sys
 from pathlib import Path
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # first: NumPy's threads would take it
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # before NumPy starts threads, which would take it
 sys.path.insert(0, {str(TESTS)!r})
 from fake_renderer import FakeRenderer
 
 renderer = FakeRenderer(Path(sys.argv[sys.argv.index("--socket") + 1]).parent)
 signal.sigwait([signal.SIGTERM])
-renderer.farewell.wait(2)  # what was sent before is read
+renderer.farewell.wait(2)  # until everything is read
 Path(os.environ["LOG"]).write_text(repr([message["type"] for message in renderer.received]))
 """
 
@@ -194,7 +194,7 @@ def until(done: Callable[[], bool]) -> None:
     ids=["alone", "fork", "multiprocessing-fork", "multiprocessing-spawn", "subprocess"],
 )
 def test_a_launched_renderer_notices_that_its_program_is_gone(tmp_path: Path, end: str, also: str) -> None:
-    """However that ends, and whatever it has started that still runs."""
+    """However the program ends, and even if processes that it has started still run."""
     log, binary = tmp_path / "log", tmp_path / "wavefield"
     binary.write_text(UNTIL_CLOSED)
     binary.chmod(0o755)
@@ -202,7 +202,7 @@ def test_a_launched_renderer_notices_that_its_program_is_gone(tmp_path: Path, en
         program = subprocess.Popen(
             [sys.executable, "-c", LAUNCHES % (also, end)],
             env={**os.environ, "WAVEFIELD_BIN": str(binary), "LOG": str(log), "TMPDIR": folder},
-            start_new_session=True,  # so that what it started can be ended here
+            start_new_session=True,  # so the test can end what it started
         )
         try:
             until(log.exists)

@@ -26,7 +26,7 @@ def test_what_a_field_says_of_itself(host: wavefield.Field, renderer: FakeRender
     assert hello["protocol"] == 2
     assert hello["memory"] == "host"
     assert "ring" not in hello
-    # The renderer adds the process number, which it knows from the socket.
+    # The renderer adds the process id, which it gets from the socket.
     assert hello["client"].endswith(" (Python)")
     assert "a mesh of shape (3, 5, 4), float32 on a fake" in repr(host)
 
@@ -38,7 +38,7 @@ def test_every_frame_arrives_as_it_was_written(host: wavefield.Field, renderer: 
         assert v.dtype == np.float32
         v[...] = frame.index
         v[2, 4, 3] = frame.time
-    host.status()  # an answer means that everything before it was handled
+    host.status()  # the answer comes after everything before it is handled
     assert len(renderer.frames) == 10
     for index, shown in enumerate(renderer.frames):
         assert shown[0, 0, 0] == index
@@ -65,9 +65,9 @@ def test_a_slot_is_not_written_before_it_is_free(renderer: FakeRenderer) -> None
     frames = field.frames()
     for _ in range(3):
         next(frames)
-    # The fourth waits for a message; with the renderer gone it must not wait for ever.
+    # The fourth waits for a message, which must end if the renderer is gone.
     renderer.answers["ready"] = lambda session, *_: renderer.hang_up()
-    with pytest.raises(wavefield.RendererGone, match="start it again"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer"):
         next(frames)
     field.close()
 
@@ -165,7 +165,7 @@ def then_show_without_a_copy(field: wavefield.Field) -> None:
     array = np.asarray(field.empty())
     array[...] = 7
     assert field.show(array) == wavefield.Shown.WITHOUT_COPY
-    field.status()  # until then the renderer reads the array
+    field.status()  # until then the renderer may read the array
 
 
 def then_a_kernel(field: wavefield.Field) -> None:
@@ -206,7 +206,7 @@ def test_a_frame_that_is_left_behind_can_still_be_handed_over(host: wavefield.Fi
             frame.hand_over()
             break
     frame = next(iter(host))
-    host.snapshot()  # is of what was handed over, and no reason to give a frame up
+    host.snapshot()  # does not give up the open frame
     np.asarray(frame)[...] = 3
     frame.hand_over()
     host.status()
@@ -268,7 +268,7 @@ def test_another_dtype_is_named_with_the_cure(host: wavefield.Field, dtype: str,
 
 def test_another_shape_of_the_right_dtype_is_not_to_be_converted(host: wavefield.Field) -> None:
     with pytest.raises(
-        wavefield.ArrayMismatch, match=r"shape \(2, 5, 4\), float32; the field is \(3, 5, 4\), float32$"
+        wavefield.ArrayMismatch, match=r"the array is \(2, 5, 4\), float32; the field is \(3, 5, 4\), float32$"
     ):
         host.show(np.ones((2, 5, 4), np.float32))
 
@@ -300,7 +300,7 @@ def test_snapshot(host: wavefield.Field) -> None:
     assert picture.shape == (2, 3, 4)
     assert picture.dtype == np.uint8
     assert picture[1, 0].tolist() == [12, 13, 14, 15]
-    picture[...] = 0  # it is the caller's
+    picture[...] = 0  # the caller owns it
 
 
 def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: FakeRenderer) -> None:
@@ -312,7 +312,7 @@ def test_a_snapshot_waits_for_the_last_frame(host: wavefield.Field, renderer: Fa
     asked = [message for message in renderer.received if message["type"] == "snapshot"]
     assert [message.get("after") for message in asked] == [None, 2, 1]
     for never in (3, -1):
-        with pytest.raises(ValueError, match="was not handed over yet: 3 were"):
+        with pytest.raises(ValueError, match="was not handed over yet: 3 frames were"):
             host.snapshot(after=never)
 
 
@@ -367,7 +367,7 @@ def test_limits_and_size(host: wavefield.Field, renderer: FakeRenderer) -> None:
     assert renderer.received[-1] == {"type": "set", "parameters": {"limits": [-2.0, 5.5], "size": 4.0}}
     assert host.parameters["limits"] == (-2.0, 5.5)
     for bad in (3, (1,), (1, 2, 3), "ab", ("a", "b")):
-        with pytest.raises(TypeError, match="limits is"):
+        with pytest.raises(TypeError, match="limits must be"):
             host.parameters["limits"] = bad
     with pytest.raises(ValueError, match="finite"):
         host.parameters["limits"] = (0, math.inf)
@@ -456,7 +456,7 @@ def test_parameters_both_ways(host: wavefield.Field, renderer: FakeRenderer) -> 
 def test_a_parameter_of_another_kind_does_not_reach_the_renderer(host: wavefield.Field, renderer: FakeRenderer) -> None:
     parameters = host.parameters
     for name, value, error in [
-        ("speed", "fast", "speed is a number, not 'fast'"),
+        ("speed", "fast", "speed must be a number, not 'fast'"),
         ("speed", True, "number"),
         ("speed", float("nan"), "finite"),
         ("paused", 1, "True or False"),

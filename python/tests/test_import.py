@@ -1,4 +1,4 @@
-"""Importing the package is quiet and light."""
+"""Importing the package prints nothing, and imports no large library."""
 
 from __future__ import annotations
 

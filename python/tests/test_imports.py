@@ -1,4 +1,4 @@
-"""Arrays of the user's own, drawn from where they lie, with the stand-in driver: what is shared, kept and let go of."""
+"""The user's own arrays, drawn in place, with the stand-in driver: what is shared, kept and released."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import gc
 import os
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ CHUNK = 8192
 
 
 def mapped(driver: FakeDriver, *sizes: int) -> int:
-    """Return the address of chunks that are mapped one after the other, as expandable segments are."""
+    """Return the address of chunks that are mapped one after the other, like expandable segments."""
     _, start = driver.cuMemAddressReserve(sum(sizes), 0, 0, 0)
     at = int(start)
     for size in sizes:
@@ -40,7 +42,7 @@ def unmapped(driver: FakeDriver, address: int) -> None:
 
 
 class Tensor:
-    """Memory of the stand-in's, as a library has it."""
+    """A library's array in the stand-in's memory."""
 
     def __init__(self, address: int, shape: tuple[int, ...] = (3, 5, 4), dtype: str = "<f4") -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -61,7 +63,7 @@ def show(field: wavefield.Field, tensor: Tensor, value: float) -> wavefield.Show
 
 
 def drawn(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
-    """Draw what is ready, once the renderer has read which memory it lies in."""
+    """Draw what is ready, after the renderer has read all messages."""
     field.status()
     renderer.draw(driver)
 
@@ -74,7 +76,7 @@ def test_a_tensor_is_drawn_from_where_it_lies(
     for frame in range(6):
         assert show(field, (first, second)[frame % 2], frame) == wavefield.Shown.WITHOUT_COPY
         drawn(field, renderer, driver)
-    assert imports(renderer) == [[CHUNK]], "one import for both, which are in one chunk"
+    assert imports(renderer) == [[CHUNK]], "one import for both, which lie in one chunk"
     shows = [message for message in renderer.received if message["type"] == "show"]
     assert [(message["allocation"], message["offset"]) for message in shows[:2]] == [(1000, 512), (1000, 2048)]
     assert [shown[0, 0, 0] for shown in renderer.frames] == [0, 1, 2, 3, 4, 5]
@@ -110,7 +112,7 @@ def test_what_cannot_be_shared_says_why(
         ("torch", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
         ("cupy._core", r"with wavefield\.allocator\(\)"),
         ("numba.cuda", "NumbaMemoryManager"),
-        ("jaxlib", "one copy is the least"),
+        ("jaxlib", "one copy is needed"),
         ("else", r"field\.empty\(\)"),
     ]:
         monkeypatch.setattr(Tensor, "__module__", library)
@@ -119,15 +121,15 @@ def test_what_cannot_be_shared_says_why(
         field.show(tensor)  # the same reason again would be an error
         drawn(field, renderer, driver)
     assert imports(renderer) == []
-    # JAX's memory is copied even where CUDA could share it.
+    # JAX's memory is copied even if CUDA could share it.
     start = mapped(driver, CHUNK)
     with monkeypatch.context() as patch:
         patch.setattr(Tensor, "__module__", "jaxlib")
         assert field.show(Tensor(start)) == wavefield.Shown.COPIED
         drawn(field, renderer, driver)
     assert imports(renderer) == []
-    # An offset that the renderer does not take, and memory that it cannot import, which is asked for once.
-    assert "begins at byte 8 of its memory" in show(field, Tensor(start + 8), 1).reason
+    # The renderer does not take this offset. It cannot import the other memory, and is asked only once.
+    assert "its offset in its memory, 8 bytes" in show(field, Tensor(start + 8), 1).reason
     drawn(field, renderer, driver)
     renderer.answers["import"] = lambda session, *_: session.send(
         {"type": "failed", "request": "import", "reason": "the driver answered -2"}
@@ -166,8 +168,8 @@ def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver,
     assert len(driver.chunks) == 1
     unmapped(driver, first)
     gc.collect()
-    assert len(driver.chunks) == 1, "held for as long as it is remembered, so that its handle is nobody else's"
-    # Another chunk at the same address is not the one before.
+    assert len(driver.chunks) == 1, "held while it is remembered, so CUDA cannot reuse its handle"
+    # Another chunk at the same address must not be taken for the one before.
     handle = driver.make_chunk(CHUNK)
     driver.cuMemMap(first, CHUNK, 0, handle, 0)
     driver.cuMemRelease(handle)
@@ -185,6 +187,57 @@ def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver,
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
+def test_what_is_shown_is_held_on_whatever_stream_comes_next(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    driver.streams |= {50: [], 51: []}
+    tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(2)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    for stream, tensor in zip((50, 51), tensors, strict=True):
+        field.stream = stream
+        assert show(field, tensor, stream) == wavefield.Shown.WITHOUT_COPY
+    del tensor
+    tensors.clear()
+    field.stream = 50
+    for _ in field.frames(2):  # the second has the slot of the first tensor, which the renderer still draws
+        gc.collect()
+        assert [ref() is not None for ref in alive] == [True, True]
+    for _ in range(4):
+        drawn(field, renderer, driver)
+        with field.frame():
+            pass
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]
+    assert [shown[0, 0, 0] for shown in renderer.frames[:2]] == [50, 51]
+    field.stream = None
+
+
+def test_what_is_shown_last_is_held_until_the_renderer_has_left(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    """Otherwise its library reuses the memory while the renderer shows the last frames after `bye`."""
+    tensors = [Tensor(mapped(driver, CHUNK)) for _ in range(2)]
+    alive = [weakref.ref(tensor) for tensor in tensors]
+    for tensor in tensors:
+        assert show(field, tensor, 1) == wavefield.Shown.WITHOUT_COPY
+    del tensor
+    field.status()
+    seen: list[bool] = []
+
+    def goodbye(_session: Session) -> None:
+        time.sleep(0.2)
+        seen.append(alive[1]() is not None)
+
+    renderer.goodbye = goodbye
+    renderer.draw(driver)
+    tensors.clear()
+    field.close()
+    assert renderer.farewell.wait(5)
+    assert seen == [True]
+    gc.collect()
+    assert [ref() for ref in alive] == [None, None]
+
+
 def test_only_so_many_are_kept(
     field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,16 +248,27 @@ def test_only_so_many_are_kept(
         drawn(field, renderer, driver)
     field.status()
     assert len(imports(renderer)) == 4
-    assert renderer.released == [1001, 1002], "the ones that were not used for longest"
+    assert renderer.released == [1001, 1002], "the least recently used ones"
+
+
+class OutOfMemory(Exception):
+    """Stands for CuPy's OutOfMemoryError."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """Stands for CuPy's error. With status 2 it makes the pool free its unused blocks and try again."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
 
 
 class FakeCupy(ModuleType):
-    """What `allocator` needs of CuPy: a pool that asks for each array anew."""
+    """The part of CuPy that `allocator` needs. Its pool keeps nothing."""
 
     def __init__(self) -> None:
         super().__init__("cupy")
         self.current: Any = None
-        """The allocator."""
+        """The current allocator."""
 
         @contextmanager
         def using(allocator: Any) -> Iterator[None]:
@@ -216,8 +280,21 @@ class FakeCupy(ModuleType):
             def __init__(self, malloc: Any, free: Any) -> None:
                 self.malloc, self.free = malloc, free
 
+        def pooled(malloc: Any) -> Any:
+            def try_thrice(size: int) -> Any:
+                for _ in range(3):
+                    try:
+                        return malloc(size)
+                    except CUDARuntimeError as error:
+                        if error.status != 2:
+                            raise
+                raise OutOfMemory
+
+            return SimpleNamespace(malloc=try_thrice)
+
         self.cuda = SimpleNamespace(
-            MemoryPool=lambda malloc: SimpleNamespace(malloc=malloc),
+            runtime=SimpleNamespace(CUDARuntimeError=CUDARuntimeError),
+            MemoryPool=pooled,
             PythonFunctionAllocator=lambda malloc, free: SimpleNamespace(malloc=lambda size: (malloc(size, 1), free)),
             using_allocator=using,
             get_current_stream=lambda _device: SimpleNamespace(ptr=0),
@@ -240,10 +317,40 @@ def test_cupys_memory(
     field.close()
     free(address, 1)
     assert (driver.ranges, driver.chunks) == ({}, {})
-    driver.fail["cuMemMap"] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    driver.fail["cuMemMap"] = driver.CUresult.CUDA_ERROR_NOT_PERMITTED
     with wavefield.allocator(), pytest.raises(wavefield.CudaError, match="cuMemMap"):
         cupy.current(3000)
     assert driver.chunks == {}, "nothing is left of what failed"
+    driver.calls.clear()
+    driver.fail = {"cuMemCreate": driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY}
+    with wavefield.allocator(), pytest.raises(OutOfMemory):
+        cupy.current(3000)
+    assert driver.calls.count("cuMemCreate") == 3
+
+
+def test_cupys_memory_that_is_freed_while_the_gpu_works_is_waited_for(
+    field: wavefield.Field, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CuPy's pool frees its unused blocks when the GPU is out of memory. They are unmapped once the GPU is idle."""
+    cupy = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr("wavefield._allocator._pool", [])
+    create = driver.cuMemCreate
+
+    def one_chunk(size: int, prop: Any, flags: int) -> Any:
+        return (driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY, None) if driver.chunks else create(size, prop, flags)
+
+    monkeypatch.setattr(driver, "cuMemCreate", one_chunk, raising=False)
+    held = threading.Event()
+    with wavefield.allocator():
+        address, free = cupy.current(3000)
+        driver.enqueue(1, held.is_set)
+        free(address, 1)
+        assert address in driver.ranges, "the GPU may still use it"
+        threading.Timer(0.1, held.set).start()
+        address, free = cupy.current(3000)
+    free(address, 1)
+    assert (driver.ranges, driver.chunks) == ({}, {})
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +390,7 @@ def test_as_each_library_has_it(field: wavefield.Field, driver: FakeDriver, monk
         ):
             with pytest.raises(wavefield.LibraryMissing, match=f"pip install {install}"):
                 take()
-        with pytest.raises(TypeError, match="the GPU's memory"):
+        with pytest.raises(TypeError, match="on the GPU"):
             frame.as_numpy()
     for name in ("cupy", "torch"):
         library(name)
@@ -320,7 +427,7 @@ def test_as_numba_is_ordered_with_its_default_stream(
         with field.frame() as frame:
             frame.as_numba()
             driver.enqueue(1, lambda: not blocked[0])  # a launch of Numba's
-        assert renderer.draw(driver) == 0, "the hand-over waits for it"
+        assert renderer.draw(driver) == 0, "the hand-off waits for it"
         blocked[0] = False
         assert renderer.draw(driver) == 1
 
@@ -339,7 +446,7 @@ def test_an_import_that_was_interrupted_is_given_back(
     trials: list[int] = []
 
     def late(session: Session, message: dict[str, Any], files: list[int]) -> None:
-        """Try one at a time, as the renderer does, and hear what the client says meanwhile."""
+        """Try one import at a time, like the renderer, and read messages meanwhile."""
         if trials:
             session.send({"type": "failed", "request": "import", "reason": "another import is being tried"})
             return

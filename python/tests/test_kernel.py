@@ -1,4 +1,4 @@
-"""`Field.run`: what is sent, and what comes back."""
+"""`Field.run`: what is sent, and how the answers are handled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_ptx_is_sent_as_it_is(host: wavefield.Field, renderer: FakeRenderer) -> 
     assert host.run(PTX) == "cuda, wave"
     assert renderer.kernels == [("wave", PTX)]
     assert host.run(TWO.encode(), entry="other") == "cuda, other"
-    with pytest.raises(wavefield.WavefieldError, match=r"runs other.*connect anew"):
+    with pytest.raises(wavefield.WavefieldError, match=r"runs other.*connect again"):
         next(iter(host))
     host.watch(0.01)
 
@@ -40,7 +40,7 @@ def test_ptx_is_sent_as_it_is(host: wavefield.Field, renderer: FakeRenderer) -> 
 @pytest.mark.parametrize(
     ("text", "entry", "words"),
     [
-        ("kernels/wave.ptx", None, r"no \.entry in it.*read_text"),
+        ("kernels/wave.ptx", None, r"has no \.entry.*read_text"),
         (TWO, None, "several entries.*wave, other"),
         (TWO, "wav", "no entry 'wav'; it has: wave, other"),
         (TWO, "", "no entry ''; it has: wave, other"),
@@ -120,9 +120,9 @@ def test_a_kernel_s_parameters_are_set_by_name(host: wavefield.Field, renderer: 
     parameters.update(height=0, speed=2)
     assert renderer.received[-1] == {"type": "set", "parameters": {"speed": 2.0}, "kernel": {"height": 0.0}}
     for value in ("high", True):
-        with pytest.raises(TypeError, match="amplitude is a number"):
+        with pytest.raises(TypeError, match="amplitude must be a number"):
             parameters["amplitude"] = value
-    with pytest.raises(KeyError, match=r"no parameter width; the renderer has speed, .*, amplitude, height"):
+    with pytest.raises(KeyError, match=r"unknown parameter width; the renderer has speed, .*, amplitude, height"):
         parameters["width"] = 1.0
     renderer.answers["set"] = lambda session, *_: session.send(
         {"type": "failed", "request": "set", "reason": "amplitude cannot be 3"}
@@ -130,7 +130,7 @@ def test_a_kernel_s_parameters_are_set_by_name(host: wavefield.Field, renderer: 
     with pytest.raises(wavefield.Refused, match="amplitude cannot be 3"):
         parameters["amplitude"] = 3
     assert parameters["amplitude"] == 1.5
-    # The user changes one, and in the end another kernel runs, which has none.
+    # The user changes one. In the end another kernel runs, which has none.
     session = renderer.session
     assert session is not None
     session.send({"type": "parameters", "parameters": {"speed": 2.0}, "kernel": {"amplitude": 0.5}})
@@ -198,7 +198,7 @@ def test_a_trial_may_take_as_long_as_the_renderer_gives_it(
 
     def an_hour_later(session: Session, *_: object) -> None:
         clock[0] = lambda: now() + 3600
-        session.send({"type": "parameters", "parameters": {"speed": 1.0}})  # the client looks at its clock
+        session.send({"type": "parameters", "parameters": {"speed": 1.0}})  # the client checks its time limit
         time.sleep(0.1)
         session.send({"type": "failed", "request": "kernel", "reason": "it has not ended"})
 
@@ -208,7 +208,7 @@ def test_a_trial_may_take_as_long_as_the_renderer_gives_it(
     with pytest.raises(wavefield.KernelError, match="it has not ended"):
         host.run(PTX)
     renderer.answers["kernel"] = lambda *_: renderer.hang_up()
-    with pytest.raises(wavefield.RendererGone, match="start it again"):
+    with pytest.raises(wavefield.RendererGone, match="restart the renderer"):
         host.run(PTX)
 
 
@@ -239,7 +239,7 @@ def test_without_numba(host: wavefield.Field, monkeypatch: pytest.MonkeyPatch) -
         host.run(lambda vertices, cols, rows, frame, time: None)
 
 
-# With Numba's compiler, where it is installed; it needs no GPU.
+# Tests with Numba's compiler, if it is installed. They need no GPU.
 
 
 def test_numba_compiles_the_documented_signature(host: wavefield.Field, renderer: FakeRenderer) -> None:

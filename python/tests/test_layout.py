@@ -1,4 +1,4 @@
-"""What an array is drawn as, and what is said of one that cannot be drawn."""
+"""What an array is drawn as, and the errors of arrays that cannot be drawn."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_what_a_shape_is_taken_for(shape: tuple[int, ...], dtype: str, kind: str
 @pytest.mark.parametrize(
     ("shape", "cure"),
     [
-        ((3, 40, 60), r"x\.permute\(1, 2, 0\) in PyTorch"),
+        ((3, 40, 60), r"in PyTorch x\.permute\(1, 2, 0\)"),
         ((8, 3, 40, 60), r"show one of its images, x\[0\]"),
         ((40,), r"x\.reshape\(rows, cols\)"),
-        ((), "What can: mesh"),
-        ((40, 60, 2), "What can: mesh"),
+        ((), "The possible shapes are: mesh"),
+        ((40, 60, 2), "The possible shapes are: mesh"),
     ],
 )
 def test_a_shape_that_cannot_be_drawn_has_its_cure(shape: tuple[int, ...], cure: str) -> None:
@@ -45,8 +45,8 @@ def test_a_shape_that_cannot_be_drawn_has_its_cure(shape: tuple[int, ...], cure:
     ("kind", "shape", "dtype", "words"),
     [
         ("mesh", (4, 6), "float32", r"\(rows, cols, 4\), not \(4, 6\)"),
-        ("mesh", (1, 6, 4), "float32", "at least 2 each way"),
-        ("mesh", (4, 6, 4), "float16", "is float32, not float16: convert it"),
+        ("mesh", (1, 6, 4), "float32", "at least 2 along each axis"),
+        ("mesh", (4, 6, 4), "float16", "must be float32, not float16: convert it"),
         ("points", (0, 3), "float32", "too small"),
         ("points", (7, 2), "float32", r"\(n, 3\) or \(n, 4\)"),
         ("surface", (4, 6, 1), "float32", r"\(rows, cols\)"),

@@ -86,4 +86,4 @@ def test_a_reset_gives_everything_back(field: wavefield.Field, driver: FakeDrive
     numba.reset()
     gc.collect()
     assert len(driver.mapped) == 3
-    del pointer  # finding nothing left to free
+    del pointer  # finds nothing left to free

@@ -1,4 +1,4 @@
-"""Pictures as PNG files, without Pillow; with it they are read again."""
+"""Pictures as PNG files. They are written without Pillow, and read with it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_picture_is_saved_whole_or_not_at_all(host: wavefield.Field, renderer:
     )
     with pytest.raises(wavefield.Refused, match="there is no picture yet"):
         host.save(there)
-    with pytest.raises(ValueError, match=r"name it .*picture\.png"):
+    with pytest.raises(ValueError, match=r"use the name .*picture\.png"):
         host.save(tmp_path / "picture.jpg")
     with pytest.raises(OSError, match="No such file"):
         del renderer.answers["snapshot"]

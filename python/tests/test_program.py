@@ -1,12 +1,14 @@
-"""Which program `wavefield` is started: WAVEFIELD_BIN's, else the wheel's, else the one on PATH."""
+"""Which program `wavefield` is started: that of WAVEFIELD_BIN, else the wheel's, else the one on PATH."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 import wavefield
+from wavefield import _launch
 from wavefield._launch import find_renderer
 
 
@@ -18,16 +20,29 @@ def program(folder: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    site = tmp_path / "lib" / "site-packages"
+def distribution(site: Path, *files: str) -> None:
+    """Make the files that pip installs for a distribution called wavefield."""
     about = site / "wavefield-0.1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Name: wavefield\nVersion: 0.1.0\n")
-    (about / "RECORD").write_text("wavefield/__init__.py,,\nwavefield/py.typed,,\n../../bin/wavefield,,\n")
+    (about / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that this package is installed there."""
+    (site / "wavefield").mkdir(parents=True)
+    (site / "wavefield" / "_launch.py").touch()
+    monkeypatch.setattr(_launch, "__file__", str(site / "wavefield" / "_launch.py"))
+
+
+def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "lib" / "site-packages"
+    distribution(site, "wavefield/_launch.py", "wavefield/py.typed", "../../bin/wavefield")
+    installed(site, monkeypatch)
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    with pytest.raises(wavefield.NoRenderer, match="pip install"):
+    with pytest.raises(wavefield.NoRenderer, match="install the wheel with pip"):
         find_renderer()
     on_path = program(tmp_path / "path")
     assert find_renderer() == str(on_path)
@@ -37,8 +52,38 @@ def test_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAVEFIELD_BIN", str(named))
     assert find_renderer() == str(named)
     named.chmod(0o644)
-    with pytest.raises(wavefield.NoRenderer, match=r"WAVEFIELD_BIN names .* no program that can be run"):
+    with pytest.raises(wavefield.NoRenderer, match=r"WAVEFIELD_BIN names .* not an executable program"):
         find_renderer()
     monkeypatch.delenv("WAVEFIELD_BIN")
     of_the_wheel.unlink()
     assert find_renderer() == str(on_path), "a list may name what is gone"
+
+
+def test_another_distributions_program_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other has the same name, and comes earlier on the search path."""
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    ours, other = tmp_path / "ours" / "lib", tmp_path / "other" / "lib"
+    distribution(other, "wavefield/__init__.py", "../bin/wavefield")
+    program(tmp_path / "other" / "bin")
+    installed(ours, monkeypatch)
+    monkeypatch.syspath_prepend(str(other))
+    with pytest.raises(wavefield.NoRenderer, match="install the wheel with pip"):
+        find_renderer()
+    distribution(ours, "wavefield/_launch.py", "../bin/wavefield")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ours)])
+    of_the_wheel = program(tmp_path / "ours" / "bin")
+    assert find_renderer() == str(of_the_wheel)
+
+
+def test_an_editable_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It consists of a file with the path of the sources, and of the program."""
+    monkeypatch.delenv("WAVEFIELD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    site = tmp_path / "lib"
+    distribution(site, "wavefield.pth", "../bin/wavefield")
+    (site / "wavefield.pth").write_text(f"{tmp_path / 'src'}\n")
+    installed(tmp_path / "src", monkeypatch)
+    monkeypatch.syspath_prepend(str(site))
+    built = program(tmp_path / "bin")
+    assert find_renderer() == str(built)

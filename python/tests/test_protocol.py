@@ -1,4 +1,4 @@
-"""What the renderer says is checked before anything believes it."""
+"""The renderer's messages are checked before they are used."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_slot_that_cannot_be_is_refused(key: str, value: Any) -> None:
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(VersionMismatch, match="version 1 of the protocol, this package version 2: install"):
+    with pytest.raises(VersionMismatch, match="version 1 of the protocol, and this package version 2: install"):
         _protocol.welcome({**good(), "protocol": 1}, "cuda", 4)
 
 
@@ -136,7 +136,7 @@ def test_packets_that_are_no_message(packet: bytes) -> None:
 
 
 def test_random_damage_is_an_error_or_a_valid_welcome() -> None:
-    """Never another exception: whatever the bytes, the client says that the renderer spoke wrongly."""
+    """Any bytes raise `ProtocolError`, and no other exception."""
     packet = _protocol.encode(good())
     damage = random.Random(7)
     survived = 0
@@ -158,7 +158,7 @@ def test_messages_that_are_too_long_are_not_sent() -> None:
 
 
 def test_ring_values() -> None:
-    # Frame 3 of a ring of 3 uses slot 0 again, so the renderer must have let go of frame 0, which it says by 1.
+    # Frame 3 of a ring of 3 uses slot 0 again, so the renderer must have finished with frame 0: `free` is 1.
     assert [slot(n, 3) for n in range(5)] == [0, 1, 2, 0, 1]
     assert [free_before(n, 3) for n in range(5)] == [0, 0, 0, 1, 2]
     assert [ready_after(n) for n in range(3)] == [1, 2, 3]

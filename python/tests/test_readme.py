@@ -1,7 +1,8 @@
-"""The READMEs' Python, run as it stands there: NumPy in CuPy's place, and a renderer that keeps what it is shown."""
+"""Runs the Python code of the READMEs unchanged, with NumPy instead of CuPy, and the fake renderer."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,21 +14,27 @@ import pytest
 
 import wavefield
 from fake_renderer import FakeRenderer, Session
-from readmes import block, blocks, first_examples, one_lines
+from readmes import ROOT, block, blocks, first_examples, one_lines
 from wavefield import _show
 
 
 def test_there_is_no_other_block() -> None:
-    """A new one needs a test below."""
+    """A new block needs a test below."""
     assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 7)
+
+
+def test_no_link_leads_into_the_repository() -> None:
+    """The README is also the package's page on an index, where such a link is broken."""
+    links = re.findall(r"\]\(([^)]*)\)", (ROOT / "python/README.md").read_text())
+    assert [link for link in links if not link.startswith(("#", "https://"))] == []
 
 
 @pytest.fixture
 def renderer(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> FakeRenderer:
-    """What `connect()` finds: in memory full of NaN, and gone after four frames."""
+    """The renderer of `connect()`. Its memory is full of NaN, and it ends after four frames."""
 
     def ready(session: Session, message: dict[str, Any], files: list[int]) -> None:
-        # A quick client has sent another frame before it sees that the renderer is gone.
+        # A quick client may send another frame before it notices the end.
         if message["frame"] > 3:
             return
         session.on_ready(message, files)
@@ -69,7 +76,7 @@ def test_called_again(renderer: FakeRenderer) -> None:
 
 
 def test_the_allocator(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it gives is `test_imports`'s; here the block is run as it stands."""
+    """Only runs the block. test_imports.py tests the allocator."""
     entered: list[str] = []
 
     @contextmanager
@@ -86,7 +93,7 @@ def test_the_allocator(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) 
 
 
 def is_a_field(shown: np.ndarray) -> None:
-    """Check that every vertex was written, to what `Array` says of it, and that there is something to see."""
+    """Check that every vertex was written, within the ranges that `Array` documents, and that the heights vary."""
     rows, cols, _ = shown.shape
     np.testing.assert_allclose(shown[..., 0], np.broadcast_to(np.linspace(-1, 1, cols), (rows, cols)), atol=1e-6)
     np.testing.assert_allclose(shown[..., 2].T, np.broadcast_to(np.linspace(-1, 1, rows), (cols, rows)), atol=1e-6)
@@ -120,7 +127,7 @@ def test_arrays_of_your_own(renderer: FakeRenderer, capsys: pytest.CaptureFixtur
 
 
 def test_numbas_arrays(renderer: FakeRenderer) -> None:
-    """What the memory manager does is `test_numba_memory`'s; here the array has what it would give."""
+    """The array has memory as the memory manager gives it. test_numba_memory.py tests the manager."""
 
     class Array(np.ndarray):
         def copy_to_device(self, array: np.ndarray) -> None:
@@ -168,7 +175,7 @@ def test_the_kernel_that_is_sent(
     assert renderer.kernels[0][0] == "field_kernel"
     vertices = np.full((rows, cols, 4), np.nan)
     flat = vertices.ravel()
-    for i in range(256):  # as a block of threads does it, with some left over
+    for i in range(256):  # like a block with more threads than vertices
         thread.append(i)
         compiled[0](flat, cols, rows, 3, 0.25)
     is_a_field(vertices)

@@ -1,7 +1,8 @@
-"""`wavefield.show` against the fake renderer: what it starts, what it says, what it keeps."""
+"""`wavefield.show` against the fake renderer: what it starts, sends and keeps."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -82,12 +83,15 @@ def test_what_the_limits_are_taken_of(
 
 
 CONVERTED = [
-    (IMAGE.astype(np.float64), "float32", "it is float64, and was converted"),
-    (IMAGE.astype(">f4"), "float32", "it is >f4, and was converted"),
+    (IMAGE.astype(np.float64), "float32", "it is float64 and was converted"),
+    (IMAGE.astype(">f4"), "float32", "it is >f4 and was converted"),
+    (IMAGE.astype(">f2"), "float16", "it is >f2 and was converted"),
+    (np.arange(24, dtype=">i4").reshape(4, 6), "float32", "it is >i4 and was converted"),
+    (np.arange(15, dtype=">f4").reshape(5, 3), "float32", "it is >f4 and was converted"),
     (np.arange(24).reshape(4, 6), "float32", "it is int64"),
     (IMAGE > 0.5, "uint8", "it is bool"),
-    (np.asfortranarray(IMAGE), "float32", "put so; make it contiguous"),
-    (IMAGE[::-1, ::2], "float32", "put so; make it contiguous"),
+    (np.asfortranarray(IMAGE), "float32", "not contiguous and was copied; create it contiguous"),
+    (IMAGE[::-1, ::2], "float32", "not contiguous and was copied; create it contiguous"),
     (np.zeros((5, 3)), "float32", "it is float64"),
 ]
 
@@ -99,6 +103,7 @@ def test_what_is_converted(
     field = wavefield.show(array, memory="host")
     field.status()
     assert field.dtype == np.dtype(dtype)
+    assert field.kind == ("points" if array.shape[1] == 3 else "image")
     assert field.shown is not None
     assert words in field.shown.reason
     np.testing.assert_array_equal(renderer.frames[0], array.astype(dtype))
@@ -109,7 +114,9 @@ def test_what_is_converted(
     [
         (np.zeros((3, 40, 60), np.float32), r"permute\(1, 2, 0\)"),
         (np.zeros((4, 6), np.complex64), r"abs\(x\)"),
+        (np.zeros((4, 6), ">c8"), r"abs\(x\)"),
         (np.zeros((4, 6, 3), np.int64), r'x\.astype\("uint8"\)'),
+        (np.zeros((4, 6, 3), ">i4"), r'x\.astype\("uint8"\)'),
         (np.zeros((4, 6), object), "not object"),
         (np.zeros(7, np.float32), "reshape"),
         (np.zeros((0, 6), np.float32), "too small"),
@@ -127,11 +134,11 @@ def test_the_same_array_again(started: list[Started], renderer: FakeRenderer) ->
     for value in range(5):
         mine[...] = value
         wavefield.show(mine, memory="host")
-        assert (field.shown == wavefield.Shown.WITHOUT_COPY) == (value == 0), "once it was written on show it is copied"
+        assert (field.shown == wavefield.Shown.WITHOUT_COPY) == (value == 0), "later ones are copied"
     assert field.shown is not None
     assert "show two in turn" in field.shown.reason
     field.status()
-    # The first was on show when it was written again, so it may be torn; the others are copies.
+    # The first was written again while it was drawn, so it may be torn. The others are copies.
     assert [shown[0, 0] for shown in renderer.frames[2:]] == [1, 2, 3, 4]
 
 
@@ -176,7 +183,7 @@ def test_where_there_is_a_window(
     wavefield.show(IMAGE, memory="host").close()
     monkeypatch.setitem(sys.modules, "IPython", IPython)
     wavefield.show(IMAGE, memory="host").close()
-    assert "--headless" not in started[-1].arguments, "in a terminal, IPython is no notebook"
+    assert "--headless" not in started[-1].arguments, "IPython in a terminal is not a notebook"
     IPython.shell = Shell
     wavefield.show(IMAGE, memory="host").close()
     assert "--headless" in started[-1].arguments
@@ -187,14 +194,14 @@ def test_the_camera_stays_while_the_kind_does(started: list[Started]) -> None:
     usual = wavefield.show(IMAGE, memory="host").camera
     wavefield.show(np.zeros((4, 3), np.float32), memory="host").camera = wavefield.Camera(0.25, 1.0, 2.0)
     points = wavefield.show(np.zeros((5, 3), np.float32), memory="host")
-    assert points.camera == wavefield.Camera(0.25, 1.0, 2.0), "each number of points is a connection of its own"
+    assert points.camera == wavefield.Camera(0.25, 1.0, 2.0), "each number of points has a connection of its own"
     assert wavefield.show(IMAGE, memory="host").camera == usual
 
 
 def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) -> None:
     camera = wavefield.Camera(0.0, 1.0, 2.0)
     wavefield.show(IMAGE, memory="host", title="ß" * 300)
-    assert renderer.received[0]["client"] == "ß" * 100, "200 bytes are a name's most"
+    assert renderer.received[0]["client"] == "ß" * 100, "a name has at most 200 bytes"
     renderer.received.clear()
     field = wavefield.show(IMAGE, memory="host", title="my waves", camera=camera, size=2)
     hellos = [message for message in renderer.received if message["type"] == "hello"]
@@ -204,7 +211,7 @@ def test_a_title_and_the_camera(started: list[Started], renderer: FakeRenderer) 
     wavefield.show(IMAGE, memory="host", camera=wavefield.Camera(0.5, 1.0, 2.0), size=3)
     assert (field.camera.azimuth, field.parameters["size"]) == (0.5, 3)
     assert wavefield.show(IMAGE, memory="host") is field, "the title stays"
-    with pytest.raises(TypeError, match="limits is 2 numbers"):
+    with pytest.raises(TypeError, match="limits must be 2 numbers"):
         wavefield.show(IMAGE, memory="host", limits=3)  # type: ignore[arg-type]
     wavefield.show(IMAGE, memory="host", limits=np.array([0, 1]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
@@ -223,6 +230,108 @@ def test_a_refused_array_leaves_nothing_behind(started: list[Started], renderer:
     assert started[0].ended == 1
 
 
+def test_a_refused_array_keeps_the_window(started: list[Started], renderer: FakeRenderer) -> None:
+    camera = wavefield.Camera(0.5, 1.0, 2.0)
+    wavefield.show(IMAGE, memory="host", window=True, camera=camera)
+
+    def refuse(session: Session, *_: Any) -> None:
+        session.send({"type": "refused", "code": "array", "reason": "larger than one allocation; show a part of it"})
+        session.socket.shutdown(2)
+
+    renderer.answers["hello"] = refuse
+    with pytest.raises(wavefield.Refused, match="show a part of it"):
+        wavefield.show(IMAGE[:2], memory="host", window=True)
+    del renderer.answers["hello"]
+    field = wavefield.show(IMAGE[:3], memory="host", window=True)
+    field.status()
+    assert (len(started), started[0].ended) == (1, 0)
+    assert field.camera == camera
+    np.testing.assert_array_equal(renderer.frames[-1], IMAGE[:3])
+
+
+def test_a_mistake_in_memory_changes_nothing(started: list[Started]) -> None:
+    field = wavefield.show(IMAGE, memory="host")
+    with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
+        wavefield.show(IMAGE, memory="disk")  # type: ignore[arg-type]
+    assert wavefield.show(IMAGE, memory="host") is field
+
+
+def test_a_renderer_that_ended_between_two_layouts_is_started_anew(
+    started: list[Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wavefield.show(IMAGE, memory="host")
+
+    def ended(*_: Any) -> None:
+        raise wavefield.NoRenderer("the renderer ended at once")
+
+    with monkeypatch.context() as patch, pytest.raises(wavefield.NoRenderer):
+        patch.setattr(Started, "still_starting", ended)
+        wavefield.show(IMAGE[:2], memory="host")
+    assert started[0].ended == 1
+    wavefield.show(IMAGE[:2], memory="host")
+    assert len(started) == 2
+
+
+def test_limits_after_a_failed_first_show(
+    started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits are those of the first array that is shown."""
+
+    def refuse(session: Session, *_: Any) -> None:
+        session.send({"type": "failed", "request": "set", "reason": "no such map"})
+
+    renderer.answers["set"] = refuse
+    with pytest.raises(wavefield.Refused, match="no such map"):
+        wavefield.show(IMAGE, memory="host", colormap="no such map")
+    del renderer.answers["set"]
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(wavefield.Field, "show", lambda *_: 1 / 0)
+        wavefield.show(IMAGE + 1, memory="host")
+    image = np.array([[2.0, 3.0]] * 2 + [[4.0, 5.0]] * 2, np.float32).repeat(3, axis=1)
+    wavefield.show(image, memory="host")
+    wavefield.show(image + 1, memory="host")
+    assert renderer.parameters["limits"] == [2.0, 5.0]
+    assert len(started) == 1
+
+
+def test_show_after_ctrl_c(started: list[Started], renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    field = wavefield.show(IMAGE, memory="host")
+    field.status()  # now the renderer has read everything
+    whole = field._connection.pump
+
+    def press(timeout: float = 0.0) -> None:
+        whole(timeout)
+        raise KeyboardInterrupt
+
+    renderer.frees = False
+    with monkeypatch.context() as patch:
+        patch.setattr(field._connection, "pump", press)  # while it waits for a slot
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(4):
+                wavefield.show(IMAGE, memory="host")
+    field.status()
+    for frame in range(1, renderer.session.drawn):  # type: ignore[union-attr]
+        renderer.session.send({"type": "free", "frame": frame})  # type: ignore[union-attr]
+    renderer.frees = True
+    assert wavefield.show(IMAGE + 1, memory="host") is field, "nothing was lost"
+    send = field._connection.send
+
+    def cut_short(message: Any, *more: Any) -> None:
+        send(message, *more)
+        if message["type"] == "ready":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(field._connection, "send", cut_short)  # while it hands a frame over
+        with pytest.raises(KeyboardInterrupt):
+            wavefield.show(IMAGE + 2, memory="host")
+    assert started[0].ended == 0
+    other = wavefield.show(IMAGE + 3, memory="host")
+    other.status()
+    assert (field.closed, started[0].ended > 0, len(started)) == (True, True, 2)
+    np.testing.assert_array_equal(renderer.frames[-1], IMAGE + 3)
+
+
 def test_a_gpu_that_cannot_be_shared(
     started: list[Started], driver: FakeDriver, renderer: FakeRenderer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,7 +345,7 @@ def test_a_gpu_that_cannot_be_shared(
 
 
 class OnTheGpu:
-    """What CuPy gives: NumPy's memory that says that it is the GPU's."""
+    """Stands for CuPy's array: NumPy's memory, presented as the GPU's."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -295,9 +404,13 @@ from wavefield import _show
 import started
 started.Started.fake = type("Fake", (), {{"path": __import__("pathlib").Path(sys.argv[1])}})
 _show.Renderer = started.Started
-field = wavefield.show(np.ones((4, 6), np.float32), memory="host", window=sys.argv[2] == "window")
+field = wavefield.show(np.ones((4, 6), np.float32), memory="host", window=sys.argv[2] != "headless")
 print("shown", flush=True)
-if len(sys.argv) > 3: raise RuntimeError(sys.argv[3])
+if sys.argv[2] == "another":
+    other = wavefield.connect(sys.argv[3], memory="host")
+    for _ in other.frames(2): pass
+    print("shown there", flush=True)
+elif len(sys.argv) > 3: raise RuntimeError(sys.argv[3])
 """
 
 
@@ -324,6 +437,22 @@ def test_a_script_waits_until_its_window_is_closed(renderer: FakeRenderer) -> No
     assert (program.returncode, said) == (0, "")
 
 
+def test_a_field_beside_the_window_stays_open_with_it(renderer: FakeRenderer, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with contextlib.closing(FakeRenderer(tmp_path / "other")) as other:
+        program = run(renderer, "another", str(other.path))
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert [program.stdout.readline() for _ in range(2)] == ["shown\n", "shown there\n"]
+        assert program.stderr.readline() == "wavefield: the program ends when its window is closed, or by Ctrl-C\n"
+        assert not other.farewell.wait(0.2), "its last frame is still in view"
+        renderer.session.send({"type": "error", "code": "ended", "reason": "the window was closed"})  # type: ignore[union-attr]
+        _, said = program.communicate(timeout=30)
+        assert (program.returncode, said) == (0, "")
+        assert other.farewell.wait(5)
+        assert [message["type"] for message in other.received] == ["hello", "ready", "ready", "bye"]
+
+
 @pytest.mark.parametrize("arguments", [["headless"], ["window", "a mistake"]])
 def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: FakeRenderer, arguments: list[str]) -> None:
     program = run(renderer, *arguments)
@@ -337,7 +466,7 @@ def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: Fake
 )
 def test_default_limits_are_limits_that_the_renderer_takes(values: list[float]) -> None:
     low, high = (np.float32(limit) for limit in _libraries.extent(np.array(values)))
-    # As `checked_limits` in src/serve/wishes.rs.
+    # The same check as `checked_limits` in src/serve/wishes.rs.
     assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < np.inf
 
 
@@ -346,4 +475,4 @@ def test_what_is_converted_keeps_its_meaning() -> None:
     array, layout, _ = _show._prepare(mask, None)
     assert (layout.kind, array.dtype, array.max()) == ("image", np.float32, 1.0)
     array, layout, reason = _show._prepare(np.zeros((4, 5, 3), np.uint8)[..., :1], None)
-    assert layout.shape == (4, 5) and "make it contiguous" in reason
+    assert layout.shape == (4, 5) and "create it contiguous" in reason

@@ -1,6 +1,6 @@
 """Show arrays in a window or a notebook, those on the GPU from where they are: `wavefield.show(x)`.
 
-Frame after frame can be written straight into the renderer's memory, too:
+You can also write frame after frame straight into the renderer's memory:
 
     import cupy as cp, wavefield
 
@@ -8,12 +8,12 @@ Frame after frame can be written straight into the renderer's memory, too:
         rows, cols, _ = field.shape
         x, z = cp.linspace(-1, 1, cols), cp.linspace(-1, 1, rows)[:, None]
         for frame in field:                      # waits, on the GPU, until a slot is free
-            v = cp.asarray(frame)                # (rows, cols, 4) float32: x, y, z, w: the renderer's own memory
+            v = cp.asarray(frame)                # the renderer's own memory: (rows, cols, 4) float32, x, y, z, w
             wave = cp.sin(8 * x + 3 * z + frame.time)
             v[..., 0], v[..., 1], v[..., 2], v[..., 3] = x, 0.3 * wave, z, 0.5 + 0.5 * wave
-            # going on to the next frame hands this one over, on the stream
+            # the next frame hands this one over, on the stream
 
-Importing this imports neither CUDA nor any array library.
+Importing this package imports neither CUDA nor any array library.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ._connect import connect
 from ._launch import launch
 from ._parameters import KernelParameter
 from ._show import show
+from ._shown import Shown
 from ._status import Camera, Status
 from ._streams import Stream
 from .errors import (
@@ -48,7 +49,7 @@ from .errors import (
     WavefieldError,
     WrongUser,
 )
-from .field import Field, Shown
+from .field import Field
 from .frame import Frame
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # It is a subclass of a class of Numba's. The second name is what NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for.
+    # Its base class is Numba's, so import it only on demand. NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for the second
+    # name.
     if name in ("NumbaMemoryManager", "_numba_memory_manager"):
         from .numba_memory import NumbaMemoryManager
 

@@ -1,4 +1,4 @@
-"""Memory beside the ring that the renderer can draw: its own, and CUDA's that it has imported."""
+"""Memory outside the ring that the renderer can draw: its own, and CUDA memory that it has imported."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 MOST_RETIRED = 16
-"""How many arrays that nobody holds any more may still be mapped before the next one is made; see `Context.reap`."""
+"""How many unused arrays may still be mapped when the next one is made; see `Context.reap`."""
 
 RETIRED_SECONDS = 1.0
-"""How long making one waits for that."""
+"""How long making an array waits for unused ones to be unmapped."""
 
 
 @dataclass
 class Allocation:
-    """What is known of memory that the renderer can draw, for as long as it is held."""
+    """Memory that the renderer can draw, as long as somebody holds it."""
 
     number: int
     address: int
     bytes: int
     shown: tuple[int, int] | None = None
-    """The last frame that was drawn from it, and at which offset."""
+    """The last frame that showed it, and the offset of that frame's array."""
 
     def offset_of(self, pointer: int, size: int, alignment: int) -> int | None:
-        """Return where in it an array lies, if the renderer can draw it from there."""
+        """Return the offset of an array in it, or None if the renderer cannot draw the array from there."""
         offset = pointer - self.address
         return offset if 0 <= offset <= self.bytes - size and offset % alignment == 0 else None
 
@@ -48,7 +48,7 @@ class Allocations:
         self._all = weakref.WeakKeyDictionary()
 
     def make(self, size: int) -> _cuda.DeviceMemory | HostMemory:
-        """Ask for memory; `Refused` if the renderer has none left."""
+        """Ask for memory. Raises `Refused` if the renderer has none left."""
         self._make_room()
         message, files = self._connection.request({"type": "allocate", "bytes": size}, "allocated")
         try:
@@ -72,13 +72,13 @@ class Allocations:
         except BaseException:
             self._connection.send_later(release)
             raise
-        # Held by whatever is made of it; the renderer is told when the last is gone.
+        # Arrays made of the memory hold it. When the last one is gone, the renderer is told.
         _cuda._finally(memory, self._connection.send_later, release)
         self._all[memory] = Allocation(number, address, size)
         return memory
 
     def find(self, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | None:
-        """Return the allocation that an array can be drawn from, and the offset in it."""
+        """Return the allocation that an array lies in, and its offset there."""
         for allocation in list(self._all.values()):
             offset = allocation.offset_of(pointer, size, alignment)
             if offset is not None:
@@ -86,7 +86,7 @@ class Allocations:
         return None
 
     def _make_room(self) -> None:
-        """Let the GPU run dry when much waits to be unmapped: frame after frame without a pause it never does."""
+        """Give the GPU time to become idle if much waits to be unmapped. Without pauses it never is."""
         end = time.monotonic() + RETIRED_SECONDS
         while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
             self._connection.pump()

@@ -1,8 +1,9 @@
-"""Memory for CuPy that the renderer can import: `cuMemCreate` with handles that other processes may be given."""
+"""Memory for CuPy that the renderer can import: from `cuMemCreate`, with handles that can be exported."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,9 +15,10 @@ from .errors import CudaError
 
 @contextmanager
 def allocator() -> Iterator[None]:
-    """Give CuPy, inside `with`, memory from which `show` draws arrays without a copy.
+    """Make CuPy allocate, inside `with`, memory that `show` can draw without a copy.
 
-    It comes from a pool of its own, which keeps what is freed for the next arrays. Arrays made inside are good outside.
+    The memory comes from a separate pool, which reuses what is freed. Arrays made inside stay valid outside. If the GPU
+    is out of memory, CuPy raises its usual `OutOfMemoryError`.
     """
     cupy = _libraries.need("cupy", "allocator()")
     if not _pool:
@@ -27,11 +29,35 @@ def allocator() -> Iterator[None]:
 
 _pool: list[Any] = []
 _lock = threading.Lock()
-# By address: the device's context, the size, and the handle.
+# The device's context, the size and the handle, by address.
 _chunks: dict[int, tuple[_cuda.Context, int, Any]] = {}
 
 
+IDLE_SECONDS = 1.0
+"""How long an allocation waits, if the GPU is out of memory, for freed memory to be unmapped."""
+
+_OUT_OF_MEMORY = 2
+"""`cudaErrorMemoryAllocation`."""
+
+
 def _allocate(size: int, ordinal: int) -> int:
+    try:
+        return _map(size, ordinal)
+    except CudaError as error:
+        if error.name != "CUDA_ERROR_OUT_OF_MEMORY":
+            raise
+        # Freed memory is unmapped only once the GPU is idle. Give it time, for the next try.
+        context = _cuda.Context.at(ordinal)
+        end = time.monotonic() + IDLE_SECONDS
+        while context.retired and time.monotonic() < end:
+            time.sleep(1e-3)
+            context.reap()
+        # This error makes CuPy's pool free its unused blocks and try again. If that fails, it raises OutOfMemoryError.
+        cupy = _libraries.need("cupy", "allocator()")
+        raise cupy.cuda.runtime.CUDARuntimeError(_OUT_OF_MEMORY) from error
+
+
+def _map(size: int, ordinal: int) -> int:
     context = _cuda.Context.at(ordinal)
     driver = context.driver
     prop = driver.CUmemAllocationProp()
@@ -64,14 +90,14 @@ def _allocate(size: int, ordinal: int) -> int:
 def _free(address: int, _ordinal: int) -> None:
     with _lock:
         context, size, handle = _chunks.pop(address)
-    # Unmapped once the GPU has nothing to do. At the interpreter's end the process takes it along.
+    # Unmapped once the GPU is idle. At the interpreter's end this may fail; the process's end frees the memory.
     with suppress(Exception):
         context.retire(partial(_unmap, context, address, size, handle))
 
 
 def _unmap(context: _cuda.Context, address: int, size: int, handle: Any) -> None:
     if address:
-        with suppress(CudaError):  # it was not mapped yet
+        with suppress(CudaError):  # if it was not mapped yet
             context.call("cuMemUnmap", address, size)
         context.call("cuMemAddressFree", address, size)
     context.call("cuMemRelease", handle)

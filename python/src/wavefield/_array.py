@@ -1,4 +1,4 @@
-"""The renderer's memory, as other libraries take it: what frames and arrays of a field have in common."""
+"""The renderer's memory, as other libraries take it: the base of frames and of a field's arrays."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 class Array:
     """Memory that the renderer draws, of the field's shape and dtype.
 
-    Of a mesh, (rows, cols, 4) float32: x, y, z, w. x and z span -1 to 1 and y is up, within ±0.3 for the wave; w, 0 to
-    1, is what the colour map shows.
+    A mesh is (rows, cols, 4) float32: x, y, z, w. x and z span -1 to 1. y is up; the renderer's wave stays within ±0.3.
+    w, from 0 to 1, selects the colour.
 
-    `as_cupy()`, `as_torch()`, `as_numba()` and `as_numpy()` give the array of that library, with no copy and ordered
-    with what that library works on now.
+    `as_cupy()`, `as_torch()`, `as_numba()` and `as_numpy()` return that library's array, without a copy, ordered with
+    the stream that the library works on now.
 
-    In CUDA memory it offers `__cuda_array_interface__` and DLPack, so these take it with no copy:
+    In CUDA memory it offers `__cuda_array_interface__` and DLPack, so these calls take it without a copy:
     `cupy.asarray(v)`, `torch.from_dlpack(v)`, `numba.cuda.as_cuda_array(v, sync=False)`, cuda.core's
-    `StridedMemoryView`. In host memory `numpy.asarray(v)` and DLPack do. Whatever was made of it keeps the memory
+    `StridedMemoryView`. In host memory `numpy.asarray(v)` and DLPack take it. Each array made of it keeps the memory
     mapped.
     """
 
@@ -42,9 +42,9 @@ class Array:
     ) -> None:
         self._layout = layout
         self._memory = memory
-        # None in host memory, and once the field is closed: then nothing has to be ordered any more.
+        # None in host memory, and once the field is closed: then there is nothing to order.
         self._stream = stream
-        # Streams that those who took it said they would use, or seem to use; a hand-off waits for them.
+        # The streams of the libraries that took it, as they named them or as it seems. The hand-off waits for them.
         self._consumers: set[Stream] = set()
         self._offset = offset
         self._array: NDArray[Any] | None = None
@@ -53,18 +53,18 @@ class Array:
         return f"<wavefield.Array {self._layout.shape} {self._layout.dtype}>"
 
     def _move_to(self, stream: Stream | None) -> None:
-        """Take note of the stream that waits for the renderer from now on."""
+        """Change to another stream, which waits for the renderer from now on."""
         if self._stream is not None and self._stream != stream:
             self._consumers.add(self._stream)
         self._stream = stream
 
     def _field_closed(self) -> None:
-        """Forget the streams, which are not to be used any more."""
+        """Forget the streams: they must not be used any more."""
         self._stream = None
         self._consumers.clear()
 
     def _check(self) -> None:
-        """Raise if it must not be used now."""
+        """Raise if it must not be used any more."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,11 +90,11 @@ class Array:
 
     @property
     def stream(self) -> Stream:
-        """Return the CUDA stream on which it is written; there is none in host memory."""
+        """Return the CUDA stream to write it on. Raises `ValueError` in host memory."""
         if self._stream is None:
             if isinstance(self._memory, DeviceMemory):
                 raise FieldClosed("the field is closed, and its stream is gone")
-            raise ValueError('there are no streams in memory="host"')
+            raise ValueError('memory="host" has no streams')
         return self._stream
 
     @property
@@ -106,17 +106,18 @@ class Array:
         self._check()
         if not isinstance(self._memory, DeviceMemory):
             # An AttributeError, so that hasattr(frame, "__cuda_array_interface__") is False.
-            raise AttributeError("these vertices are in host memory: numpy.asarray takes them")
+            raise AttributeError("this memory is on the CPU: use numpy.asarray")
         return self._memory
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Return the description of version 3.
+        """Return the description, version 3.
 
-        `stream` is the stream whose present work must be waited for. CuPy and Numba make the CPU wait for it, so it is
-        left out (None: nothing to wait for) where the libraries that are loaded work on that very stream now. The
-        protocol does not tell on which stream the array is going to be used. It is taken to be the present one of CuPy
-        and of PyTorch: that is made to wait, and the hand-over waits for it, as by DLPack.
+        `stream` names the stream to wait for. CuPy and Numba make the CPU wait for it. So it is None, which means that
+        there is nothing to wait for, if all loaded libraries already work on the frame's stream.
+
+        The interface does not say which stream uses the array. This assumes the current streams of CuPy and of PyTorch:
+        they wait until the memory may be written, and the hand-off waits for them, as with DLPack.
         """
         device = self._device()
         return {
@@ -139,47 +140,47 @@ class Array:
         return self._stream.handle
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the vertices as a NumPy array, in host memory; the renderer's own unless a copy is asked for."""
+        """Return NumPy's array of the memory, in host memory only; a copy if `copy` or another `dtype` asks for one."""
         self._check()
         if isinstance(self._memory, DeviceMemory):
             raise TypeError(
-                "the vertices are in the GPU's memory: cupy.asarray, torch.from_dlpack or numba.cuda.as_cuda_array "
-                'take them, and wavefield.connect(memory="host") gives NumPy arrays'
+                "this memory is on the GPU: use cupy.asarray, torch.from_dlpack or numba.cuda.as_cuda_array, or "
+                'wavefield.connect(memory="host") for NumPy'
             )
         if self._array is None:
             self._array = self._memory.array(self._layout, self._offset)
         if dtype is not None and dtype != self._array.dtype:
             if copy is False:
-                raise ValueError(f"the array is {self._layout.dtype}; as {dtype} it is a copy")
+                raise ValueError(f"the array is {self._layout.dtype}, so {dtype} needs a copy")
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 
     def as_numpy(self) -> NDArray[Any]:
-        """Return NumPy's array of it, in host memory: the renderer's own, to be written."""
+        """Return NumPy's array of it, without a copy. Raises `TypeError` in CUDA memory."""
         return self.__array__()
 
     def as_cupy(self) -> Any:
-        """Return CuPy's array of it, with no copy, ordered with CuPy's current stream."""
+        """Return CuPy's array of it, without a copy, ordered with CuPy's current stream."""
         self._device()
         return _libraries.need("cupy", "as_cupy()").from_dlpack(self)
 
     def as_torch(self) -> Any:
-        """Return PyTorch's tensor of it, with no copy, ordered with PyTorch's current stream."""
+        """Return PyTorch's tensor of it, without a copy, ordered with PyTorch's current stream."""
         self._device()
         return _libraries.need("torch", "as_torch()").from_dlpack(self)
 
     def as_numba(self) -> Any:
-        """Return Numba's array of it, with no copy, ordered with Numba's default stream. Selects Numba's device."""
+        """Return Numba's array of it, without a copy, ordered with Numba's default stream. Selects Numba's device."""
         device = self._device()
         cuda = _libraries.need("numba.cuda", "as_numba()")
         cuda.select_device(device.context.ordinal)
         if self._stream is not None:
             self._order_consumer(device.context, _streams.stream_of(cuda.default_stream()))
-        # sync=True would make the CPU wait.
+        # With sync=True the CPU would wait for the stream.
         return cuda.as_cuda_array(self, sync=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return (2, ordinal) for CUDA, (1, 0) for host memory."""
+        """Return (2, ordinal) in CUDA memory, (1, 0) in host memory."""
         if isinstance(self._memory, DeviceMemory):
             return (_dlpack.CUDA, self._memory.context.ordinal)
         return (_dlpack.CPU, 0)
@@ -192,19 +193,19 @@ class Array:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Return a capsule. `stream` is the consumer's: it is made to wait, and the hand-off then waits for it."""
+        """Return a capsule, and order it with the consumer's `stream`, both ways."""
         self._check()
         if copy:
-            raise BufferError("these are the renderer's vertices: copy them with the other library")
+            raise BufferError("wavefield does not copy for DLPack: copy with the other library")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"the vertices are on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
+            raise BufferError(f"this memory is on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
         if isinstance(self._memory, DeviceMemory):
             if (consumer := self._dlpack_consumer(self._memory.context, stream)) is not None:
                 self._order_consumer(self._memory.context, consumer)
             address = self.pointer
         else:
             if stream is not None:
-                raise BufferError("these vertices are in host memory, which has no streams")
+                raise BufferError("this memory is on the CPU, which has no streams")
             address = self.__array__().ctypes.data
         return _dlpack.make(
             address,
@@ -217,29 +218,29 @@ class Array:
         )
 
     def _dlpack_consumer(self, context: _cuda.Context, stream: int | None) -> Stream | None:
-        """Return the stream that a consumer's number means, or None if nothing is to be ordered."""
+        """Return the stream that a consumer's number means, or None if there is nothing to order."""
         if stream == 0:
-            raise BufferError("stream 0 is ambiguous in DLPack: 1 is the default stream, 2 the thread's own")
+            raise BufferError("stream 0 is ambiguous in DLPack: use 1 for the default stream, 2 for the thread's own")
         if stream is not None and stream < -1:
-            raise BufferError(f"{stream} is no CUDA stream")
+            raise BufferError(f"{stream} is not a CUDA stream")
         if stream == -1 or self._stream is None:
             return None
         consumer = _streams.Stream(_cuda.LEGACY_STREAM if stream is None else stream)
-        # The library's object, if that is its stream, keeps it from being destroyed.
+        # If it is a library's current stream, hold the library's object: that keeps the stream alive.
         for current in _streams.current_streams(context.ordinal).values():
             if current == consumer:
                 return current
         return consumer
 
     def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:
-        """Make a stream wait until the vertices may be written, and the hand-over wait for it."""
+        """Make a stream wait until the memory may be written, and the hand-off wait for that stream."""
         if self._stream is not None and consumer != self._stream:
             with context.current():
                 _cuda.order(context, self._stream.handle, consumer.handle)
             self._consumers.add(consumer)
 
     def _order_after(self, context: _cuda.Context, stream: Stream) -> None:
-        """Make `stream` wait for those who may have written the vertices."""
+        """Make `stream` wait for every stream that may have written the memory."""
         with context.current():
             for writer in {self._stream, *self._consumers}:
                 if writer is not None and writer != stream:
@@ -247,26 +248,26 @@ class Array:
 
 
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> int:
-    """Check another array against the field's; `strides` counts bytes. Return its bytes from row to row."""
+    """Check an array against the field's layout, and return its bytes from row to row. `strides` counts bytes."""
     if len(shape) == 3 == len(layout.shape) + 1 and layout.kind == "image" and shape[2] == 1:
         shape, strides = shape[:2], strides[:2]
     if tuple(shape) != layout.shape or dtype != layout.dtype:
         in_torch = {"float32": "float", "float16": "half", "uint8": "byte"}[layout.dtype]
-        cure = f': convert it by array.astype("{layout.dtype}"), in PyTorch by array.{in_torch}()'
+        cure = f': convert it with array.astype("{layout.dtype}"), in PyTorch array.{in_torch}()'
         raise ArrayMismatch(
-            f"an array of shape {tuple(shape)}, {dtype}; the field is {layout.shape}, {layout.dtype}"
+            f"the array is {tuple(shape)}, {dtype}; the field is {layout.shape}, {layout.dtype}"
             f"{'' if dtype == layout.dtype else cure}"
         )
     if not rows_are_contiguous(layout, tuple(shape), tuple(strides)):
         raise ArrayMismatch(
-            f"an array whose rows are not contiguous (strides {tuple(strides)} bytes): make it so first, by its "
-            "library's ascontiguousarray() or contiguous()"
+            f"the array's rows are not contiguous (strides {tuple(strides)} bytes): use ascontiguousarray(array), in "
+            "PyTorch array.contiguous()"
         )
     return layout.row_bytes if layout.shape[0] == 1 else strides[0]
 
 
 def rows_are_contiguous(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Return whether each row is without gaps, and begins after the one before. An axis of one has any stride."""
+    """Return whether each row has no gaps and begins after the one before. The stride of an axis of one is ignored."""
     inner = zip(shape[1:], strides[1:], layout.strides[1:], strict=True)
     return all(size == 1 or stride == wanted for size, stride, wanted in inner) and (
         shape[0] == 1 or strides[0] >= layout.row_bytes

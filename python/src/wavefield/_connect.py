@@ -1,4 +1,4 @@
-"""Connecting to a renderer that runs."""
+"""Connecting to a running renderer."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ def connect(
 ) -> Field:
     """Connect to a renderer that `wavefield serve` started, and return its field.
 
-    `socket`: its path; by default the one that `wavefield serve` has by default.
-    `memory`: "cuda", or "host" for NumPy and for machines without CUDA, where the renderer copies each frame.
-    `ring`: how many frames may be under way at once, 2 to 32; by default what the renderer has. `Field.ring` is what
-    it gave.
+    `socket`: the path of the renderer's socket; by default that of `wavefield serve`.
+    `memory`: "cuda", or "host" for NumPy and for machines without CUDA; then the renderer copies each frame.
+    `ring`: the number of slots, 2 to 32; by default the renderer's. `Field.ring` is the number that you got.
     `stream`: the CUDA stream to write frames on; see `Field.stream`.
-    `client`: a name for the renderer to show; by default the running program's.
-    `timeout`: how many seconds the renderer may take to answer.
-    `kind`, `shape`, `dtype`: of the arrays that are drawn; by default a mesh of the renderer's own grid. `kind` is
-    "image", "points", "surface" or "mesh", by default what `show` takes an array of that shape for; `dtype` is
-    "float32" (the default), "float16" or "uint8".
+    `client`: a name for the renderer to show; by default the program's.
+    `timeout`: the seconds that the renderer may take to answer.
+    `kind`, `shape`, `dtype`: of the arrays to draw; by default a mesh of the renderer's grid. `kind` is "image",
+    "points", "surface" or "mesh"; the default depends on the shape, as in `show`. `dtype` is "float32" (the default),
+    "float16" or "uint8".
 
     Raises `ArrayMismatch`, `NoRenderer`, `Busy`, `WrongUser`, `VersionMismatch`, `CudaMissing`, `DeviceMismatch`, or
     another `Refused`.
@@ -50,17 +49,17 @@ def connect(
 
 
 def layout_of(kind: str | None, shape: tuple[int, ...] | None, dtype: Any) -> Layout | None:
-    """Return the layout that the user has named; None for the renderer's own grid."""
+    """Return the layout of these arguments; None for the renderer's own grid."""
     if shape is None:
         if kind is None and dtype is None:
             return None
         raise ArrayMismatch(
-            f"shape=… is missing: the shape of the arrays, such as {SHAPES.get(kind or '', '(rows, cols)')}"
+            f"shape=… is missing: give the shape of the arrays, such as {SHAPES.get(kind or '', '(rows, cols)')}"
         )
     try:
         sides = tuple(map(operator.index, shape))
     except TypeError:
-        raise ArrayMismatch(f"shape is a tuple of whole numbers, not {shape!r}") from None
+        raise ArrayMismatch(f"shape must be a tuple of whole numbers, not {shape!r}") from None
     name = dtype_name("float32" if dtype is None else dtype)
     return Layout.of(kind or kind_of(sides, name), sides, name)
 

@@ -1,4 +1,4 @@
-"""The socket: whole messages and their descriptors, one request at a time."""
+"""The socket: whole messages with their descriptors, one request at a time."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ._protocol import Message
 from .errors import NoRenderer, ProtocolError, RendererGone, WrongUser, refusal
 
 ANSWER_SECONDS = 30.0
-"""How long a request waits: some are done one a drawn frame, and a software device draws slowly."""
+"""How long a request waits. The renderer does some of them once a drawn frame, and a software device draws slowly."""
 
 
 def default_socket() -> Path:
-    """Return where `wavefield serve` listens when it is not told otherwise."""
+    """Return the default socket of `wavefield serve`."""
     folder = os.environ.get("XDG_RUNTIME_DIR")
     return (Path(folder) if folder else shared_folder()) / "wavefield.sock"
 
 
 def shared_folder() -> Path:
-    """Return the folder for those without XDG_RUNTIME_DIR."""
+    """Return the folder of the socket if XDG_RUNTIME_DIR is not set."""
     return Path(f"/tmp/wavefield-{os.getuid()}")
 
 
 def _check_shared_folder() -> None:
-    """Check that it is its user's alone: /tmp is everybody's, so anybody can have made it."""
+    """Check that only this user can change the folder: anybody could have made it in /tmp."""
     folder = shared_folder()
     try:
         found = folder.lstat()
@@ -42,7 +42,8 @@ def _check_shared_folder() -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise WrongUser(
             "user",
-            f"{folder} is not a folder of yours alone, so anybody can listen there: remove it, or set XDG_RUNTIME_DIR",
+            f"{folder} must be a folder that only you can open, or others can listen there: remove it, or set "
+            "XDG_RUNTIME_DIR",
         )
 
 
@@ -54,33 +55,35 @@ def close_all(descriptors: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request, by the number that its answer repeats, and the type of that."""
+    """A request without an answer yet."""
 
     number: int
+    """The answer repeats it."""
     request: str
     answer: str
+    """The type of the answer."""
 
     def is_answered_by(self, message: Message) -> bool:
-        """Return whether the message is its answer."""
-        # A welcome comes before anything else can.
+        """Return whether the message answers this request."""
+        # A welcome has no number: nothing else can come before it.
         answers = message["type"] == "welcome" or message.get("request_id") == self.number
         return answers and message["type"] in (self.answer, "failed")
 
 
 class Connection:
-    """A connected socket. Not more than one thread at a time is inside a request."""
+    """A connected socket. Only one thread at a time makes a request."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unasked: Callable[[Message], None] = lambda _message: None
-        """Called with each message that nobody asked for."""
+        """Called with each message that answers no request."""
         self.late: Callable[[Message], None] = lambda _message: None
-        """Called with each answer that nobody waits for any more; its descriptors are closed."""
+        """Called with each answer to a request whose wait was interrupted. Its descriptors are already closed."""
         self._lock = threading.RLock()
-        # Written to by finalizers, which can run inside any line here: they only append.
+        # Finalizers append to it. They can run inside any line here, so they do nothing else.
         self._farewells: list[Message] = []
         self._gone: str | None = None
-        # The requests without an answer yet, the oldest first; those before the last were cut short.
+        # The requests without an answer yet, oldest first. The wait for all but the last was interrupted.
         self._owed: list[_Request] = []
         self._asked = 0
         if path.parent == shared_folder():
@@ -92,16 +95,15 @@ class Connection:
         except FileNotFoundError:
             self._socket.close()
             raise NoRenderer(
-                f"no renderer: there is no socket {path}. Start one with `wavefield serve`, or from here with "
-                f"wavefield.launch()"
+                f"no renderer: there is no socket {path}. Start a renderer with `wavefield serve` or wavefield.launch()"
             ) from None
         except ConnectionRefusedError:
             self._socket.close()
             if not path.is_socket():
-                raise NoRenderer(f"no renderer: {path} is no socket") from None
+                raise NoRenderer(f"no renderer: {path} is not a socket") from None
             raise NoRenderer(
-                f"no renderer: {path} was left by one that has ended. Start another with `wavefield serve`, or from "
-                f"here with wavefield.launch()"
+                f"no renderer: the one that made {path} has ended. Start another with `wavefield serve` or "
+                f"wavefield.launch()"
             ) from None
         except PermissionError:
             self._socket.close()
@@ -111,30 +113,30 @@ class Connection:
         except OSError as error:
             self._socket.close()
             raise NoRenderer(f"cannot connect to {path}: {error.strerror or error}") from None
-        # The other way round the renderer does the same.
+        # The renderer checks the client in the same way.
         _, listener, _ = struct.unpack("iII", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if listener != os.getuid():
             self._socket.close()
             raise WrongUser(
                 "user",
-                f"somebody else's program is at {path}: it listens there as user {listener}, and you are user "
+                f"another user's program listens on {path}: it runs as user {listener}, and you are user "
                 f"{os.getuid()}. Run the renderer and this program as the same user",
             )
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed here."""
+        """Return whether this side has closed it."""
         return self._socket.fileno() < 0
 
     @property
     def gone(self) -> bool:
-        """Return whether the renderer has ended it, and that was said."""
+        """Return whether the renderer has ended it, and an error has said so."""
         return self._gone is not None
 
     def close(self, patience: float = 0.0) -> None:
-        """Say goodbye, and close, once the renderer has done so or `patience` (seconds) is at an end.
+        """Send `bye`, and close.
 
-        Does nothing the second time.
+        Waits up to `patience` seconds for the renderer to close its end first. Does nothing the second time.
         """
         with self._lock:
             if self.closed:
@@ -144,7 +146,7 @@ class Connection:
                     self._send_farewells()
                     self._socket.send(_protocol.encode({"type": "bye"}))
                 except OSError:
-                    pass  # it has gone before us
+                    pass  # the renderer has already gone
             try:
                 if patience > 0:
                     self._wait_for_the_end(patience)
@@ -152,30 +154,30 @@ class Connection:
                 self._socket.close()
 
     def forget(self) -> None:
-        """Close without a goodbye: in a forked child, where it is the parent's."""
+        """Close without `bye`: in a forked child, because the connection belongs to the parent."""
         self._socket.close()
 
     def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
-        """Send a message. The descriptors stay the caller's."""
+        """Send a message. The caller still owns the descriptors."""
         packet = _protocol.encode(message)
         with self._lock:
             self.check()
             try:
                 self._send_farewells()
-                # send_fds of no descriptors would send an empty list of them.
+                # With no descriptors, send_fds would send an empty list.
                 if descriptors:
                     socket.send_fds(self._socket, [packet], descriptors)
                 else:
                     self._socket.send(packet)
             except TimeoutError:
-                self._lost(f"it has not read from {self.path} for {ANSWER_SECONDS:g} s: it hangs, or is stopped")
+                self._lost(f"it has not read from {self.path} for {ANSWER_SECONDS:g} s: it hangs or is stopped")
             except OSError as error:
-                # Its last words say more than a broken pipe.
+                # The renderer's last message says more than a broken pipe.
                 self._read_all()
                 self._lost(f"the connection broke: {error.strerror or error}")
 
     def send_later(self, message: Message) -> None:
-        """Send a message ahead of the next one. For finalizers: never blocks and never fails."""
+        """Send a message before the next one. For finalizers: it never blocks and never fails."""
         self._farewells.append(message)
 
     def request(
@@ -186,23 +188,24 @@ class Connection:
         timeout: float = ANSWER_SECONDS,
         error: Callable[[str], Exception] | None = None,
     ) -> tuple[Message, list[int]]:
-        """Send a message and return the answer of type `answer`, with its descriptors, which are the caller's.
+        """Send a message, and return the answer of type `answer` with its descriptors, which the caller then owns.
 
-        `failed` for this request is raised, as what `error` makes of the reason. A `timeout` of `math.inf` has no end.
+        If the answer is `failed`, raises what `error` makes of the reason. A `timeout` of `math.inf` waits without end.
         """
         with self._lock:
             self._asked += 1
             request = _Request(self._asked, str(message["type"]), answer)
-            # The hello's answer is known by its type.
+            # The type alone identifies the answer to hello.
             self.send(message if answer == "welcome" else {**message, "request_id": request.number}, descriptors)
-            # If the waiting is cut short, by Ctrl-C for example, it stays there: its answer is not the next one's.
+            # If Ctrl-C interrupts the wait, the request stays in the list, so its answer is not taken for the next
+            # one's.
             self._owed.append(request)
             return self._wait_for(request, timeout, error)
 
     def catch_up(self, request: str, timeout: float = ANSWER_SECONDS) -> None:
-        """Wait for the answer to a request of this type whose wait was cut short, if there is one.
+        """Wait for the answer to a request of this type whose wait was interrupted, if there is one.
 
-        A kernel is refused while another is tried.
+        The renderer tries one kernel at a time, and one import at a time; meanwhile it refuses another.
         """
         with self._lock:
             end = time.monotonic() + timeout
@@ -214,7 +217,7 @@ class Connection:
     def _wait_for(
         self, request: _Request, timeout: float, error: Callable[[str], Exception] | None
     ) -> tuple[Message, list[int]]:
-        """Return the answer; other messages on the way are handled."""
+        """Return the answer, and handle the messages before it."""
         end = time.monotonic() + timeout
         while True:
             got, files = self._receive_until(end, request.request, timeout)
@@ -230,11 +233,11 @@ class Connection:
             raise (error(reason) if error else refusal("failed", f"the renderer could not {request.request}: {reason}"))
 
     def _receive_until(self, end: float, request: str, timeout: float) -> tuple[Message, list[int]]:
-        # A second at a time: without an end (math.inf) too, a Ctrl-C just ahead of the call is heard.
+        # Wait at most a second at a time: then even without an end (math.inf) a Ctrl-C just before the call is heard.
         while (received := self._receive(max(0.0, min(end - time.monotonic(), 1.0)))) is None:
             if time.monotonic() >= end:
                 raise RendererGone(
-                    f"the renderer has not answered {request!r} for {timeout:g} s: it hangs, or is stopped"
+                    f"the renderer has not answered {request!r} for {timeout:g} s: it hangs or is stopped"
                 )
         return received
 
@@ -242,7 +245,7 @@ class Connection:
         return next((request for request in self._owed if request.is_answered_by(message)), None)
 
     def _handle(self, message: Message) -> None:
-        """Handle a message that is no answer, or nobody's any more."""
+        """Handle a message that answers no request, or one whose wait was interrupted."""
         if (request := self._first_owed(message)) is None:
             self.unasked(message)
         else:
@@ -250,7 +253,7 @@ class Connection:
             self.late(message)
 
     def pump(self, timeout: float = 0.0) -> None:
-        """Handle what has come; with nothing there, wait up to `timeout` seconds for one message."""
+        """Handle the messages that have arrived; if there are none, wait up to `timeout` seconds for one."""
         with self._lock:
             self.check()
             while (received := self._receive(timeout)) is not None:
@@ -260,7 +263,7 @@ class Connection:
                 timeout = 0.0
 
     def check(self) -> None:
-        """Raise `RendererGone`, with what was said of it, if the connection has ended."""
+        """Raise `RendererGone`, with the reason, if the connection has ended."""
         if self._gone is not None:
             raise RendererGone(self._gone)
         if self.closed:
@@ -271,23 +274,23 @@ class Connection:
             self._socket.send(_protocol.encode(self._farewells.pop(0)))
 
     def _wait_for_the_end(self, patience: float) -> None:
-        """Read, and drop what is read, until the renderer has closed its end."""
+        """Read and drop messages until the renderer has closed its end."""
         end = time.monotonic() + patience
         with contextlib.suppress(OSError):  # also TimeoutError
-            # It may wait for us, and looks for this.
+            # The renderer may wait for this side's end of the connection.
             self._socket.shutdown(socket.SHUT_WR)
             while (left := end - time.monotonic()) > 0:
                 self._socket.settimeout(left)
                 try:
                     packet, files, _ = self._read()
                 except ConnectionResetError:
-                    continue  # said once; the end comes after it
+                    continue  # comes once; the end follows
                 close_all(files)
                 if not packet:
                     return
 
     def _lost(self, why: str) -> None:
-        self._gone = f"the renderer is gone: {why}. What was enqueued is let go; start it again and connect anew"
+        self._gone = f"the renderer is gone: {why}. Close the field, restart the renderer, and connect again"
         raise RendererGone(self._gone)
 
     def _read_all(self) -> None:
@@ -297,22 +300,22 @@ class Connection:
             return
 
     def _read(self) -> tuple[bytes, list[int], int]:
-        # One byte more than is allowed tells a message that is too long.
+        # One byte more than allowed, to notice a message that is too long.
         packet, files, flags, _ = socket.recv_fds(
             self._socket, _protocol.MAX_BYTES + 1, _protocol.MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
         )
         return packet, files, flags
 
     def _receive(self, timeout: float) -> tuple[Message, list[int]] | None:
-        """Return the next message, or None when none has come in time. `error` and `refused` are raised."""
+        """Return the next message, or None if none arrives in time. Raises `error` and `refused` as exceptions."""
         self.check()
-        # 0 would mean a non-blocking socket, which is what a timeout of 0 asks for.
+        # A timeout of 0 makes the socket non-blocking, as intended.
         self._socket.settimeout(timeout)
         try:
             try:
                 packet, files, flags = self._read()
             except ConnectionResetError:
-                # It left something of ours unread; its last words come after that.
+                # The renderer left a message of this side unread. Its own last message comes after the error.
                 packet, files, flags = self._read()
         except (BlockingIOError, TimeoutError):
             return None

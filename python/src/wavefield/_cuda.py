@@ -1,7 +1,7 @@
-"""The CUDA driver, by `cuda.bindings`: only what a client needs, with errors in words.
+"""The CUDA driver, through `cuda.bindings`: only what a client needs, with errors in words.
 
-Handles are owned by objects here, and given back with them; at the interpreter's end the process takes them along.
-Nothing is imported from `cuda.bindings` before a field in CUDA memory is connected.
+An object owns each handle, and releases it when it is dropped; at the interpreter's end the process's end does.
+Nothing imports `cuda.bindings` before a field in CUDA memory is connected.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 from .errors import CudaError, CudaMissing, DeviceMismatch
 
 LEGACY_STREAM = 1
-"""`CU_STREAM_LEGACY`, by which protocols name the default stream; the driver takes it in the place of 0."""
+"""`CU_STREAM_LEGACY`: protocols name the default stream so, and the driver takes it like 0."""
 
-WITHOUT_CUDA = 'Without CUDA, connect(memory="host") or launch(memory="host") gives NumPy arrays'
+WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
 _contexts: dict[int, Context] = {}
 
 
 def driver() -> Any:
-    """Return `cuda.bindings.driver`, with the driver initialised."""
+    """Return `cuda.bindings.driver` with the driver initialised. Raises `CudaMissing`."""
     try:
         from cuda.bindings import driver as module
     except ImportError as error:
@@ -36,7 +36,7 @@ def driver() -> Any:
     try:
         (result,) = module.cuInit(0)
     except RuntimeError as error:
-        # What cuda.bindings raises where there is no libcuda.
+        # cuda.bindings raises it if there is no libcuda.
         raise CudaMissing(
             f"no CUDA driver: {str(error).rstrip('. ')}. It comes with NVIDIA's display driver. {WITHOUT_CUDA}"
         ) from None
@@ -48,7 +48,7 @@ def driver() -> Any:
 
 
 def _words(module: Any, result: Any) -> str:
-    """Return the driver's own words for an answer, such as "out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"."""
+    """Return the driver's words for a result, such as "out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)"."""
     _, name = module.cuGetErrorName(result)
     _, what = module.cuGetErrorString(result)
     name = name.decode() if isinstance(name, bytes) else str(name)
@@ -57,10 +57,10 @@ def _words(module: Any, result: Any) -> str:
 
 
 class Context:
-    """The primary context of one device: the one that CuPy, PyTorch, JAX and Numba use too.
+    """The primary context of one device, which CuPy, PyTorch, JAX and Numba use too.
 
-    It is retained once for the process and never released, as the CUDA runtime does it, because the last release would
-    destroy what those libraries still hold.
+    The process retains it once and never releases it, like the CUDA runtime: the last release would destroy what those
+    libraries still hold.
     """
 
     def __init__(self, module: Any, ordinal: int) -> None:
@@ -70,7 +70,7 @@ class Context:
         name = self.call("cuDeviceGetName", 128, self.device)
         self.name = name.split(b"\0")[0].decode() if isinstance(name, bytes) else str(name)
         self.raw = self.call("cuDevicePrimaryCtxRetain", self.device)
-        # What unmaps memory that nobody holds any more.
+        # Each call unmaps memory that nobody holds any more.
         self._retired: list[Callable[[], None]] = []
         self._reaping = threading.Lock()
 
@@ -89,24 +89,24 @@ class Context:
         hint = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else ""
         shown = ", ".join(seen) or "none"
         raise DeviceMismatch(
-            f"the renderer draws on the GPU with UUID {uuid}, and CUDA shows this process {shown}{hint}: let both see "
-            "the same GPU; `wavefield devices` lists them"
+            f"the renderer draws on the GPU with UUID {uuid}, but CUDA shows this process {shown}{hint}: let both see "
+            "the same GPU; `wavefield devices` lists the GPUs"
         )
 
     @classmethod
     def at(cls, ordinal: int) -> Context:
-        """Return the context of the device with that number here."""
+        """Return the context of the device with this number in this process."""
         if ordinal not in _contexts:
             _contexts[ordinal] = cls(driver(), ordinal)
         return _contexts[ordinal]
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """Call the driver. What it returns beside the answer is returned: None, a value, or a tuple of them."""
+        """Call the driver, and return what it returns: None, a value, or a tuple of values. Raises `CudaError`."""
         return _call(self.driver, function, *arguments)
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make this context the thread's current one for a while."""
+        """Make this context the thread's current one inside `with`."""
         self.call("cuCtxPushCurrent", self.raw)
         try:
             yield
@@ -114,42 +114,42 @@ class Context:
             self.call("cuCtxPopCurrent")
 
     def keep_current(self) -> None:
-        """Make it the thread's current context if there is none: a plain driver call such as a memset needs one."""
+        """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""
         if int(self.call("cuCtxGetCurrent")) == 0:
             self.call("cuCtxSetCurrent", self.raw)
 
     @property
     def retired(self) -> int:
-        """Return how many pieces of memory nobody holds any more and are still mapped."""
+        """Return how many pieces of memory are still mapped though nobody holds them."""
         return len(self._retired)
 
     def retire(self, unmap: Callable[[], None]) -> None:
-        """Unmap memory that nobody holds any more: at once if the GPU has nothing to do, else by a later `reap`."""
+        """Unmap memory that nobody holds any more: at once if the GPU is idle, else in a later `reap`."""
         self._retired.append(unmap)
         self.reap()
 
     def reap(self) -> None:
-        """Unmap what was retired, if the GPU has nothing to do. Waits for nothing, so it is for finalizers, too.
+        """Unmap what was retired, if the GPU is idle. It never waits, so finalizers may call it.
 
-        Any stream may have used the memory, and `cuMemFree` may itself wait for everything that is enqueued in the
-        context. A stream of a field waits for the renderer, which can take for as long as a window is hidden: hence
-        nothing is unmapped before all of them have run dry.
+        Any stream may have used the memory, and `cuMemFree` may wait for everything that is enqueued in the context.
+        A field's stream may wait for the renderer as long as a window is hidden. So nothing is unmapped before all
+        streams have finished.
         """
-        # A finalizer can run inside of any line here, and on any thread: whoever finds the lock taken leaves it to the
-        # other.
+        # A finalizer can run inside any line here, on any thread. If another one holds the lock, leave the work to it.
         if not self._retired or not self._reaping.acquire(blocking=False):
             return
         try:
             with self.current():
                 everything = Event(self)
-                # What another thread retires from here on may have been used after the event; it is added at the end.
+                # What another thread retires from here on may be in use after the event. It is appended, so it is not
+                # counted.
                 count = len(self._retired)
                 everything.record_all()
                 if everything.done:
                     for _ in range(count):
                         self._retired.pop(0)()
         except CudaError:
-            pass  # the context has failed, or cannot say: nothing is certain, so nothing is unmapped
+            pass  # the context has failed or cannot answer, so the memory may be in use: unmap nothing
         finally:
             self._reaping.release()
 
@@ -167,7 +167,7 @@ class Context:
             return int(self.call("cuPointerGetAttribute", attribute, pointer))
 
     def make_stream(self, ordered: bool) -> int:
-        """Return a new stream, `ordered` with the default stream (of Numba and plain calls) or independent of it."""
+        """Return a new stream: `ordered` with the default stream, which Numba uses, or independent of it."""
         flags = self.driver.CUstream_flags
         with self.current():
             return int(
@@ -181,7 +181,7 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
         _, name = module.cuGetErrorName(result)
         hint = ""
         if function.startswith("cuImportExternal") and int(result) == 304:
-            hint = ". Under WSL2 CUDA cannot import what Vulkan exports"
+            hint = ". Under WSL2, CUDA cannot import what Vulkan exports"
         raise CudaError(
             f"{function}: {_words(module, result)}{hint}",
             name.decode() if isinstance(name, bytes) else str(name),
@@ -192,7 +192,7 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
 
 
 def uuid_among_several(pointer: int) -> str | None:
-    """Return the UUID of the device that a pointer belongs to, 32 hexadecimal digits; None if there is one only."""
+    """Return the UUID of a pointer's device, 32 hexadecimal digits, or None if there is only one device."""
     module = driver()
     if int(_call(module, "cuDeviceGetCount")) < 2:
         return None
@@ -202,13 +202,13 @@ def uuid_among_several(pointer: int) -> str | None:
 
 
 def _uuid(module: Any, device: Any) -> str:
-    # cuDeviceGetUuid is version 2 of the call in cuda.bindings 13; version 1 cannot tell MIG instances apart.
+    # In cuda.bindings 13, cuDeviceGetUuid is version 2 of the call. Version 1 cannot tell MIG instances apart.
     version2 = getattr(module, "cuDeviceGetUuid_v2", None)
     return bytes(_call(module, "cuDeviceGetUuid_v2" if version2 else "cuDeviceGetUuid", device).bytes).hex()
 
 
 class Event:
-    """A point on a stream that the CPU or another stream can ask for."""
+    """A point on a stream. The CPU can test it, and another stream can wait for it."""
 
     def __init__(self, context: Context) -> None:
         flags = context.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
@@ -218,63 +218,63 @@ class Event:
         _finally(self, _destroy, context, "cuEventDestroy", self.raw)
 
     def record(self, stream: int) -> None:
-        """Take the stream's present end as the point. The context is current."""
+        """Set the point to the stream's present end. The context must be current."""
         self.context.call("cuEventRecord", self.raw, stream)
 
     def record_all(self) -> None:
-        """Take the present end of everything in the context as the point. The context is current."""
+        """Set the point to the present end of all streams of the context. The context must be current."""
         try:
             self.context.call("cuCtxRecordEvent", self.context.raw, self.raw)
         except CudaError:
             raise
         except RuntimeError:
-            # cuda.bindings finds no such call in drivers before CUDA 12.5. The default stream comes after all others
-            # but those that were made independent of it.
+            # Drivers before CUDA 12.5 do not have the call. The default stream comes after all others, except those
+            # that are independent of it.
             self.record(LEGACY_STREAM)
 
     def hold(self, stream: int) -> None:
-        """Make what is enqueued on `stream` from now on wait for the point. The context is current."""
+        """Make what is enqueued on `stream` from now on wait for the point. The context must be current."""
         self.context.call("cuStreamWaitEvent", stream, self.raw, 0)
 
     @property
     def done(self) -> bool:
-        """Return whether the point has been reached; true for one that was never recorded."""
+        """Return whether the point is reached; True if it was never set."""
         result, *_ = self.context.driver.cuEventQuery(self.raw)
         if int(result) == 600:  # CUDA_ERROR_NOT_READY
             return False
         if int(result) != 0:
             raise CudaError(
-                f"the stream failed before the frame was finished: {_words(self.context.driver, result)}. A kernel "
-                "that ran earlier in this process is the likely cause"
+                f"the stream failed before the frame was finished: {_words(self.context.driver, result)}. The likely "
+                "cause is a kernel that ran earlier in this process"
             )
         return True
 
 
 def order(context: Context, first: int, then: int) -> None:
-    """Make what is enqueued on the stream `then` from now on wait for what is on `first`. The context is current."""
+    """Make what is enqueued on `then` from now on wait for what is on `first`. The context must be current."""
     event = Event(context)
     event.record(first)
     event.hold(then)
 
 
 def _finally(owner: object, function: Callable[..., None], *arguments: Any) -> weakref.finalize[..., Any]:
-    """Call a function when the owner is gone, but not at the interpreter's end."""
+    """Call a function once the owner is gone, but not at the interpreter's end."""
     finalizer = weakref.finalize(owner, function, *arguments)
     finalizer.atexit = False
     return finalizer
 
 
 def _destroy(context: Context, function: str, raw: Any) -> None:
-    """Give a handle back. Failures are warnings: it runs where nobody could catch them."""
+    """Release a handle. A failure is a warning: no caller could catch an exception from a finalizer."""
     try:
         with context.current():
             context.call(function, raw)
     except CudaError as error:
-        warnings.warn(f"while letting go: {error}", ResourceWarning, stacklevel=2)
+        warnings.warn(f"while releasing a CUDA handle: {error}", ResourceWarning, stacklevel=2)
 
 
 class Timeline:
-    """One of the renderer's timeline semaphores. Takes the descriptor, also when it fails."""
+    """One of the renderer's timeline semaphores. Owns the descriptor from the start, even if the import fails."""
 
     def __init__(self, context: Context, descriptor: int) -> None:
         kinds = context.driver.CUexternalSemaphoreHandleType
@@ -286,36 +286,36 @@ class Timeline:
             with context.current():
                 self.raw = context.call("cuImportExternalSemaphore", desc)
         except BaseException:
-            os.close(descriptor)  # a successful import owns it, a failed one does not
+            os.close(descriptor)  # only a successful import owns it
             raise
         self._finalizer = _finally(self, _destroy, context, "cuDestroyExternalSemaphore", self.raw)
 
     def wait(self, stream: int, value: int) -> None:
-        """Make what is enqueued on `stream` from now on wait, on the GPU, for the value. The context is current."""
+        """Make what is enqueued on `stream` from now on wait for the value. The context must be current."""
         params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()
         params.params.fence.value = value
         self.context.call("cuWaitExternalSemaphoresAsync", [self.raw], [params], 1, stream)
 
     def signal(self, stream: int, value: int) -> None:
-        """Set the value once everything enqueued on `stream` so far is done. The context is current."""
+        """Set the value once everything enqueued on `stream` so far is done. The context must be current."""
         params = self.context.driver.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()
         params.params.fence.value = value
         self.context.call("cuSignalExternalSemaphoresAsync", [self.raw], [params], 1, stream)
 
     def close(self) -> None:
-        """Give it back. Nothing on the GPU waits for it any more."""
+        """Release it. Nothing on the GPU may wait for it."""
         self._finalizer()
 
     def abandon(self) -> None:
-        """Leave it to the process's end: a stream still waits for it."""
+        """Leak it: a stream still waits for it."""
         self._finalizer.detach()
 
 
 class DeviceMemory:
-    """Memory that Vulkan exported, as CUDA sees it: `bytes` at `pointer`. Takes the descriptor, also when it fails.
+    """Memory that Vulkan exported, mapped in CUDA: `bytes` at `pointer`.
 
-    Whoever needs the memory holds this object: frames do, and through them every array that was made of one. The last
-    to let go retires it; see `Context.reap`.
+    Owns the descriptor from the start, even if the import fails. Frames hold this object, and so does every array that
+    was made of one. When the last of them is gone, the memory is retired; see `Context.retire`.
     """
 
     def __init__(self, context: Context, descriptor: int, allocation_bytes: int, offset: int, size: int) -> None:
@@ -330,7 +330,7 @@ class DeviceMemory:
             with context.current():
                 memory = context.call("cuImportExternalMemory", desc)
         except BaseException:
-            os.close(descriptor)  # a successful import owns it, a failed one does not
+            os.close(descriptor)  # only a successful import owns it
             raise
         part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
         part.offset = offset
@@ -345,7 +345,7 @@ class DeviceMemory:
 
 
 def _unmap(context: Context, pointer: int, memory: Any) -> None:
-    """Unmap. The context is current, and nothing on the GPU uses the memory."""
+    """Unmap. The context must be current, and the GPU must not use the memory."""
     try:
         context.call("cuMemFree", pointer)
         context.call("cuDestroyExternalMemory", memory)

@@ -1,9 +1,9 @@
-"""DLPack capsules, by ctypes: making one of a frame, and reading another library's.
+"""DLPack capsules, through ctypes: makes them of frames, and reads those of other libraries.
 
-The structures are those of dlpack.h 1.0; what `__dlpack__` and its arguments mean is
+The structures are those of dlpack.h 1.0. For `__dlpack__` and its arguments see
 https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html. A capsule is named
-"dltensor" until somebody takes it, who then renames it and calls the deleter when done. Whoever drops one that nobody
-has taken calls the deleter himself.
+"dltensor" until a consumer takes it. The consumer renames it, and calls the deleter when done. If nobody takes a
+capsule, its destructor frees what it holds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
-    """`DLManagedTensor`: before version 1."""
+    """`DLManagedTensor`, from before version 1."""
 
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
@@ -75,13 +75,13 @@ _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor)(
     ("PyCapsule_New", _api)
 )
-# These take the object as an address, because a destructor is given one that has no references left: making a Python
-# reference of it and dropping that again would destroy it twice.
+# These take the object as an address: a destructor gets an object without references, and a new Python reference to it
+# would destroy it a second time.
 _capsule_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _capsule_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_SetName", _api))
 
-# What each capsule that somebody still holds needs: its structure, the arrays that it points to, the memory's owner.
+# What each capsule needs while somebody holds it: its structure, the arrays that this points to, the memory's owner.
 _held: dict[int, tuple[Any, ...]] = {}
 
 
@@ -97,7 +97,7 @@ def _destroy(capsule: int) -> None:
 
 _forget_c = _Deleter(_forget)
 _destroy_c = _Destructor(_destroy)
-# Libraries call these while the interpreter ends, after this module's names are gone: the functions must outlive it.
+# Libraries call these functions even at the interpreter's end, after this module is gone. So they are never freed.
 _api.Py_IncRef(ctypes.py_object(_forget_c))
 _api.Py_IncRef(ctypes.py_object(_destroy_c))
 
@@ -111,7 +111,7 @@ def make(
     owner: object,
     versioned: bool,
 ) -> Any:
-    """Return a capsule of memory. `strides` counts items; `owner` is held until the consumer is done."""
+    """Return a capsule of memory. `strides` counts items. The capsule holds `owner` until the consumer is done."""
     dimensions = len(shape)
     sizes = (ctypes.c_int64 * dimensions)(*shape)
     steps = (ctypes.c_int64 * dimensions)(*strides)
@@ -144,13 +144,13 @@ def make(
 
 
 def wants_version_1(max_version: tuple[int, int] | None) -> bool:
-    """Return whether a consumer that said this takes the versioned structure."""
+    """Return whether a consumer with this `max_version` takes the versioned structure."""
     return max_version is not None and max_version[0] >= _VERSION[0]
 
 
 @dataclass
 class Borrowed:
-    """Another library's array, as its capsule describes it. `release` gives it back."""
+    """Another library's array, as its capsule describes it. Call `release` when done."""
 
     pointer: int
     device: tuple[int, int]
@@ -164,19 +164,19 @@ class Borrowed:
 
 
 def take(capsule: Any) -> Borrowed:
-    """Take over a capsule of either kind; raises ValueError for another object."""
+    """Take a capsule of either kind. Raises `ValueError` for any other object."""
     address = id(capsule)
     managed: _Managed | _Versioned
     if _capsule_is_valid(address, _VERSIONED_NAME):
         name = _VERSIONED_NAME
         managed = _Versioned.from_address(_capsule_pointer(address, name))
         if managed.version.major != _VERSION[0]:
-            raise ValueError(f"a DLPack capsule of version {managed.version.major}")
+            raise ValueError(f"the DLPack capsule has version {managed.version.major}, not {_VERSION[0]}")
     elif _capsule_is_valid(address, _PLAIN_NAME):
         name = _PLAIN_NAME
         managed = _Managed.from_address(_capsule_pointer(address, name))
     else:
-        raise ValueError("no DLPack capsule, or one that was used already")
+        raise ValueError("this is not a DLPack capsule, or it was already used")
     tensor = managed.tensor
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     if tensor.strides:  # noqa: SIM108

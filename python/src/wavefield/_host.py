@@ -1,4 +1,4 @@
-"""Frames in ordinary shared memory: for NumPy, and where there is no CUDA. The renderer copies each to its device."""
+"""Frames in shared host memory, for NumPy and without CUDA. The renderer copies each frame to its device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _cannot_shrink(descriptor: int) -> bool:
-    """Return whether nobody can cut the file short. Only a memfd can say so."""
+    """Return whether the file is sealed against shrinking. Only a memfd can be."""
     try:
         return bool(fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK)
     except OSError:
@@ -25,25 +25,25 @@ def _cannot_shrink(descriptor: int) -> bool:
 
 
 class HostMemory(mmap.mmap):
-    """A mapped memfd. Takes the descriptor, also when it fails.
+    """A mapped memfd. Owns the descriptor from the start, even if the mapping fails.
 
-    It is the mapping itself, so that it lives for as long as any array of it.
+    This object is the mapping itself, so every array of it keeps it alive.
     """
 
     start: int
-    """Where in the file the array begins."""
+    """The offset of the array in the file."""
 
     def __new__(cls, descriptor: int, size: int, start: int = 0, writable: bool = True) -> Self:
-        """Map `size` bytes of the file, which begins with `start` bytes that are not meant."""
+        """Map `size` bytes that follow the first `start` bytes of the file."""
         try:
             if not _cannot_shrink(descriptor):
                 raise ProtocolError(
-                    "the renderer sent shared memory that is not sealed: whoever cut it short would end this program"
+                    "the renderer sent shared memory that is not sealed: if it shrank, this program would crash"
                 )
             there = os.fstat(descriptor).st_size
-            # Reading beyond a file's end is a SIGBUS, which nobody can catch.
+            # Reading beyond the end of a file is a SIGBUS, which Python cannot catch.
             if there < start + size:
-                raise ProtocolError(f"the renderer sent a file of {there} bytes where {start + size} were to be")
+                raise ProtocolError(f"the renderer sent a file of {there} bytes; {start + size} were expected")
             protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
             mapped = super().__new__(cls, descriptor, start + size, mmap.MAP_SHARED, protection)
         except OSError as error:
@@ -54,7 +54,7 @@ class HostMemory(mmap.mmap):
         return mapped
 
     def array(self, layout: Layout, offset: int) -> NDArray[Any]:
-        """Return the array at `offset`."""
+        """Return NumPy's array at `offset`."""
         import numpy as np
 
         array: NDArray[Any] = np.ndarray(layout.shape, layout.dtype, self, self.start + offset)
@@ -62,7 +62,7 @@ class HostMemory(mmap.mmap):
 
     @property
     def address(self) -> int:
-        """Return where the first byte is in this process."""
+        """Return the address of the array's first byte in this process."""
         import numpy as np
 
         return int(np.frombuffer(self, np.uint8).ctypes.data) + self.start

@@ -1,7 +1,8 @@
-"""Arrays of the user's own in CUDA memory, drawn from where they lie: the renderer imports the memory that they are in.
+"""The user's own arrays in CUDA memory, drawn in place: the renderer imports the memory that they lie in.
 
-CUDA can share what was made by `cuMemCreate` with a handle type that says so, such as PyTorch's expandable segments and
-`wavefield.allocator()`. Each chunk of it has a handle and an address range; an array lies in one or over several.
+CUDA can share memory of `cuMemCreate` with an exportable handle type, such as PyTorch's expandable segments and
+`wavefield.allocator()`. Each chunk of such memory has a handle and an address range. An array lies in one chunk or
+spans several.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 MOST_CHUNKS = 64
-"""How many chunks one import may have."""
+"""The most chunks of one import."""
 
 MOST_IMPORTS = 32
-"""How many imports are kept; the one that was not used for longest makes room."""
+"""The most imports that are kept. The least recently used one makes room."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Memory with a handle of its own. The handle stays the same for as long as anybody holds it."""
+    """Memory with a handle of its own. While anybody holds the handle, it names no other memory."""
 
     address: int
     bytes: int
@@ -35,32 +36,30 @@ class Chunk:
 
 
 class Imports:
-    """What the renderer has imported of this process's memory."""
+    """The memory of this process that the renderer has imported."""
 
     def __init__(self, connection: Connection, context: _cuda.Context) -> None:
         self._connection = connection
         self._context = context
-        # Each holds its chunks' handles, so that none of them can become another chunk's.
+        # Each entry holds its chunks' handles, so CUDA cannot reuse them for other chunks.
         self._known: OrderedDict[tuple[Chunk, ...], Allocation] = OrderedDict()
         self._refused: dict[tuple[Chunk, ...], str] = {}
 
     def find(self, array: Any, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | str:
-        """Return the import that an array can be drawn from and the offset in it, or why there is none."""
+        """Return the import that an array lies in and its offset there, or the reason why there is none."""
         if _library(array) == "jaxlib":
-            # JAX uses the memory of a dropped array again at once, on streams that know nothing of the renderer.
-            return "JAX may use its memory again while the renderer reads it, so one copy is the least"
+            # JAX reuses the memory of a dropped array at once, on streams that do not wait for the renderer.
+            return "JAX may reuse its memory while the renderer reads it, so one copy is needed"
         chunks = self._retain(pointer, size)
         if chunks is None:
-            return f"CUDA cannot share the memory that it is in; {_cure(array)}"
+            return f"CUDA cannot share its memory; {_cure(array)}"
         keep = False
         try:
             offset = pointer - chunks[0].address
             if offset % alignment:
-                return (
-                    f"it begins at byte {offset} of its memory, which is no multiple of {alignment}: show a copy of it"
-                )
+                return f"its offset in its memory, {offset} bytes, is not a multiple of {alignment}: show a copy of it"
             if len(chunks) > MOST_CHUNKS:
-                return f"it lies in {len(chunks)} pieces of memory, and {MOST_CHUNKS} at most can be shared"
+                return f"it lies in {len(chunks)} pieces of memory, and at most {MOST_CHUNKS} can be shared"
             if chunks in self._refused:
                 return self._refused[chunks]
             if chunks in self._known:
@@ -83,7 +82,7 @@ class Imports:
                 self._release(chunks)
 
     def close(self) -> None:
-        """Let go of every handle. The connection's end releases the imports."""
+        """Release every handle. The end of the connection releases the imports."""
         for chunks in (*self._known, *self._refused):
             self._release(chunks)
         self._known.clear()
@@ -92,7 +91,7 @@ class Imports:
     def _import(self, chunks: tuple[Chunk, ...]) -> Allocation:
         kind = self._context.driver.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
         files: list[int] = []
-        # The renderer tries one at a time, and an earlier one may have been cut short.
+        # The renderer tries one import at a time, and the wait for an earlier one may have been interrupted.
         self._connection.catch_up("import")
         try:
             for chunk in chunks:
@@ -106,7 +105,7 @@ class Imports:
         return Allocation(_protocol.integer(message, "id"), chunks[0].address, sum(chunk.bytes for chunk in chunks))
 
     def _retain(self, pointer: int, size: int) -> tuple[Chunk, ...] | None:
-        """Return the chunks that an array lies in, each held by its handle; None if CUDA cannot share them."""
+        """Return the chunks that an array lies in, with their handles held; None if CUDA cannot share them."""
         chunks: list[Chunk] = []
         at = pointer
         try:
@@ -123,7 +122,7 @@ class Imports:
         return tuple(chunks)
 
     def _forget_stale(self) -> None:
-        """Let go of the chunks that are gone from their addresses: their library has freed them."""
+        """Release the chunks that are no longer at their addresses: their library has freed them."""
         for remembered in (self._known, self._refused):
             for chunks in list(remembered):
                 now = self._retain(chunks[0].address, sum(chunk.bytes for chunk in chunks))
@@ -145,7 +144,7 @@ class Imports:
 
 
 def _cure(array: Any) -> str:
-    """Return what makes arrays of the same library need no copy."""
+    """Return how arrays of the same library can be shown without a copy."""
     cures = {
         "torch": "before PyTorch starts, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "cupy": "make it inside `with wavefield.allocator():`",
@@ -155,5 +154,5 @@ def _cure(array: Any) -> str:
 
 
 def _library(array: Any) -> str:
-    """Return the name of the package that an array is of."""
+    """Return the name of an array's package."""
     return type(array).__module__.partition(".")[0]

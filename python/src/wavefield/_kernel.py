@@ -1,4 +1,4 @@
-"""From a Numba function to PTX with the signature that the renderer launches."""
+"""Makes and checks PTX with the signature that the renderer launches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .errors import KernelError
 
 SIGNATURE = "(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)"
 OLDEST = (7, 5)
-"""What is compiled for where the GPU is not known; every later one runs it."""
+"""The compute capability to compile for if the GPU is not known. Every later GPU runs the PTX."""
 
 
 _POINTER = {".u64", ".s64", ".b64", ".b8[8]", ".u64 .ptr", ".b64 .ptr", ".u64 .ptr .global", ".b64 .ptr .global"}
@@ -17,7 +17,7 @@ _U32 = {".u32", ".s32", ".b32", ".b8[4]"}
 _U64 = {".u64", ".s64", ".b64", ".b8[8]"}
 _F64 = {".f64", ".b64", ".b8[8]"}
 _TYPES = (_POINTER, _U32, _U32, _U64, _F64)
-"""How compilers write the parameters of `SIGNATURE`."""
+"""The ways in which compilers write the parameters of `SIGNATURE`."""
 
 _PARAMETER = re.compile(r"^[^\S\n]*//!PARAM(?=\s|\Z)", re.MULTILINE)
 _NO_CODE = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"?', re.DOTALL)
@@ -25,11 +25,11 @@ _HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
 
 
 def entries(ptx: str) -> dict[str, str]:
-    """Return the kernels in PTX text by name, each with its parameters. In the renderer it is `src/cuda/ptx.rs`."""
+    """Return the kernels of PTX text: the parameters by name. The renderer does the same in `src/cuda/ptx.rs`."""
     found = {}
     for text in _NO_CODE.sub(" ", ptx).split(".entry")[1:]:
         head = _HEAD.match(text)
-        # `.pragma "…";` is a directive. Another end of a statement is the end of a declaration.
+        # Only a `.pragma` directive may end in `;` before the body. Any other `;` ends a declaration without a body.
         if head and all(".pragma" in directive for directive in head[3].split(";")[:-1]):
             found[head[1]] = (head[2] or "").strip()
     return found
@@ -66,25 +66,25 @@ def _short(name: str) -> str:
 
 
 def ptx_of(kernel: Any, entry: str | None, capability: tuple[int, int] | None) -> tuple[str, str]:
-    """Return PTX text and the entry to run, of PTX text or of a Numba function."""
+    """Return PTX text and the entry to run, from PTX text or a Numba function."""
     if isinstance(kernel, bytes):
         kernel = kernel.decode("utf-8", "replace")
     if isinstance(kernel, str):
         found = entries(kernel)
         if not found:
-            raise KernelError("no .entry in it: is this PTX text? A file is given by its text: Path(…).read_text()")
+            raise KernelError("the text has no .entry: is it PTX? For a file, give its text: Path(…).read_text()")
         if entry is None and len(found) > 1:
-            raise KernelError(f"the PTX has several entries, name one by entry=…: {_listed(list(found))}")
+            raise KernelError(f"the PTX has several entries; choose one with entry=…: {_listed(list(found))}")
         if entry is None:
             (entry,) = found
         if entry not in found:
             raise KernelError(f"the PTX has no entry {_short(entry)!r}; it has: {_listed(list(found))}")
-        # What is wrong with such a line the renderer says.
+        # The renderer checks the //!PARAM lines themselves.
         _check_signature(entry, found[entry], len(_PARAMETER.findall(kernel)))
         return kernel, entry
     function = getattr(kernel, "py_func", kernel)
     if not callable(function):
-        raise TypeError("a kernel is a Numba function, a Python function that Numba can compile, or PTX text")
+        raise TypeError("a kernel must be a Numba function, a Python function that Numba can compile, or PTX text")
     return _compile(function, entry, capability)
 
 
@@ -94,15 +94,15 @@ def _compile(function: Any, entry: str | None, capability: tuple[int, int] | Non
         from numba import cuda, types
     except ImportError as error:
         raise KernelError(
-            f"Numba compiles {name}, and cannot be imported ({error}): pip install 'numba-cuda[cu13]'"
+            f"compiling {name} needs Numba, which cannot be imported ({error}): pip install 'numba-cuda[cu13]'"
         ) from None
-    # A float4 * is a pointer to 4 * cols * rows floats.
+    # Numba has no float4; the pointer leads to 4 * cols * rows floats.
     signature = types.void(types.CPointer(types.float32), types.uint32, types.uint32, types.uint64, types.float64)
     try:
         ptx, _ = cuda.compile_ptx(function, signature, cc=capability or OLDEST, fastmath=True)
     except Exception as error:
-        raise KernelError(f"Numba does not compile {name} with the signature {SIGNATURE}:\n{error}") from error
+        raise KernelError(f"Numba cannot compile {name} with the signature {SIGNATURE}:\n{error}") from error
     (mangled,) = entries(ptx)
-    # Numba's own name holds types and hashes. The prefix keeps it apart from PTX's words, such as `add`.
+    # Numba's own name contains types and hashes. The prefix avoids names that are words of PTX, such as `add`.
     entry = entry or "field_" + re.sub(r"\W", "_", name)
     return re.sub(rf"(?<![\w$%]){re.escape(mangled)}", entry, ptx), entry

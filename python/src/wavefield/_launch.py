@@ -1,4 +1,4 @@
-"""Starting a renderer, and ending it with the field."""
+"""Starting a renderer that ends with the field."""
 
 from __future__ import annotations
 
@@ -26,52 +26,62 @@ if TYPE_CHECKING:
     from ._protocol import Memory
 
 START_SECONDS = 60.0
-"""How long a renderer may take to listen: a first start fills the driver's shader cache."""
+"""How long a renderer may take to listen. The first start fills the driver's shader cache."""
 
 END_SECONDS = 10.0
+"""How long a renderer may take to end before it is killed."""
 
 
 def find_renderer() -> str:
-    """Return the program `wavefield`: WAVEFIELD_BIN, or the one of this package's wheel, or the one on PATH."""
+    """Return the program `wavefield`: that of WAVEFIELD_BIN, else of this package's wheel, else on PATH."""
     named = os.environ.get("WAVEFIELD_BIN")
     if named:
         if not os.access(named, os.X_OK):
-            raise NoRenderer(f"WAVEFIELD_BIN names {named}, which is no program that can be run")
+            raise NoRenderer(f"WAVEFIELD_BIN names {named}, which is not an executable program")
         return named
     found = _installed() or shutil.which("wavefield")
     if found is None:
         raise NoRenderer(
-            "there is no program wavefield: `pip install` of the wheel brings it, `cargo install --path .` in its "
-            "repository puts it on PATH, or WAVEFIELD_BIN names it"
+            "the program wavefield was not found: install the wheel with pip, run `cargo install --path .` in the "
+            "repository, or set WAVEFIELD_BIN to the program"
         )
     return found
 
 
 def _installed() -> str | None:
-    """Return the program that came with this package: pip keeps a list of the files, wherever it put them."""
-    try:
-        files = importlib.metadata.files("wavefield") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        path = os.path.normpath(file.locate())
-        if file.name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+    """Return the program that was installed with this package, from the list of files that pip keeps."""
+    for distribution in importlib.metadata.distributions(name="wavefield"):
+        files = {os.path.normpath(file.locate()): file.name for file in distribution.files or []}
+        if not any(_leads_here(path) for path in files):
+            continue  # another distribution of the same name
+        for path, name in files.items():
+            if name == "wavefield" and os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
     return None
 
 
+def _leads_here(path: str) -> bool:
+    """Return whether an installed file is this one, or adds a folder of this one to the search path."""
+    here = Path(__file__).resolve()
+    if path.endswith(".pth"):  # of an editable installation
+        with contextlib.suppress(OSError, ValueError):
+            return any(here.is_relative_to(Path(line).resolve()) for line in Path(path).read_text().split("\n") if line)
+        return False
+    return path.endswith(here.name) and Path(path).resolve() == here
+
+
 class Renderer:
-    """A renderer that runs as a process of its own, and that ends with this one."""
+    """A renderer in a process of its own, which ends with this process."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         program = find_renderer()
         self._owner = os.getpid()
-        # Without a name: the renderer of a program that was killed removes its folder, if only the socket is in it.
+        # The log has no name: if this program is killed, the renderer removes its folder only if nothing else is in it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        # Not a TemporaryDirectory: that one a forked child removes too, when it ends.
+        # Not a TemporaryDirectory: a forked child would remove it at its end.
         self._folder = Path(tempfile.mkdtemp(prefix="wavefield-"))
         self.socket = self._folder / "wavefield.sock"
-        # The renderer has the other end of this pipe, and ends when this one closes: however this process ends.
+        # The renderer has the other end of this pipe. It ends when this end closes, however this process ends.
         self._writer = -1
         try:
             reader, self._writer = os.pipe()
@@ -83,7 +93,7 @@ class Renderer:
                     stdout=self._log,
                     stderr=self._log,
                     pass_fds=[reader],
-                    # Ctrl-C is for the Python program, which then ends the renderer.
+                    # Keeps Ctrl-C away from the renderer: the Python program handles it, and ends the renderer.
                     start_new_session=True,
                 )
             finally:
@@ -93,27 +103,27 @@ class Renderer:
             if isinstance(error, OSError):
                 raise NoRenderer(f"{program} cannot be started: {error.strerror or error}") from None
             raise
-        # A program that forgets to close its field leaves no renderer behind.
+        # For programs that do not close their field.
         atexit.register(self.close)
 
     def words(self) -> str:
         """Return the end of what the renderer has printed."""
-        # Not by reading on: the renderer writes at the same place in the file.
+        # pread, because read would move the position at which the renderer writes.
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip()
 
     def still_starting(self, since: float) -> None:
-        """Return if it may yet listen; raise `NoRenderer` with its words if it ended or takes too long."""
+        """Raise `NoRenderer`, with the renderer's words, if it has ended or takes too long to listen."""
         code = self.process.poll()
         if code is not None:
-            raise NoRenderer(f"the renderer ended at once (exit code {code}). It says:\n{self.words()}")
+            raise NoRenderer(f"the renderer has ended with exit code {code}. It says:\n{self.words()}")
         if time.monotonic() - since > START_SECONDS:
             raise NoRenderer(f"the renderer did not listen within {START_SECONDS:g} s. It says:\n{self.words()}")
 
     def connect(
         self, memory: Memory, ring: int | None, stream: Any, client: str | None, layout: Layout | None
     ) -> Field:
-        """Connect as soon as it listens, and return the field, which ends the renderer when it is closed."""
+        """Connect as soon as it listens, and return the field. Closing the field ends the renderer."""
         since = time.monotonic()
         while True:
             self.still_starting(since)
@@ -122,15 +132,15 @@ class Renderer:
                     self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
                 )
             except (NoRenderer, RendererGone, Busy):
-                # Not yet, or it listened and then found no device: its own words say so. Or it still lets go of the
-                # connection before; nobody else knows its socket.
+                # It does not listen yet. Or it has ended, and then `still_starting` raises. Or it still closes the
+                # connection before this one: nobody else knows its socket.
                 time.sleep(0.01)
 
     def close(self) -> None:
-        """End the process, politely at first. A forked child leaves it to its parent."""
+        """End the process; kill it after `END_SECONDS`. A forked child leaves it to its parent."""
         atexit.unregister(self.close)
         if os.getpid() != self._owner:
-            self.process.poll()  # no child of this one: from then on Popen does not warn that it still runs
+            self.process.poll()  # it is not a child of this process: after this Popen does not warn that it still runs
             return
         if self.process.poll() is None:
             self.process.terminate()
@@ -146,7 +156,7 @@ class Renderer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def forget(self) -> None:
-        """Close the files. A forked child does it at once: else the renderer would live as long as that."""
+        """Close the files. A forked child does so at once, or the renderer would live as long as the child."""
         self._log.close()
         if self._writer >= 0:
             os.close(self._writer)
@@ -177,22 +187,22 @@ def launch(
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
 ) -> Field:
-    """Start a renderer of one's own, connect to it, and return its field.
+    """Start a renderer, connect to it, and return its field.
 
-    The renderer ends when the field is closed, or this program ends in whatever way.
+    The renderer ends when the field is closed or this program ends, even if it is killed.
 
-    `headless`: without a window; `field.snapshot()` has the picture.
-    `grid`: (cols, rows) of vertices, where `shape` does not say what is drawn.
-    `arguments`: more of them for `wavefield serve`, such as `["--size", "1920x1080"]`.
+    `headless`: without a window; `field.snapshot()` returns the picture.
+    `grid`: (cols, rows) of vertices, if there is no `shape`.
+    `arguments`: further arguments for `wavefield serve`, such as `["--size", "1920x1080"]`.
     `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`: as for `connect`.
 
-    The program is WAVEFIELD_BIN, else the one that came with the wheel, else `wavefield` on PATH. Raises `NoRenderer`
-    with its words if it does not start, and whatever `connect` raises.
+    The program is that of WAVEFIELD_BIN, else the wheel's, else `wavefield` on PATH. Raises `NoRenderer`, with the
+    renderer's words, if it does not start, and the same errors as `connect`.
     """
     try:
         cols, rows = map(operator.index, grid)
     except (TypeError, ValueError):
-        raise ValueError(f"grid is (cols, rows), two whole numbers, not {grid!r}") from None
+        raise ValueError(f"grid must be (cols, rows), two whole numbers, not {grid!r}") from None
     layout = layout_of(kind, shape, dtype)
     renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *arguments])
     with contextlib.ExitStack() as undo:

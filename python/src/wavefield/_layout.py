@@ -1,4 +1,4 @@
-"""What an array is drawn as, and how it lies in memory. Pure."""
+"""What an array is drawn as, and its layout in memory. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["mesh", "surface", "points", "image"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TYPESTRS = {"float32": "<f4", "float16": "<f2", "uint8": "|u1"}
-"""How messages and the array interface name the types, by NumPy's name."""
+"""The names of types in messages and in the array interface, by NumPy's name."""
 DTYPES = {typestr: dtype for dtype, typestr in TYPESTRS.items()}
 ITEM_BYTES = {"float32": 4, "float16": 2, "uint8": 1}
 
@@ -25,7 +25,7 @@ SHAPES = {
 _ARTICLES = {"mesh": "a mesh", "surface": "a surface", "points": "a set of points", "image": "an image"}
 
 MOST = 2**31
-"""The renderer's numbers of elements are below this."""
+"""An array must have fewer elements."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Layout:
     kind: Kind
     shape: tuple[int, ...]
     dtype: str
-    """As NumPy names it."""
+    """NumPy's name."""
 
     @classmethod
     def of(cls, kind: str, shape: tuple[int, ...], dtype: str) -> Layout:
-        """Return the layout, or raise `ArrayMismatch` with the shapes and types that the kind has."""
+        """Return the layout, or raise `ArrayMismatch` with the shapes and types that the kind allows."""
         for known in KINDS:
             if known == kind:
                 break
         else:
-            raise ArrayMismatch(f"kind is {_one_of(KINDS)}, not {kind!r}")
+            raise ArrayMismatch(f"kind must be {_one_of(KINDS)}, not {kind!r}")
         if kind == "image" and len(shape) == 3 and shape[2] == 1:
             shape = shape[:2]
         fits = {
@@ -54,25 +54,27 @@ class Layout:
             "image": len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4)),
         }
         if not fits[kind]:
-            raise ArrayMismatch(f"{_ARTICLES[kind]} has the shape {SHAPES[kind]}, not {shape}{_cure(kind, shape)}")
+            raise ArrayMismatch(
+                f"{_ARTICLES[kind]} must have the shape {SHAPES[kind]}, not {shape}{_cure(kind, shape)}"
+            )
         least = 2 if kind in ("mesh", "surface") else 1
         if min(shape[:1] if kind == "points" else shape[:2]) < least:
-            raise ArrayMismatch(f"{shape} is too small: {_ARTICLES[kind]} needs at least {least} each way")
+            raise ArrayMismatch(f"{shape} is too small: {_ARTICLES[kind]} needs at least {least} along each axis")
         if math.prod(shape) >= MOST:
-            raise ArrayMismatch(f"{shape} has too many elements; fewer than 2^31 can be drawn: show every second one")
+            raise ArrayMismatch(f"{shape} has too many elements: show fewer than 2^31, for example every second one")
         types = dtypes_of(known)
         if dtype not in types:
-            raise ArrayMismatch(f"{_ARTICLES[kind]} is {_one_of(types)}, not {dtype}{_cast(dtype)}")
+            raise ArrayMismatch(f"{_ARTICLES[kind]} must be {_one_of(types)}, not {dtype}{_cast(dtype)}")
         return cls(known, shape, dtype)
 
     @property
     def typestr(self) -> str:
-        """Return the type as messages have it: `<f4`, `<f2` or `|u1`."""
+        """Return the type's name in messages: `<f4`, `<f2` or `|u1`."""
         return TYPESTRS[self.dtype]
 
     @property
     def item_bytes(self) -> int:
-        """Return the bytes of one number."""
+        """Return the size of one number in bytes."""
         return ITEM_BYTES[self.dtype]
 
     @property
@@ -82,12 +84,12 @@ class Layout:
 
     @property
     def row_bytes(self) -> int:
-        """Return the bytes of one row: one element of the first axis."""
+        """Return the size of one row, one element of the first axis, in bytes."""
         return self.strides[0]
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of all of it."""
+        """Return the size of the array in bytes."""
         return self.shape[0] * self.row_bytes
 
     @property
@@ -100,30 +102,41 @@ class Layout:
 
 
 def dtypes_of(kind: Kind) -> tuple[str, ...]:
-    """Return the types that a kind can have."""
+    """Return the types that a kind allows."""
     return ("float32",) if kind in ("mesh", "points") else tuple(TYPESTRS)
 
 
 def kind_of(shape: tuple[int, ...], dtype: str) -> Kind:
-    """Return what an array is drawn as if nobody says: the table in python/README.md."""
+    """Return the default kind of an array, as in the table of python/README.md."""
     if len(shape) == 2:
         return "points" if shape[1] in (3, 4) and "float" in dtype else "image"
     if len(shape) == 3 and shape[2] in (1, 3, 4):
         return "image"
     known = "; ".join(f"{kind}: {SHAPES[kind]}" for kind in KINDS)
-    raise ArrayMismatch(f"an array of shape {shape} cannot be drawn{_cure('image', shape)}. What can: {known}")
+    raise ArrayMismatch(
+        f"an array of shape {shape} cannot be drawn{_cure('image', shape)}. The possible shapes are: {known}"
+    )
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return NumPy's name of a type: of NumPy's own, of PyTorch's, of a scalar's class, of text."""
+    """Return NumPy's name of a type, which may be NumPy's, PyTorch's, a scalar's class, or text."""
     if getattr(dtype, "isnative", True) is False:
-        return str(dtype)  # its name says nothing of the order of the bytes
+        return str(dtype)  # the name does not contain the byte order
     named = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(named).removeprefix("torch.")
 
 
+def native_name(name: str) -> str:
+    """Return the name of a type without its byte order: "float32" for ">f4"."""
+    if not name.startswith(("<", ">")):
+        return name
+    import numpy as np
+
+    return str(np.dtype(name).newbyteorder("=").name)
+
+
 def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:
-    """Return the strides of an array without gaps whose items take `item` each."""
+    """Return the strides of an array without gaps, in units of which an item takes `item`."""
     strides = [item] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]
@@ -134,18 +147,18 @@ def _cure(kind: str, shape: tuple[int, ...]) -> str:
     if kind != "image":
         return ""
     if len(shape) == 3 and shape[0] in (1, 3, 4):
-        return ": its channels come first; show x.permute(1, 2, 0) in PyTorch, x.transpose(1, 2, 0) elsewhere"
+        return ": its channels come first; show x.transpose(1, 2, 0), in PyTorch x.permute(1, 2, 0)"
     if len(shape) == 4:
         return ": show one of its images, x[0]"
     if len(shape) == 1:
-        return ": give it rows and columns, x.reshape(rows, cols)"
+        return ": give it rows and columns with x.reshape(rows, cols)"
     return ""
 
 
 def _cast(dtype: str) -> str:
     if "complex" in dtype:
         return ": show abs(x), or its real part"
-    return ': convert it by x.astype("float32"), in PyTorch by x.float()'
+    return ': convert it with x.astype("float32"), in PyTorch x.float()'
 
 
 def _one_of(names: tuple[str, ...]) -> str:

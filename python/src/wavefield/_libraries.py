@@ -1,4 +1,4 @@
-"""Arrays of the libraries: the renderer's memory as theirs, and what little `show` asks of theirs."""
+"""The array libraries: imports them, and calls the few functions of theirs that `show` needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INSTALL = {"cupy": "cupy-cuda13x", "torch": "torch", "numba.cuda": "'numba-cuda[
 
 
 def need(module: str, call: str) -> Any:
-    """Return a library's module, or say how to install it."""
+    """Return a library's module. Raises `LibraryMissing`, which says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -26,7 +26,7 @@ def need(module: str, call: str) -> Any:
 
 
 def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
-    """Return the shape and the type, as NumPy names it, of any library's array."""
+    """Return the shape and NumPy's name of the type of any library's array."""
     interface = getattr(array, "__cuda_array_interface__", None)
     if not hasattr(array, "dtype") and interface is not None:
         import numpy as np
@@ -36,7 +36,7 @@ def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
 
 
 def detached(array: Any) -> Any:
-    """Return an array that can be taken: PyTorch gives none away that has gradients; a list becomes NumPy's."""
+    """Return an array that can be taken: of PyTorch without gradients; of NumPy for a list."""
     if hasattr(array, "detach"):
         return array.detach()
     if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "shape") and hasattr(array, "dtype")):
@@ -47,30 +47,26 @@ def detached(array: Any) -> Any:
 
 
 def cast(array: Any, dtype: str) -> Any:
-    """Return an array of another type, made by its own library where it lies."""
+    """Return the array converted to another type, by its own library and on its device."""
     if hasattr(array, "astype"):
         return array.astype(dtype)
     if hasattr(array, "to"):  # PyTorch
         return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
     _, now = shape_and_dtype(array)
-    raise ArrayMismatch(
-        f"an array of {type(array).__module__}, {now}, which its library cannot convert: make it {dtype} at first"
-    )
+    raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
 
 
 def packed(array: Any) -> Any:
-    """Return the array without gaps, made by its own library where it lies."""
+    """Return the array without gaps, copied by its own library on its device."""
     if hasattr(array, "contiguous"):  # PyTorch
         return array.contiguous()
     if hasattr(array, "copy"):  # NumPy, CuPy
         return array.copy(order="C")
-    raise ArrayMismatch(
-        f"an array of {type(array).__module__} with gaps between its numbers: make it contiguous at first"
-    )
+    raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
 
 def on_the_host(array: Any) -> NDArray[Any]:
-    """Return NumPy's array of any library's, copied from the GPU if it lies there."""
+    """Return any library's array as NumPy's, copied from the GPU if needed."""
     import numpy as np
 
     for name in ("get", "copy_to_host"):  # CuPy, Numba
@@ -82,11 +78,11 @@ def on_the_host(array: Any) -> NDArray[Any]:
 
 
 MOST = 1.7e38
-"""Limits are not larger: half of the largest 32-bit float."""
+"""The largest limit: half of the largest 32-bit float."""
 
 
 def extent(values: Any) -> tuple[float, float]:
-    """Return the smallest and the largest finite number, by the array's own library if that finds no other ones."""
+    """Return the smallest and the largest finite number; (0, 1) if there is none."""
     if hasattr(values, "min") and hasattr(values, "max"):
         low, high = float(values.min()), float(values.max())
     else:
@@ -101,7 +97,7 @@ def extent(values: Any) -> tuple[float, float]:
         low, high = float(host.min()), float(host.max())
     import numpy as np
 
-    # The renderer has 32-bit floats, and their difference has to be one, too.
+    # The renderer uses 32-bit floats, and the difference of the limits must be one, too.
     low, high = max(low, -MOST), min(high, MOST)
     if np.float32(high) - np.float32(low) < np.finfo(np.float32).tiny:
         around = max(0.5, abs(low) * 2**-20)

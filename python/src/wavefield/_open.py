@@ -1,4 +1,4 @@
-"""The fields that are open: closed when the program ends, and left to the parent by a forked child."""
+"""The open fields. They are closed at the program's end; a forked child leaves them to its parent."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from .field import Field
 
 before_closing: list[Callable[[], None]] = []
-"""Called at the end of the program, before the fields are closed."""
+"""Called at the program's end, before the fields are closed."""
 
-# The newest last.
+# The newest is the last.
 _fields: list[weakref.ref[Field]] = []
 
 
 def opened(field: Field) -> None:
     """Remember a field."""
     _fields[:] = [*(ref for ref in _fields if ref() is not None), weakref.ref(field)]
-    # The last one registered is the first one called. Closing needs the renderer, which `launch` ends by a hook of its
-    # own that was registered before its field was made.
+    # The hook that is registered last is called first. Closing needs the renderer, which `launch` ends in a hook of its
+    # own, registered before its field was made.
     atexit.unregister(_close_all)
     atexit.register(_close_all)
 
 
 def newest_in_cuda() -> Field | None:
-    """Return the newest open field in CUDA memory: what NumbaMemoryManager allocates from."""
+    """Return the newest open field in CUDA memory, from which `NumbaMemoryManager` allocates."""
     _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field.closed]
     for ref in reversed(_fields):
         field = ref()
@@ -40,7 +40,7 @@ def newest_in_cuda() -> Field | None:
 
 
 def _close_all() -> None:
-    """Close what a program has forgotten to close, while everything that this needs is still there."""
+    """Close the fields that the program left open, while everything that closing needs still exists."""
     for call in before_closing:
         call()
     with contextlib.ExitStack() as fields:
@@ -50,7 +50,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """Leave the fields to the parent process: the child would say goodbye in its name, and hide its end."""
+    """Leave the fields to the parent: closing in the child would send `bye` in the parent's name."""
     for ref in _fields:
         if (field := ref()) is not None:
             field._closed = True

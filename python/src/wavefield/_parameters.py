@@ -1,4 +1,4 @@
-"""What the user can change while it runs."""
+"""The parameters that the user can change while the renderer runs, and the field's clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """What a kernel's text says of one of its parameters, by a line of `//!PARAM`."""
+    """A parameter that a kernel declares with a line of `//!PARAM`."""
 
     min: float
     max: float
@@ -20,11 +20,11 @@ class KernelParameter:
 
 
 class Parameters(Mapping[str, Any]):
-    """The renderer's parameters, as it last said them: `speed`, `colormap`, `paused`, `limits`, `size`.
+    """The renderer's parameters as it last sent them: `speed`, `colormap`, `paused`, `limits`, `size`.
 
-    `limits`: the two numbers between which the colour map spans. `size`: of points, in pixels.
+    `limits`: the two numbers that the colour map spans. `size`: of points, in pixels.
 
-    Behind them come those of the kernel that was sent, if it has any.
+    After them come the parameters of the kernel that was sent, if it has any.
 
     `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
     change them, and return when it has.
@@ -41,7 +41,7 @@ class Parameters(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         yield from self._values
-        # The renderer's own come first, also where a kernel has one of the same name.
+        # The renderer's own parameter hides one of a kernel with the same name.
         yield from (name for name in self._kernel if name not in self._values)
 
     def __len__(self) -> int:
@@ -54,17 +54,18 @@ class Parameters(Mapping[str, Any]):
         return f"Parameters({dict(self)!r})"
 
     def describe(self) -> dict[str, KernelParameter]:
-        """Return the range, the default and the unit of each parameter of the kernel that was sent."""
+        """Return the range, the default and the unit of each parameter of the kernel, by name."""
         return {name: self._described[name] for name in self._kernel if name in self._described}
 
     def update(self, **values: Any) -> None:
-        """Change several at once.
+        """Change several parameters at once.
 
-        `TypeError` or `ValueError` for what no renderer would take, `Refused` for what is outside of a kernel's range.
+        Raises `KeyError` for an unknown name, `TypeError` or `ValueError` for a value of another kind, and `Refused`
+        for a value outside the kernel's range.
         """
         unknown = [name for name in values if name not in self]
         if unknown:
-            raise KeyError(f"no parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
+            raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
         wanted = {name: _like(self[name], name, value) for name, value in values.items()}
         own = {name: value for name, value in wanted.items() if name in self._values}
         self._ask(own, {name: value for name, value in wanted.items() if name not in own})
@@ -73,37 +74,37 @@ class Parameters(Mapping[str, Any]):
         self._values, self._kernel = _shown(values), dict(kernel)
 
     def _describe(self, described: dict[str, KernelParameter]) -> None:
-        """Take the parameters of a kernel that has begun to run, each with its default."""
-        # Those of the kernel before stay known: it comes back if this one faults.
+        """Take the parameters of a kernel that has started, each with its default."""
+        # Keep those of the kernel before: it runs again if this one faults.
         self._described |= described
         self._kernel = {name: parameter.default for name, parameter in described.items()}
 
 
 def _shown(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy whose lists cannot be written, since that would not reach the renderer."""
+    """Return a copy with tuples for lists: a write to a list would not reach the renderer."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def _like(now: Any, name: str, value: Any) -> Any:
-    """Return a value as JSON has it, if it is of the same kind as the one that it replaces.
+    """Return a value for JSON. It must be of the same kind as the present one.
 
-    The renderer takes one of another kind for a broken client, and ends the connection.
+    For a value of another kind the renderer would end the connection.
     """
     if isinstance(now, bool):
-        # NumPy has one of its own.
+        # NumPy's bool_ is a type of its own.
         if type(value).__name__ not in ("bool", "bool_"):
-            raise TypeError(f"{name} is True or False, not {value!r}")
+            raise TypeError(f"{name} must be True or False, not {value!r}")
         return bool(value)
     if isinstance(now, int | float):
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{name} is a number, not {value!r}")
+            raise TypeError(f"{name} must be a number, not {value!r}")
         if not math.isfinite(value):
-            raise ValueError(f"{name} is a finite number, not {value!r}")
+            raise ValueError(f"{name} must be a finite number, not {value!r}")
         return float(value)
     if isinstance(now, list | tuple):
         return [_like(before, name, number) for before, number in zip(now, _items(now, name, value), strict=True)]
     if isinstance(now, str) and not isinstance(value, str):
-        raise TypeError(f"{name} is text, not {value!r}")
+        raise TypeError(f"{name} must be text, not {value!r}")
     return value
 
 
@@ -113,12 +114,12 @@ def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
     except TypeError:
         items = []
     if len(items) != len(now) or isinstance(value, str):
-        raise TypeError(f"{name} is {len(now)} numbers, not {value!r}")
+        raise TypeError(f"{name} must be {len(now)} numbers, not {value!r}")
     return items
 
 
 class Clock:
-    """The field's time: `frame_seconds` for each frame, at the user's speed, without a step when that changes."""
+    """The field's time: `frame_seconds` a frame, times the user's speed. A new speed makes no jump."""
 
     def __init__(self, frame_seconds: float, parameters: Mapping[str, Any]) -> None:
         self._frame_seconds = frame_seconds
@@ -133,8 +134,8 @@ class Clock:
         return float(speed) if running else 0.0
 
     def at(self, frame: int) -> float:
-        """Return the time of a frame; frames are asked for in order."""
-        # Counted from the last change and not summed up, so that frame n is at exactly n / 60 for days.
+        """Return the time of a frame. Frame numbers must not decrease from call to call."""
+        # Multiplied since the last change of speed, not summed: rounding errors do not add up.
         if (rate := self._rate_now()) != self._rate:
             self._then, self._since, self._rate = self._time(frame), frame, rate
         return self._time(frame)

@@ -1,4 +1,4 @@
-"""Pictures: from the renderer, and as PNG files."""
+"""Pictures from the renderer, and PNG files of them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def read(message: Message, files: Sequence[int], after: int | None) -> NDArray[np.uint8]:
-    """Return the pixels of a `picture`, (height, width, 4). Takes the descriptors."""
+    """Return the pixels of a `picture`, (height, width, 4). Closes the descriptors."""
     import numpy as np
 
     try:
         width = _protocol.integer(message, "width", 1, 2**16)
         height = _protocol.integer(message, "height", 1, 2**16)
         if message.get("format") != "rgba8-srgb" or len(files) != 1:
-            raise ProtocolError(f"a picture as {message.get('format')!r} in {len(files)} files")
+            raise ProtocolError(f"the renderer sent a picture as {message.get('format')!r} in {len(files)} files")
         if after is not None:
             _protocol.integer(message, "frame", after)
     except BaseException:
@@ -48,7 +48,7 @@ def png(picture: NDArray[np.uint8]) -> bytes:
     import numpy as np
 
     height, width, _ = picture.shape
-    # Each row begins with its filter: 1 writes the differences to the pixel on the left, which are small.
+    # Each row begins with the number of its filter. Filter 1 stores differences to the left pixel, which compress well.
     rows = np.empty((height, 1 + 4 * width), np.uint8)
     rows[:, 0] = 1
     rows[:, 1:5] = picture[:, 0]
@@ -61,20 +61,20 @@ def png(picture: NDArray[np.uint8]) -> bytes:
 
 
 def check_name(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a PNG file to be written, or raise before anything is drawn for it."""
+    """Return the path of the PNG file to write. Raises `ValueError` if its name does not end in .png."""
     checked = Path(path)
     if checked.suffix.lower() != ".png":
-        raise ValueError(f"pictures are saved as PNG: name it {checked.with_suffix('.png')}, not {checked}")
+        raise ValueError(f"pictures are saved as PNG: use the name {checked.with_suffix('.png')}, not {checked}")
     return checked
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there as a whole or not at all; what was there before stays until then."""
+    """Write a whole file or nothing. An existing file stays until the new one is complete."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
-            # mkstemp makes it the owner's alone.
+            # mkstemp gives access to the owner only.
             mask = os.umask(0)
             os.umask(mask)
             os.fchmod(file.fileno(), 0o666 & ~mask)

@@ -1,6 +1,6 @@
-"""The messages of `docs/protocol.md`, checked before anything believes them.
+"""The messages of `docs/protocol.md`: makes them, and checks received ones. Pure functions.
 
-One packet of a `SOCK_SEQPACKET` socket is one message: a JSON object with a "type". Nothing here touches a socket.
+One packet of a `SOCK_SEQPACKET` socket is one message: a JSON object with a "type".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION = 2
 MAX_BYTES = 64 * 1024
 MAX_RING = 32
 MAX_NAME = 200  # bytes
-# Of one message: a descriptor for each slot and two for the timelines.
+# In one message: one for each slot, and two for the timelines.
 MAX_DESCRIPTORS = MAX_RING + 2
 
 Memory = Literal["cuda", "host"]
@@ -30,7 +30,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
     """Return the packet of a message."""
     data = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
     if len(data) > MAX_BYTES:
-        raise ProtocolError(f"a message of {len(data)} bytes; {MAX_BYTES} are allowed")
+        raise ProtocolError(f"the message has {len(data)} bytes; at most {MAX_BYTES} are allowed")
     return data
 
 
@@ -41,26 +41,26 @@ def decode(packet: bytes) -> Message:
     try:
         message = json.loads(packet)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"the renderer sent what is not JSON: {error}") from None
+        raise ProtocolError(f"the renderer sent a message that is not JSON: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        raise ProtocolError('the renderer sent JSON that is no message: an object with a "type" was expected')
+        raise ProtocolError('the renderer sent JSON that is not a message: an object with a "type" was expected')
     return message
 
 
 def integer(message: Mapping[str, Any], key: str, least: int = 0, most: int = 2**63 - 1) -> int:
     """Return an integer of a message, between `least` and `most`."""
     value = message.get(key)
-    # JSON's true is an int in Python.
+    # In Python, True is an int.
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ProtocolError(f"the renderer sent {key!r} as {value!r}; an integer from {least} to {most} was expected")
     return value
 
 
 def text(message: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """Return a text of a message."""
+    """Return a string of a message."""
     value = message.get(key, default)
     if not isinstance(value, str):
-        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; a text was expected")
+        raise ProtocolError(f"the renderer sent {key!r} as {value!r}; text was expected")
     return value
 
 
@@ -81,13 +81,13 @@ def number(message: Mapping[str, Any], key: str) -> float:
 
 
 def numbers(message: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the numbers of a message by name; none if it does not have them."""
+    """Return the numbers of a message by name; none if it does not have the key."""
     named = mapping(message, key) if key in message else {}
     return {name: number(named, name) for name in named}
 
 
 def kernel_parameters(message: Mapping[str, Any]) -> dict[str, KernelParameter]:
-    """Return the parameters that a `running` lists; none if it does not have them."""
+    """Return the parameters that a `running` lists, by name."""
     listed = message.get("parameters", [])
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise ProtocolError(f"the renderer sent 'parameters' as {listed!r}; a list of objects was expected")
@@ -101,10 +101,10 @@ def kernel_parameters(message: Mapping[str, Any]) -> dict[str, KernelParameter]:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where the vertices of one slot lie."""
+    """Where the frame of one slot lies."""
 
     fd: int
-    """Index into the descriptors that came with the message."""
+    """The index of its descriptor among those of the message."""
     offset: int
     bytes: int
     allocation_bytes: int
@@ -122,10 +122,10 @@ class Welcome:
     layout: Layout
     offset_alignment: int
     trust: bool
-    """The renderer takes nothing but the ring's slots."""
+    """The renderer draws only from the ring's slots."""
     slots: tuple[Slot, ...]
     ready: int | None
-    """Index of the `ready` timeline's descriptor; None in host memory, as for `free`."""
+    """The index of the descriptor of the `ready` timeline; None in host memory. `free` alike."""
     free: int | None
     frame_seconds: float
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Welcome:
 
 
 def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None = None) -> Message:
-    """Return the first message of a client; without a layout it takes the renderer's own grid."""
+    """Return the first message of a client. Without a layout it asks for the renderer's own grid."""
     name = client.encode()[:MAX_NAME].decode(errors="ignore")
     message: Message = {"type": "hello", "protocol": VERSION, "client": name, "memory": memory}
     if ring is not None:
@@ -148,16 +148,16 @@ def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None =
 
 
 def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout | None = None) -> Welcome:
-    """Check a `welcome` that came with that many descriptors, as an answer to a hello with that layout."""
+    """Check a `welcome` with so many descriptors. `wanted` is the layout of the hello."""
     version = integer(message, "protocol", 0)
     if version != VERSION:
         raise VersionMismatch(
             "version",
-            f"the renderer ({text(message, 'server', 'unknown')}) speaks version {version} of the protocol, this "
+            f"the renderer ({text(message, 'server', 'unknown')}) speaks version {version} of the protocol, and this "
             f"package version {VERSION}: install the package from the renderer's own python/ folder",
         )
     if message.get("memory") != memory:
-        raise ProtocolError(f"{memory!r} memory was asked for and the renderer gave {message.get('memory')!r}")
+        raise ProtocolError(f"the renderer was asked for {memory!r} memory, and gave {message.get('memory')!r}")
     layout = _array(mapping(message, "array"))
     if wanted is not None and layout != wanted:
         raise ProtocolError(f"the renderer was asked for {wanted}, and gave {layout}")
@@ -167,10 +167,12 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
     slots = message.get("slots")
     ring = integer(message, "ring", 2, MAX_RING)
     if not isinstance(slots, list) or len(slots) != ring:
-        raise ProtocolError(f"the renderer has a ring of {ring} and did not send as many slots")
+        raise ProtocolError(f"the renderer has a ring of {ring}, but did not send {ring} slots")
     seconds = message.get("frame_seconds", 1 / 60)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < 3600:
-        raise ProtocolError(f"the renderer sent 'frame_seconds' as {seconds!r}")
+        raise ProtocolError(
+            f"the renderer sent 'frame_seconds' as {seconds!r}; a number between 0 and 3600 was expected"
+        )
     device = mapping(message, "device")
     uuid = text(device, "uuid").replace("-", "").lower()
     if len(uuid) != 32 or set(uuid) - set("0123456789abcdef"):
@@ -201,7 +203,7 @@ def _array(message: Message) -> Layout:
     try:
         return Layout.of(text(message, "kind"), sides, DTYPES.get(dtype, dtype))
     except ArrayMismatch as error:
-        raise ProtocolError(f"the renderer sent an array that cannot be: {error}") from None
+        raise ProtocolError(f"the renderer sent an impossible array: {error}") from None
 
 
 def _slot(message: Any, layout: Layout, most: int) -> Slot:

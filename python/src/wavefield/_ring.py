@@ -1,24 +1,24 @@
-"""Which slot a frame uses, and which values the two timelines then have. Pure arithmetic.
+"""The slot of a frame, and the values of the two timelines. Pure arithmetic.
 
-`ready` is signalled by the client alone, `free` by the renderer alone; both only grow. Frame numbers start at 0.
+Only the client signals `ready`, and only the renderer signals `free`. Both only grow. Frame numbers start at 0.
 """
 
 from __future__ import annotations
 
 
 def slot(frame: int, ring: int) -> int:
-    """Return the slot that frame `frame` is written into."""
+    """Return the slot of frame `frame`."""
     return frame % ring
 
 
 def free_before(frame: int, ring: int) -> int:
-    """Return the value of `free` that must be there before the slot may be written; 0 means that nothing is waited for.
+    """Return the value that `free` must reach before the slot may be written; 0 means: do not wait.
 
-    The slot was used by frame `frame - ring`, and the renderer signals n + 1 when it has let go of frame n.
+    Frame `frame - ring` used the slot, and the renderer signals n + 1 when it has finished with frame n.
     """
     return max(0, frame - ring + 1)
 
 
 def ready_after(frame: int) -> int:
-    """Return the value of `ready` that says that frame `frame` is written."""
+    """Return the value of `ready` once frame `frame` is written."""
     return frame + 1

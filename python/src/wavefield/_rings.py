@@ -1,4 +1,4 @@
-"""The two kinds of ring: what happens between the client and the renderer before and after a frame is written."""
+"""The two kinds of ring: the steps before and after a frame is written, in host memory and in CUDA memory."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ CLOSE_SECONDS = 5.0
 """How long closing waits for the GPU."""
 
 END_SECONDS = 5.0
-"""How long closing then waits for the renderer to close its end: it shows the last frames for a second before."""
+"""How long closing then waits for the renderer to close its end. It first shows the last frames, for up to a second."""
 
 REACHED_SECONDS = 0.1
-"""After which time a stream that does nothing but wait for a value says that it is not there."""
+"""How long an empty stream waits for a value before the value counts as missing."""
 
 SEEN_SECONDS = 1.0
-"""How long closing waits for the last frame to be drawn, in host memory."""
+"""How long closing waits in host memory for the last frame to be drawn."""
 
 
-# What a GPU that is stuck may still read, until the process ends.
+# What a stuck GPU may still read. Never freed.
 _abandoned: list[object] = []
 
 
 class Ring(ABC):
-    """The slots that the frames are written into."""
+    """The slots of the frames."""
 
     connection: Connection
     size: int
 
     @abstractmethod
     def begin(self, index: int, stream: Stream | None) -> None:
-        """Wait until frame `index` may be written: the CPU until it may be enqueued, the stream for its slot."""
+        """Wait until frame `index` may be written: the CPU until it may enqueue, the stream until the slot is free."""
 
     @abstractmethod
     def memory(self, index: int) -> tuple[_cuda.DeviceMemory | HostMemory, int]:
-        """Return the slot of frame `index`: its memory, and the offset in it."""
+        """Return the memory of frame `index`'s slot, and the offset of the slot in it."""
 
     @abstractmethod
     def finish(self, frame: Frame) -> None:
@@ -58,33 +58,37 @@ class Ring(ABC):
 
     @abstractmethod
     def give_up(self, frame: Frame) -> None:
-        """Take note that a frame is not going to be handed over. The next one has its number and its slot."""
+        """Give up a frame. The next one has its number and its slot."""
 
     @abstractmethod
     def wait_until_free(self, index: int, stream: Stream | None) -> None:
-        """Wait until the renderer has let go of frame `index`."""
+        """Wait until the renderer has finished with frame `index`."""
+
+    @abstractmethod
+    def catch_up(self, stream: Stream) -> None:
+        """Wait, on the CPU, until the stream has finished what is enqueued on it."""
 
     @abstractmethod
     def stream(self) -> Stream | None:
         """Return the stream for the next frame."""
 
     @abstractmethod
-    def close(self) -> None:
-        """Give everything back. The connection is closed here, at its time."""
+    def close(self, shown: bool) -> None:
+        """Release everything, and close the connection. `shown`: the last frame lies in an array outside the ring."""
 
     def freed(self, message: Message) -> None:
-        """Take note of a `free` message."""
-        raise ProtocolError(f"the renderer sent {message['type']!r}, which only clients in host memory are sent")
+        """Handle a `free` message."""
+        raise ProtocolError(f"the renderer sent {message['type']!r}, which is for clients in host memory only")
 
 
 class HostRing(Ring):
-    """Slots in shared memory; messages say whose turn it is."""
+    """Slots in shared memory. Messages say which slots are free and which are ready."""
 
     def __init__(self, connection: Connection, welcome: Welcome, files: Sequence[int]) -> None:
         self.connection = connection
         self.size = welcome.ring
         self._slots = welcome.slots
-        # How many frames the renderer has let go of.
+        # How many frames the renderer has finished with, and how many were handed over.
         self._free = 0
         self._ready = 0
         used = welcome.slots[0].fd
@@ -93,7 +97,7 @@ class HostRing(Ring):
             close_all([files[used]])
             raise ProtocolError("the renderer's slots are not in one file")
         end = max(slot.offset + slot.bytes for slot in welcome.slots)
-        self._memory = HostMemory(files[used], end)  # from the file's start
+        self._memory = HostMemory(files[used], end)
 
     def begin(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the slot."""
@@ -104,29 +108,32 @@ class HostRing(Ring):
         return self._memory, self._slots[_ring.slot(index, self.size)].offset
 
     def finish(self, frame: Frame) -> None:
-        """Say that the frame is written."""
+        """Tell the renderer that the frame is written."""
         self.connection.send({"type": "ready", "frame": frame.index})
         self._ready += 1
 
     def give_up(self, frame: Frame) -> None:
-        """Do nothing: the next one is written over it."""
+        """Do nothing: the next frame overwrites it."""
 
     def wait_until_free(self, index: int, stream: Stream | None) -> None:  # noqa: ARG002
         """Wait for the message."""
         self._wait(index + 1)
 
+    def catch_up(self, stream: Stream) -> None:
+        """Do nothing: there are no streams."""
+
     def stream(self) -> None:
         """Return None: there are no streams."""
 
     def freed(self, message: Message) -> None:
-        """Count."""
+        """Count the frame."""
         frame = message.get("frame")
         if frame != self._free:
-            raise ProtocolError(f"the renderer let go of frame {frame!r}; it was frame {self._free}'s turn")
+            raise ProtocolError(f"the renderer freed frame {frame!r}; frame {self._free} was expected")
         self._free += 1
 
-    def close(self) -> None:
-        """Close the connection, once the last frame has been seen; arrays keep the memory mapped."""
+    def close(self, shown: bool) -> None:  # noqa: ARG002
+        """Close the connection once the last frame is drawn. Arrays keep the memory mapped."""
         end = time.monotonic() + SEEN_SECONDS
         with contextlib.suppress(WavefieldError):
             while self._free < self._ready and (left := end - time.monotonic()) > 0:
@@ -135,12 +142,12 @@ class HostRing(Ring):
 
     def _wait(self, value: int) -> None:
         while self._free < value:
-            # A pause in the window can be long, so there is no end to this; a renderer that ends is noticed at once.
+            # The user may pause the renderer, so there is no time limit. pump notices a renderer that ends.
             self.connection.pump(timeout=1.0)
 
 
 class CudaRing(Ring):
-    """Slots in the GPU's memory; two timelines say whose turn it is, on the GPU."""
+    """Slots in the GPU's memory. Two timelines order client and renderer on the GPU."""
 
     def __init__(
         self,
@@ -154,11 +161,11 @@ class CudaRing(Ring):
         self.size = welcome.ring
         self.context = context
         self.chosen = chosen
-        """The user's choice of stream."""
+        """The stream that the user has set."""
         left = list(files)
 
         def give(index: int | None) -> int:
-            # Each descriptor is given away once; one named twice is closed already, which the import would find.
+            # An import closes its descriptor, so none can be used twice.
             if index is None or left[index] < 0:
                 raise ProtocolError("the renderer's message names a descriptor twice")
             descriptor, left[index] = left[index], -1
@@ -174,28 +181,28 @@ class CudaRing(Ring):
         finally:
             close_all(file for file in left if file >= 0)
         self._events = [_cuda.Event(context) for _ in range(self.size)]
-        # What the GPU may still be reading, for each slot.
+        # What the GPU may still read, by slot.
         self._held: list[list[object]] = [[] for _ in range(self.size)]
-        # The same until the event: of frames that were given up, and what was shown without a copy.
+        # What the GPU may still read until the event: for frames that were given up, and arrays shown without a copy.
         self._until: list[tuple[_cuda.Event, list[object]]] = []
-        # The last frame that was handed over.
+        # The number of the last frame that was handed over.
         self._last: int | None = None
-        # The stream that was last used, and its end.
+        # The stream that was used last, and the end of what was enqueued on it.
         self._used: Stream | None = None
         self._end = _cuda.Event(context)
         # The largest value of `free` that a stream was told to wait for.
         self._waited = 0
         self.own = _streams.Stream(context.make_stream(ordered=True))
-        # For letting streams go that wait in vain; the default stream may be among them.
+        # For `_let_go`. They are independent of the default stream, which may itself be waiting.
         self._side = (context.make_stream(ordered=False), context.make_stream(ordered=False))
         context.keep_current()
 
     def stream(self) -> Stream:
-        """Return the user's choice, else what CuPy or PyTorch work on now, else the field's own."""
+        """Return the user's stream, else the current one of CuPy or PyTorch, else the field's own."""
         return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
 
     def begin(self, index: int, stream: Stream | None) -> None:
-        """Keep at most K frames ahead of the stream, and make the stream wait for the slot."""
+        """Stay at most a ring's size of frames ahead of the stream, and make the stream wait for the slot."""
         assert stream is not None
         self.connection.pump()
         self.context.reap()
@@ -207,8 +214,8 @@ class CudaRing(Ring):
         value = _ring.free_before(index, self.size)
         with self.context.current():
             if self._used is not None and self._used != stream:
-                # `ready` must not be signalled by this stream before the last one has, nothing be written that the last
-                # one still waits for, and the slot of a frame that was given up not before that was written.
+                # The work on the last stream must come first: its signal of `ready`, its wait for `free`, and its
+                # writes to the slot of a frame that was given up, which the new frame uses again.
                 self._end.hold(stream.handle)
             if value > 0:
                 self._wait_until(value, stream)
@@ -218,7 +225,7 @@ class CudaRing(Ring):
         return self._slots[_ring.slot(index, self.size)], 0
 
     def finish(self, frame: Frame) -> None:
-        """Signal `ready` after everything on the frame's stream, and on the streams that took it."""
+        """Signal `ready` after everything on the frame's stream and on the streams that took the frame."""
         stream = frame._stream
         assert stream is not None
         slot = _ring.slot(frame.index, self.size)
@@ -231,10 +238,10 @@ class CudaRing(Ring):
         self._last = frame.index
 
     def give_up(self, frame: Frame) -> None:
-        """Remember what is enqueued for it. If that fails the context has, and the frame runs no more."""
+        """Order the next frame after what is enqueued for this one. If that fails, the context has failed."""
         assert frame._stream is not None
         with contextlib.suppress(CudaError), self.context.current():
-            # The next frame has the same slot, and who took this one may still write it.
+            # The next frame has the same slot, and the streams that took this frame may still write it.
             frame._order_after(self.context, frame._stream)
             self._use(frame._stream)
             if frame._held:
@@ -248,51 +255,60 @@ class CudaRing(Ring):
         with self.context.current():
             self._wait_until(index + 1, stream)
             if held := self._held[_ring.slot(index, self.size)]:
-                # The renderer may draw from these until then.
+                # Until then the renderer may draw from these arrays.
                 event = _cuda.Event(self.context)
                 self._until.append((event, list(held)))
                 event.record(stream.handle)
 
+    def catch_up(self, stream: Stream) -> None:
+        """Wait for the stream. Notices a renderer that ends."""
+        event = _cuda.Event(self.context)
+        with self.context.current():
+            event.record(stream.handle)
+        self._wait_for(event)
+
     def _wait_until(self, value: int, stream: Stream) -> None:
-        """Make the stream wait for a value of `free`. The context is current."""
+        """Make the stream wait for a value of `free`. The context must be current."""
         self._waited = max(self._waited, value)
         self._free.wait(stream.handle, value)
         self._use(stream)
 
     def _use(self, stream: Stream) -> None:
-        """Remember that something was enqueued. The context is current."""
+        """Note that something was enqueued on the stream. The context must be current."""
         self._end.record(stream.handle)
         self._used = stream
 
     def synchronize(self) -> None:
-        """Wait until the last frame handed over is written; notices a renderer that goes away."""
+        """Wait until the last frame that was handed over is written. Notices a renderer that ends."""
         if self._last is not None:
             self._wait_for(self._events[_ring.slot(self._last, self.size)])
 
-    def close(self) -> None:
-        """Let the GPU finish, say goodbye, give the handles back.
+    def close(self, shown: bool) -> None:
+        """Let the GPU finish, send `bye`, and release the handles.
 
-        A renderer that went away, stopped, or has its window hidden leaves streams that wait for it. Once it has closed
-        its end, nobody but this process uses the semaphore, so they are let go from here.
+        If the renderer has ended, is stopped or has its window hidden, streams may still wait for it. Once it has
+        closed its end of the connection, only this process uses the semaphore. Then this process signals it, which
+        releases the streams.
         """
         done = False
         try:
             done = self._finished_within(CLOSE_SECONDS if not self.connection.closed else 0.0)
-            # It goes on to signal `free` for as long as it shows frames, and two who signal would set the value back.
-            # One that does not end in time is stopped; then a stream that is stuck for ever would be worse.
-            self.connection.close(patience=0.0 if done else END_SECONDS)
+            # Until the renderer closes its end, it signals `free`, and a second signaller could set the value back. It
+            # also draws the array that was shown last, which is held until then. If it does not close in time, it is
+            # probably stopped. Then signal anyway: a stream that waits forever would be worse.
+            self.connection.close(patience=0.0 if done and not shown else END_SECONDS)
             if not done:
                 self._let_go()
                 done = self._finished_within(CLOSE_SECONDS)
         except CudaError as error:
-            # A context that has failed takes everything in it along; there is nothing to give back.
+            # The context has failed, and with it everything in it: there is nothing to release.
             warnings.warn(f"while closing the field: {error}", ResourceWarning, stacklevel=3)
         finally:
             self.connection.close()
             self._give_back(done)
 
     def _give_back(self, done: bool) -> None:
-        """Let go of everything; unless the GPU is done with it, leave it to the process's end."""
+        """Release everything if the GPU is `done` with it; otherwise leak it."""
         if done:
             self._ready.close()
             self._free.close()
@@ -306,12 +322,12 @@ class CudaRing(Ring):
         self._slots.clear()
 
     def _let_go(self) -> None:
-        """Signal `free` in the renderer's place, if anything waits for it."""
+        """Signal `free` in the renderer's place, if a stream waits for it."""
         if self._waited == 0:
             return
         asking, signalling = self._side
         with self.context.current():
-            # The value must grow, and CUDA cannot read it.
+            # A signal must raise the value, and CUDA cannot read it. So test it with a stream that waits for it.
             self._free.wait(asking, self._waited)
             reached = _cuda.Event(self.context)
             reached.record(asking)
@@ -327,7 +343,7 @@ class CudaRing(Ring):
         while not all(event.done for event in (*self._events, self._end)):
             if time.monotonic() >= end:
                 return False
-            # A dead renderer will not free what is waited for.
+            # Notices a renderer that has ended, and will not signal.
             try:
                 self.connection.pump()
             except WavefieldError:
@@ -337,7 +353,7 @@ class CudaRing(Ring):
         return True
 
     def _wait_for(self, event: _cuda.Event) -> None:
-        """Wait until the GPU has passed it. Unlike cuEventSynchronize it hears Ctrl-C, and a renderer that ends."""
+        """Wait until the GPU has passed the event. Unlike cuEventSynchronize, hears Ctrl-C and a renderer that ends."""
         pause = 20e-6
         while not event.done:
             time.sleep(pause)

@@ -1,4 +1,4 @@
-"""`wavefield.show`: one array, one line. It keeps a renderer of its own for the calls to come."""
+"""`wavefield.show`: shows an array with one line. It keeps a renderer for the next calls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _cuda, _libraries, _open, _source
 from ._array import rows_are_contiguous
 from ._launch import Renderer
-from ._layout import Layout, dtypes_of, kind_of
-from .errors import ArrayMismatch, CudaError, Refused, RendererGone, StillShown, WavefieldError
+from ._layout import Layout, dtypes_of, kind_of, native_name
+from .errors import ArrayMismatch, CudaError, NoRenderer, Refused, RendererGone, StillShown, WavefieldError
 
 if TYPE_CHECKING:
     from ._protocol import Memory
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .field import Field
 
 GRID = "256x256"
-"""Of the renderer's own wave, which is drawn until the first array is there."""
+"""The grid of the renderer's own wave, which is drawn until the first array arrives."""
 
 
 class _Shower:
-    """A renderer, and the connection that has the shape of what is shown now."""
+    """A renderer, and a connection with the layout of what is shown now."""
 
     def __init__(self, array: Any, window: bool) -> None:
         self.window = window
@@ -32,18 +32,21 @@ class _Shower:
         self.title: str | None = None
         self.memory: str = "auto"
         self.layout: Layout | None = None
-        # Whether the connection was not told yet how to draw.
+        """The layout of the connection, or of the last one."""
+        self.camera: Camera | None = None
+        """The camera of the last connection, for the next one."""
+        # Whether nothing was shown on this connection yet.
         self.new = True
-        # The parameters and the camera that were asked for last.
+        # The parameters and the camera that were last set.
         self.asked: dict[str, Any] = {}
-        # Where arrays begin that were written while they were on show. From then on they are copied.
+        # The addresses of arrays that were written while the renderer drew them. From then on they are copied.
         self.rewritten: set[int] = set()
         arguments = ["--grid", GRID, *([] if window else ["--headless"])]
         self.renderer = _start(arguments, array)
 
     @property
     def usable(self) -> bool:
-        """Return whether it can show more: nobody has closed it or cut a hand-over short, and it is this process's."""
+        """Return whether it can show more: it is open, belongs to this process, and no hand-off was interrupted."""
         field = self.field
         return self.owner == os.getpid() and (field is None or not (field.closed or field._handing_over is not None))
 
@@ -54,22 +57,22 @@ class _Shower:
         self.renderer.close()
 
     def connect(self, layout: Layout, memory: str, title: str | None) -> None:
-        """Have a connection for arrays of this layout."""
+        """Connect for arrays of this layout, unless that connection exists."""
+        if memory not in ("auto", "cuda", "host"):
+            raise ValueError(f'memory must be "auto", "cuda" or "host", not {memory!r}')
         if title is None:
             title = self.title
-        camera = None
         if self.field is not None:
             if (layout, memory, title) == (self.layout, self.memory, self.title):
                 return
-            # The renderer stays for the next connection, which begins with the usual camera.
-            if self.layout is not None and self.layout.kind == layout.kind:
-                camera = self.field.camera
+            # The renderer stays. Each connection starts with the default camera.
+            self.camera = self.field.camera
             self.field._on_close = None
             self.field.close()
             self.field = None
         self.field = self._connect(layout, memory, title)
-        if camera is not None:
-            self.field.camera = camera
+        if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
+            self.field.camera = self.camera
         self.layout, self.memory, self.title = layout, memory, title
         self.rewritten.clear()
         self.asked.clear()
@@ -90,10 +93,8 @@ class _Shower:
             first, *_ = str(why).split(". ")
             _say_once(f'frames go through the CPU\'s memory, as with memory="host": {first}')
             wanted = "host"
-        elif memory in ("cuda", "host"):
-            wanted = memory  # type: ignore[assignment]
         else:
-            raise ValueError(f'memory is "auto", "cuda" or "host", not {memory!r}')
+            wanted = memory  # type: ignore[assignment]
         return self.renderer.connect(wanted, None, None, title, layout)
 
 
@@ -112,23 +113,22 @@ def show(
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
 ) -> Field:
-    """Show an array of any library in a window or a notebook, and return the field; call it again to show the next.
+    """Show an array of any library in a window or a notebook. Call it again to show the next. Returns the field.
 
-    `array`: of CuPy, PyTorch, Numba, JAX, NumPy, or anything with `__cuda_array_interface__` or DLPack.
-    `kind`: "image", "points", "surface" or "mesh". By default (n, 3 or 4) floats are points, and (rows, cols) and
+    `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
+    `kind`: "image", "points", "surface" or "mesh". By default, (n, 3 or 4) floats are points; (rows, cols) and
     (rows, cols, 1, 3 or 4) are an image.
-    `limits`: the numbers between which the colour map spans, and a surface's height. By default the smallest and the
-    largest of the first array; they stay for the arrays that follow, until the shape, type or kind changes. Colours
-    (RGB and RGBA) span 0 to 1, or 0 to 255 as bytes.
-    `colormap`, `size`: of the points, in pixels; `camera`: as in `field.parameters` and `field.camera`; where it is, it
-    stays until the kind changes.
+    `limits`: the numbers that the colour map and a surface's height span. By default the smallest and the largest of
+    the first array, until the shape, type or kind changes. Colours (RGB and RGBA) span 0 to 1, or 0 to 255 as bytes.
+    `colormap`, `size` (of points, in pixels): as in `field.parameters`.
+    `camera`: as in `field.camera`. The camera stays until the kind changes.
     `title`: a name for the renderer to show.
-    `memory`: "cuda" draws arrays of the GPU from where they are or with one copy on the GPU, "host" goes through the
-    CPU's memory, "auto" takes CUDA where there is any. `field.memory` says which.
-    `window`: True or False; by default there is one unless this is a notebook, or there is no display.
+    `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
+    memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
+    `window`: whether to open a window. By default only outside notebooks, and if there is a display.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
-    is closed. Where there is none, a notebook shows the field as a picture, and `field.save("picture.png")` writes one.
+    is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
     array, layout, converted = _prepare(array, kind)
@@ -150,15 +150,15 @@ def show(
         if hasattr(span, "__iter__"):
             span = tuple(span)
         wanted = {"limits": span, "colormap": colormap, "size": size}
-        # Once is enough: the user may have chosen something else in the window since, and asking takes time.
+        # Set only what changes: the user may have chosen something else in the window, and each request takes time.
         changes = {name: value for name, value in wanted.items() if value not in (None, shower.asked.get(name))}
         if changes:
             field.parameters.update(**changes)
         if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
         shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
-        shower.new = False
         _draw(shower, field, array, converted)
+        shower.new = False
     except RendererGone as gone:
         shower.close()
         _shower = None
@@ -167,8 +167,9 @@ def show(
                 f"the window was closed, or its renderer has ended ({gone}); show() opens another"
             ) from None
         raise
-    except BaseException:
-        if shower.field is None:  # nothing to go on with
+    except BaseException as error:
+        # If an array is refused, a window that has shown others stays for the next one.
+        if shower.field is None and (shower.layout is None or isinstance(error, NoRenderer)):
             shower.close()
             _shower = None
         raise
@@ -193,46 +194,46 @@ def _draw(shower: _Shower, field: Field, array: Any, converted: str) -> None:
 
 
 def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
-    """Return an array that can be drawn, its layout, and how it was converted for that."""
+    """Return an array that can be drawn, its layout, and a text on how it was converted."""
     array = _libraries.detached(array)
     shape, dtype = _libraries.shape_and_dtype(array)
-    kind = kind_of(shape, dtype) if kind is None else kind
-    target = _target(kind, shape, dtype)
+    native = native_name(dtype)
+    kind = kind_of(shape, native) if kind is None else kind
+    target = _target(kind, shape, native)
     layout = Layout.of(kind, shape, target)
     converted = ""
     if target != dtype:
         array = _libraries.cast(array, target)
-        converted = f"it is {dtype}, and was converted; make it {target} at first"
+        converted = f"it is {dtype} and was converted; create it as {target}"
     described = _source.describe(array) or _source.describe_host(array)
     _, shape, strides, _ = described
     # A layout leaves out a last dimension of 1.
     shape, strides = shape[: len(layout.shape)], strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
         array = _libraries.packed(array)
-        converted = (
-            converted or "its numbers do not lie one after the other, and were put so; make it contiguous at first"
-        )
+        converted = converted or "it was not contiguous and was copied; create it contiguous"
     return array, layout, converted
 
 
 def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
-    """Return the type that an array is drawn in: its own, or the one that it is converted to."""
+    """Return the type that an array is drawn as: its own, or the one to convert it to."""
     known: Any = kind
     types = dtypes_of(known)
     if dtype in types:
         return dtype
     if kind == "image" and len(shape) == 3 and shape[2] > 1 and dtype.startswith(("int", "uint")):
         raise ArrayMismatch(
-            f'colours as {dtype}: bytes are 0 to 255, x.astype("uint8") (in PyTorch x.byte()), and floats are 0 to 1'
+            f'the range of colours as {dtype} is unknown: use bytes from 0 to 255, x.astype("uint8"), in PyTorch '
+            "x.byte(), or floats from 0 to 1"
         )
     if dtype == "bool" and "uint8" in types and not (len(shape) == 3 and shape[2] > 1):
         return "uint8"
-    real = ("float", "bfloat", "int", "uint", "bool", "<", ">")
+    real = ("float", "bfloat", "int", "uint", "bool")
     return "float32" if dtype.startswith(real) else dtype
 
 
 def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
-    """Return what the first array spans; None where the colours are its own."""
+    """Return the limits of the first array, or None if it has colours of its own."""
     if layout.kind == "mesh" or (layout.kind == "image" and len(layout.shape) == 3):
         return None
     if layout.kind != "points":
@@ -243,7 +244,7 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
 
 
 def _start(arguments: list[str], array: Any) -> Renderer:
-    """Start a renderer; where there are several GPUs, on the array's."""
+    """Start a renderer. With several GPUs, start it on the array's."""
     described = _source.describe(array)
     if described is not None:
         with contextlib.suppress(CudaError):
@@ -257,7 +258,7 @@ def _wants_window() -> bool:
         return False
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         return True
-    _say_once('there is no display, so there is no window: field.save("picture.png") writes the picture')
+    _say_once('there is no display, so no window opens: field.save("picture.png") writes the picture')
     return False
 
 
@@ -282,7 +283,7 @@ def _keep_window_open() -> None:
 
 
 def _wait_until_the_window_is_closed() -> None:
-    """Wait at the end of a script; not where somebody types, nor after an exception."""
+    """Wait at the end of a script, but not in an interactive session or after an exception."""
     if _shower is None or not _shower.window or not _shower.usable or _shower.field is None:
         return
     if hasattr(sys, "ps1") or sys.flags.interactive or hasattr(sys, "last_value"):

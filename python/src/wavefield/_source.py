@@ -1,4 +1,4 @@
-"""Somebody's array, to be shown or copied from: where it lies, and what must be waited for before it may be read."""
+"""Another library's array, to show or to copy: where it lies, and what must finish before it may be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Source:
-    """A checked array of another library. `held` keeps them alive until the GPU has read them."""
+    """A checked array. `held` keeps its memory alive until the GPU has read it."""
 
     pointer: int
     pitch: int
@@ -29,7 +29,7 @@ class Source:
 
 
 class _Held:
-    """A DLPack capsule that was taken; gives it back when nobody needs it any more."""
+    """A DLPack capsule that was taken. Releases it when dropped."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
@@ -39,7 +39,7 @@ class _Held:
 
 
 def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream | None) -> Source:
-    """Check an array, and make `stream` wait, on the GPU, until it is written."""
+    """Check an array, and make `stream` wait, on the GPU, until the array is written."""
     if context is not None and stream is not None:
         if _is_ours(array):
             array._order_after(context, stream)
@@ -60,7 +60,7 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
 
 
 def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | None:
-    """Return address, shape, strides in bytes and dtype of an array in CUDA memory; None for any other."""
+    """Return address, shape, strides in bytes and dtype of an array in CUDA memory; None for any other array."""
     if _is_ours(array):
         return array.pointer, array.shape, array.strides, str(array.dtype)
     interface = getattr(array, "__cuda_array_interface__", None)
@@ -72,7 +72,7 @@ def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | 
         return int(interface["data"][0]), shape, tuple(strides), _dtype(interface)
     if not _is_cuda_dlpack(array):
         return None
-    # -1: nobody is going to read it, so nothing has to be ordered.
+    # With -1 the producer orders nothing: nobody reads the array here.
     taken = _dlpack.take(array.__dlpack__(stream=-1))
     try:
         return taken.pointer, taken.shape, tuple(step * taken.item_bytes for step in taken.strides), taken.dtype
@@ -101,7 +101,7 @@ def _item_bytes(interface: dict[str, Any]) -> int:
 
 
 def _is_ours(array: Any) -> bool:
-    """Return whether it is a frame or another field's array: one that knows who writes it."""
+    """Return whether it is a frame or an array of a field, which knows the streams that write it."""
     return isinstance(array, Array) and _is_cuda_dlpack(array)
 
 
@@ -113,7 +113,7 @@ def _is_cuda_dlpack(array: Any) -> bool:
 
 
 def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Stream) -> Source:
-    # The producer makes our stream wait for what it has enqueued.
+    # The producer makes this stream wait for what it has enqueued.
     try:
         capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
     except TypeError:
@@ -131,9 +131,9 @@ def _by_interface(
 ) -> Source:
     pointer = int(interface["data"][0])
     if interface.get("mask") is not None:
-        raise ArrayMismatch("a masked array; the field has no masks")
+        raise ArrayMismatch("the array has a mask, which cannot be drawn")
     shape = tuple(interface["shape"])
-    if shape == layout.shape:  # a pointer of another array may be null
+    if shape == layout.shape:  # an empty array's pointer may be null
         _same_device(context.device_of(pointer), context)
     strides = interface.get("strides")
     if strides is None:
@@ -149,13 +149,13 @@ def _by_interface(
 def _same_device(ordinal: int, context: _cuda.Context) -> None:
     if ordinal != context.ordinal:
         raise DeviceMismatch(
-            f"the array is on CUDA device {ordinal}, and the field on device {context.ordinal} ({context.name}): make "
-            "the array there"
+            f"the array is on CUDA device {ordinal}, and the field on device {context.ordinal} ({context.name}): "
+            "create the array there"
         )
 
 
 def copy(source: Source, layout: Layout, destination: int, context: _cuda.Context, stream: Stream) -> None:
-    """Enqueue the copy of all rows to the device address `destination`."""
+    """Enqueue a copy of all rows to the device address `destination`."""
     kinds = context.driver.CUmemorytype
     copy = context.driver.CUDA_MEMCPY2D()
     if source.on_device:

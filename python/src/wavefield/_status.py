@@ -1,4 +1,4 @@
-"""What the renderer says of itself, and where its camera is."""
+"""The renderer's state, and its camera."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Camera:
-    """Where the camera is: around the field and above the horizon in radians, how far from its target, and that.
+    """Where the camera is. The field is 2 wide and lies around (0, 0, 0), with y up.
 
-    The field is 2 wide and lies around (0, 0, 0), with y up. An image has no angles: its zoom is the distance at the
-    start divided by this one, and x and y of the target are in units of half its longer side.
+    An image has no angles: its zoom is the initial distance divided by this one, and x and y of the target are in units
+    of half its longer side.
     """
 
     azimuth: float
+    """The angle around the field, in radians."""
     elevation: float
+    """The angle above the horizon, in radians."""
     distance: float
+    """The distance from the target."""
     target: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def _message(self) -> dict[str, Any]:
@@ -36,7 +39,7 @@ class Camera:
                 raise TypeError
             numbers = {name: _finite(getattr(self, name)) for name in ("azimuth", "elevation", "distance")}
         except TypeError:
-            raise TypeError(f"a camera has three finite numbers and a target of three, not {self!r}") from None
+            raise TypeError(f"a camera must have three finite numbers and a target of three, not {self!r}") from None
         return {**numbers, "target": target}
 
 
@@ -48,28 +51,30 @@ def _finite(number: object) -> float:
 
 @dataclass(frozen=True)
 class Status:
-    """What the renderer says of itself."""
+    """The renderer's state."""
 
     frames_drawn: int
     frame_shown: int | None
-    """The client's frame that is in view; None before the first."""
+    """The client's frame in view; None before the first."""
     shown_at: float | None
-    """When that was drawn first, in seconds of `time.clock_gettime(time.CLOCK_MONOTONIC)`; None before the first."""
+    """When it was first drawn, in seconds of `time.clock_gettime(time.CLOCK_MONOTONIC)`; None before the first."""
     ready: int
+    """The last value that the renderer has read; in host memory, the number of frames that were ready."""
     free: int
+    """The last value that the renderer has signalled; in host memory, the number of frames that it has freed."""
     producer: str
-    """Who writes the frames now."""
+    """The name of what writes the frames now."""
     seconds: float
-    """Since this client connected."""
+    """The time since this client connected."""
     late_us: float
-    """By how many microseconds the longest time between two frames exceeded what it should be."""
+    """The microseconds by which the longest time between two frames exceeded the planned time."""
     camera: Camera
     gaps_us: Mapping[str, float] = field(default_factory=dict)
-    """Microseconds between frames since this client connected: `frames`, `p50`, `p99`, `max`."""
+    """The times between frames since this client connected: their number, `frames`, and `p50`, `p99`, `max` in µs."""
 
 
 def status(state: Message) -> Status:
-    """Check a `state`."""
+    """Return a checked `state`."""
     numbers = {
         key: float(value)
         for key, value in state.items()

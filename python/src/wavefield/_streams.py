@@ -1,4 +1,4 @@
-"""CUDA streams: what a library's stream object is as a number, and which one the user works on."""
+"""CUDA streams: the handle of a library's stream object, and the stream that the user works on."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .errors import WavefieldError
 
 
 class Stream:
-    """A CUDA stream of the user's, or the field's own.
+    """A CUDA stream: the user's, or the field's own.
 
-    `int(stream)` is the handle: `cupy.cuda.Stream.from_external(stream)`, `torch.cuda.ExternalStream(int(stream))` and
-    `numba.cuda.external_stream(int(stream))` take it. The default stream is 1 (`CU_STREAM_LEGACY`).
+    `int(stream)` is the handle. `cupy.cuda.Stream.from_external(stream)`, `torch.cuda.ExternalStream(int(stream))` and
+    `numba.cuda.external_stream(int(stream))` take the stream. The default stream is 1 (`CU_STREAM_LEGACY`).
     """
 
     def __init__(self, handle: int, owner: object = None) -> None:
         self.handle = handle or LEGACY_STREAM
-        # A library's stream object, which destroys the stream when it goes.
+        # A library's stream object. When it is dropped, it destroys the stream.
         self._owner = owner
 
     def __int__(self) -> int:
@@ -42,7 +42,7 @@ class Stream:
 
 
 def stream_of(stream: Any) -> Stream:
-    """Return a stream given as a handle, or as CuPy's, PyTorch's, Numba's or cuda.core's object."""
+    """Return the stream of a handle, or of an object of CuPy, PyTorch, Numba or cuda.core."""
     if isinstance(stream, Stream):
         return stream
     owner = stream
@@ -54,18 +54,18 @@ def stream_of(stream: Any) -> Stream:
         if handle is not None:
             stream = handle
             break
-    # Older Numba has a ctypes pointer there.
+    # In older Numba it is a ctypes pointer.
     stream = getattr(stream, "value", stream)
     try:
         return Stream(int(stream or 0), owner)
     except (TypeError, ValueError):
-        raise TypeError(f"{owner!r} is no CUDA stream: give its handle, or a library's stream object") from None
+        raise TypeError(f"{owner!r} is not a CUDA stream: give a handle or a library's stream object") from None
 
 
 def current_streams(device: int) -> dict[str, Stream]:
-    """Return the streams that CuPy and PyTorch work on now in this thread; nothing of one that is not loaded.
+    """Return the current streams of CuPy and PyTorch in this thread, by the library's name.
 
-    A library that nobody has imported is not imported here either.
+    Does not import a library that is not loaded yet.
     """
     found: dict[str, Stream] = {}
     cupy = sys.modules.get("cupy")
@@ -78,17 +78,17 @@ def current_streams(device: int) -> dict[str, Stream]:
 
 
 def current_stream(device: int) -> Stream | None:
-    """Return the stream that CuPy and PyTorch work on now in this thread, or None when neither is loaded."""
+    """Return the current stream of CuPy and PyTorch in this thread, or None if neither is loaded."""
     found = current_streams(device)
     streams = list(dict.fromkeys(found.values()))
     if len(streams) > 1:
         raise WavefieldError(
-            f"the current streams of {' and '.join(found)} differ: say which one writes the frames, by field.stream = "
-            "… or connect(stream=…)"
+            f"the current streams of {' and '.join(found)} differ: choose the one that writes the frames, with "
+            "field.stream = … or connect(stream=…)"
         )
     return streams[0] if streams else None
 
 
 def others_loaded() -> bool:
-    """Return whether another library is loaded that takes `__cuda_array_interface__` and has streams of its own."""
+    """Return whether a library is loaded that takes `__cuda_array_interface__` on a stream that is not known here."""
     return any(name in sys.modules for name in ("numba.cuda", "cuda.core", "jax"))

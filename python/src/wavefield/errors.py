@@ -1,26 +1,26 @@
-"""What can go wrong, as exceptions that say what to do about it."""
+"""The exceptions. Each message says what to do."""
 
 from __future__ import annotations
 
 
 class WavefieldError(RuntimeError):
-    """The base of every error of this package."""
+    """The base of this package's exceptions."""
 
 
 class NoRenderer(WavefieldError):
-    """Nothing listens on the socket, or the program cannot be found or started."""
+    """No renderer listens on the socket, or the program cannot be found or started."""
 
 
 class RendererGone(WavefieldError):
-    """The renderer closed the connection, or does not answer."""
+    """The renderer has closed the connection, or does not answer."""
 
 
 class ProtocolError(WavefieldError):
-    """The renderer said something that the protocol does not allow."""
+    """The renderer sent something that the protocol does not allow."""
 
 
 class Refused(WavefieldError):
-    """The renderer said no. `code` is its word for why; the text is what it says to do."""
+    """The renderer refused. `code` is the protocol's word for the reason; the message is the renderer's."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -28,19 +28,19 @@ class Refused(WavefieldError):
 
 
 class Busy(Refused):
-    """Another client draws; one draws at a time."""
+    """Another client is connected. Only one can draw at a time."""
 
 
 class VersionMismatch(Refused):
-    """Package and renderer speak different versions of the protocol."""
+    """The package and the renderer speak different versions of the protocol."""
 
 
 class WrongUser(Refused):
-    """The renderer belongs to another user, or others can change the folder of its socket."""
+    """The renderer belongs to another user, or other users can change the folder of its socket."""
 
 
 class CudaError(WavefieldError):
-    """A CUDA driver call failed. `name` is its answer, such as `CUDA_ERROR_OUT_OF_MEMORY`, or empty."""
+    """A call of the CUDA driver failed. `name` is the result, such as `CUDA_ERROR_OUT_OF_MEMORY`, or empty."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class CudaMissing(CudaError):
 
 
 class DeviceMismatch(CudaError):
-    """The renderer draws on a GPU that CUDA does not show to this process, or an array lies on another one."""
+    """CUDA does not show the renderer's GPU to this process, or an array lies on another GPU."""
 
 
 class FieldClosed(WavefieldError):
@@ -60,15 +60,15 @@ class FieldClosed(WavefieldError):
 
 
 class FrameHandedOver(WavefieldError):
-    """A frame was used after it was handed over: the renderer may be drawing it."""
+    """A frame was used after its hand-off, or after it was given up."""
 
 
 class StillShown(WavefieldError):
-    """An array is shown again while the renderer still draws from it."""
+    """An array was shown again while the renderer still draws it."""
 
 
 class ArrayMismatch(WavefieldError, ValueError):
-    """An array has a shape, dtype or memory layout that cannot be drawn, or another one than the field's."""
+    """An array's shape, dtype or memory layout cannot be drawn, or is not the field's."""
 
 
 class LibraryMissing(WavefieldError, ImportError):
@@ -76,14 +76,14 @@ class LibraryMissing(WavefieldError, ImportError):
 
 
 class CopyWarning(UserWarning):
-    """An array on the GPU was copied to be shown; says why, and what avoids it."""
+    """An array on the GPU was copied to show it. The message says why, and how to avoid it."""
 
 
 class KernelError(WavefieldError):
-    """A kernel does not compile, load or end, or it faulted. The text has the compiler's or the driver's words."""
+    """A kernel does not compile, load or end, or it has faulted. The message quotes the compiler or the driver."""
 
 
 def refusal(code: str, reason: str) -> Refused:
-    """Return the exception for the renderer's `refused` or `error`."""
+    """Return the exception for a code of the renderer's `refused` or `error`."""
     kinds: dict[str, type[Refused]] = {"busy": Busy, "version": VersionMismatch, "user": WrongUser}
     return kinds.get(code, Refused)(code, reason)

@@ -1,15 +1,13 @@
-"""The field: a connection to a renderer, and the frames that are drawn in it."""
+"""The field: a connection to a renderer, and the frames that it draws."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 import warnings
 import weakref
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _kernel, _open, _picture, _protocol, _source, _status, _streams
 from ._allocations import Allocation, Allocations
@@ -18,10 +16,11 @@ from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
+from ._sent import Kernels
+from ._shown import Shown
 from .errors import (
     CopyWarning,
     FieldClosed,
-    KernelError,
     ProtocolError,
     Refused,
     RendererGone,
@@ -49,38 +48,18 @@ SNAPSHOT_SECONDS = 30.0
 """How long a snapshot waits for the last frame to be drawn."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How `Field.show` showed an array: equal to `Shown.WITHOUT_COPY` or to `Shown.COPIED`."""
-
-    copied: bool
-    reason: str = field(default="", compare=False)
-    """Why it was copied, and what avoids that."""
-
-    WITHOUT_COPY: ClassVar[Shown]
-    COPIED: ClassVar[Shown]
-
-    def __str__(self) -> str:
-        return "Shown.COPIED" if self.copied else "Shown.WITHOUT_COPY"
-
-    __repr__ = __str__
-
-
-Shown.WITHOUT_COPY = Shown(False)
-Shown.COPIED = Shown(True)
-
-# The reasons that were said in a warning.
+# The reasons of which a warning has told.
 _said: set[str] = set()
 
 
 class Field:
-    """A field that a renderer draws; made by `show`, `connect` or `launch`, and used with `with`.
+    """A field that a renderer draws. `show`, `connect` and `launch` return one; close it, or use `with`.
 
-    Going through it gives frame after frame, each the renderer's own memory of the field's shape and dtype. One thread
-    uses a field.
+    Iterating over it yields frame after frame: the renderer's own memory, of the field's shape and dtype. Use a field
+    from one thread.
     """
 
-    # Until all of it is made there is nothing to close.
+    # True until __init__ has finished: before that there is nothing to close.
     _closed = True
 
     def __init__(
@@ -97,23 +76,19 @@ class Field:
         self._on_close = on_close
         self._pending: Frame | None = None
         self._next = 0
-        # The frame that is just being handed over. Where that is cut short, by Ctrl-C for example, it stays here: the
-        # renderer may have been told or not, so that nothing more can be said about any frame.
+        # The frame of the hand-off in progress. If Ctrl-C interrupts it, the number stays here: the renderer may have
+        # been told or not, so the state of all later frames is unknown.
         self._handing_over: int | None = None
-        # The kernel that runs, or may; and what ran before it, should it fail after its wait was cut short.
-        self._kernel: str | None = None
-        self._kernel_before: str | None = None
-        self._kernel_failure: str | None = None
         self._arrays: weakref.WeakSet[Array] = weakref.WeakSet()
-        # Whether the last frame lay in one of them.
+        # Whether the last frame lies in an array outside the ring.
         self._shown_before = False
         self._shown: Shown | None = None
         if memory == "cuda":
-            _cuda.driver()  # without it there is no need to disturb the renderer
+            _cuda.driver()  # fails early, before the renderer is asked
         elif memory != "host":
-            raise ValueError(f'memory is "cuda" or "host", not {memory!r}')
+            raise ValueError(f'memory must be "cuda" or "host", not {memory!r}')
         elif stream is not None:
-            raise ValueError('there are no streams in memory="host"')
+            raise ValueError('memory="host" has no streams')
         chosen = None if stream is None else _streams.stream_of(stream)
         self._connection = Connection(path)
         try:
@@ -123,7 +98,7 @@ class Field:
             try:
                 self._welcome = _protocol.welcome(message, memory, len(files), layout)
                 self.parameters = Parameters(self._welcome.parameters, self._set_parameters)
-                """What the user can change in the window: read it, or set it from here."""
+                """The parameters that the user can change in the window. They can also be read and set here."""
                 self._clock = Clock(self._welcome.frame_seconds, self.parameters)
                 self._context = _cuda.Context.of(self._welcome.device_uuid) if memory == "cuda" else None
             except BaseException:
@@ -137,6 +112,7 @@ class Field:
         except BaseException:
             self._connection.close()
             raise
+        self._kernels = Kernels(self._connection)
         self._allocations = Allocations(self._connection, self._context)
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
@@ -148,16 +124,16 @@ class Field:
         state = "closed" if self._closed else self._welcome.server
         return f"<wavefield.Field of {self._welcome.layout} on {self.device_name}, {state}>"
 
-    # What it is.
+    # Properties.
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Return (cols, rows), as the renderer's `--grid`."""
+        """Return (cols, rows), like the renderer's `--grid`."""
         return self._welcome.layout.grid
 
     @property
     def kind(self) -> Kind:
-        """Return what it is drawn as: "mesh", "surface", "points" or "image"."""
+        """Return what a frame is drawn as: "mesh", "surface", "points" or "image"."""
         return self._welcome.layout.kind
 
     @property
@@ -174,7 +150,7 @@ class Field:
 
     @property
     def ring(self) -> int:
-        """Return the number of slots: how many frames can be under way at once."""
+        """Return the number of slots of the ring."""
         return self._welcome.ring
 
     @property
@@ -184,7 +160,7 @@ class Field:
 
     @property
     def device(self) -> int | None:
-        """Return the CUDA ordinal of the renderer's GPU in this process; None in host memory."""
+        """Return the CUDA ordinal of the renderer's GPU in this process, or None in host memory."""
         return None if self._context is None else self._context.ordinal
 
     @property
@@ -204,50 +180,50 @@ class Field:
 
     @property
     def frame_seconds(self) -> float:
-        """Return the seconds that one frame stands for, at speed 1."""
+        """Return the seconds of the field's clock from one frame to the next, at speed 1."""
         return self._welcome.frame_seconds
 
     @property
     def socket(self) -> Path:
-        """Return the socket's path."""
+        """Return the path of the renderer's socket."""
         return self._connection.path
 
     @property
     def closed(self) -> bool:
-        """Return whether it was closed."""
+        """Return whether the field is closed."""
         return self._closed
 
     @property
     def stream(self) -> Stream:
-        """Return the CUDA stream that the next frame is written on; there is none in host memory.
+        """Return the CUDA stream to write the next frame on. Raises `ValueError` in host memory.
 
-        The one that was set; else the stream that CuPy or PyTorch has as its current one, where one of them is
-        imported; else one of the field's own, which is ordered with the default stream (that of Numba's launches, too).
-        Set it to a handle or to a stream object of these libraries or of cuda.core, or to None for that rule.
+        This is the stream that was set. Otherwise it is the current stream of CuPy or PyTorch, if one of them is
+        imported. Otherwise it is the field's own, which is ordered with the default stream, on which Numba launches.
+        Set it to a handle, to a stream object of these libraries or of cuda.core, or to None for the default.
         """
         stream = self._ring.stream()
         if stream is None:
-            raise ValueError('there are no streams in memory="host"')
+            raise ValueError('memory="host" has no streams')
         return stream
 
     @stream.setter
     def stream(self, stream: Any) -> None:
         if not isinstance(self._ring, CudaRing):
-            raise ValueError('there are no streams in memory="host"')
+            raise ValueError('memory="host" has no streams')
         self._ring.chosen = None if stream is None else _streams.stream_of(stream)
 
     # Frames.
 
     def __iter__(self) -> Iterator[Frame]:
-        """Go through frames without an end; see `frames`."""
+        """Yield frames without end; see `frames`."""
         return self.frames()
 
     def frames(self, count: int | None = None) -> Iterator[Frame]:
-        """Go through `count` frames, or through frames without an end.
+        """Yield `count` frames, or frames without end.
 
-        Each is handed over when the loop asks for the next one, and only then. The frame that a loop leaves behind, by
-        a `break`, an exception, or `zip` with something shorter, may be half written: nobody sees it, unless
-        `frame.hand_over()` is called. The field's next frame, `show`, `run` or `close` gives it up.
+        The loop hands a frame over when it asks for the next one. A frame that the loop leaves behind, by a `break`, an
+        exception, or `zip` with something shorter, may be half written. It is not shown unless you call
+        `frame.hand_over()`. The field's next frame, `show`, `run` or `close` gives it up.
         """
         made = 0
         while count is None or made < count:
@@ -259,7 +235,7 @@ class Field:
 
     @contextlib.contextmanager
     def frame(self) -> Iterator[Frame]:
-        """Give one frame to a `with`, which hands it over at its end, or gives it up if there is an exception."""
+        """Give one frame to `with`. The end of the block hands it over; an exception gives it up."""
         frame = self._begin()
         try:
             yield frame
@@ -271,10 +247,10 @@ class Field:
 
     def _begin(self) -> Frame:
         self._leave_frame()
-        if self._kernel is not None:
+        if self._kernels.running is not None:
             raise WavefieldError(
-                f"the renderer runs {self._kernel}, for which this connection gave up its ring: close the field, and "
-                "connect anew to write frames"
+                f"the renderer runs {self._kernels.running}, for which this connection gave up its ring: close the "
+                "field and connect again to write frames"
             )
         stream = self._ring.stream()
         self._ring.begin(self._next, stream)
@@ -287,13 +263,14 @@ class Field:
             offset,
             stream,
             self._finish,
+            self._ring.catch_up,
         )
         return self._pending
 
     def _finish(self, frame: Frame, shown: Allocation | None = None, offset: int = 0) -> None:
-        """Hand a frame over, whose array lies in its slot or, at an offset, in what is `shown`."""
+        """Hand a frame over. Its array lies in its slot, or at `offset` in `shown`."""
         if self._closed:
-            raise FieldClosed("the field is closed, and the frame is gone with it")
+            raise FieldClosed("the field is closed, so its frame is gone")
         self._check_whole()
         self._handing_over = frame.index
         if shown is not None:
@@ -307,8 +284,8 @@ class Field:
         waits = self._shown_before
         self._shown_before = waits or shown is not None
         self._handing_over = None
-        # The frame before this one may lie in an array of the user's. The renderer lets go of it when it draws this
-        # one; until then nothing that the user enqueues from now on may run, because it may write that array.
+        # The frame before this one may lie in the user's array. The renderer is finished with that once it draws this
+        # one. Until then, what the user enqueues must wait, because it may write that array.
         if waits:
             self._ring.wait_until_free(frame.index - 1, frame._stream)
             for array in self._arrays:
@@ -316,7 +293,7 @@ class Field:
             self._shown_before = shown is not None
 
     def _give_up(self, frame: Frame) -> None:
-        """Forget a frame that was not finished. The next one has its number and its slot."""
+        """Give up a frame that was not handed over. The next one has its number and its slot."""
         if not frame.handed_over:
             try:
                 self._ring.give_up(frame)
@@ -328,9 +305,10 @@ class Field:
     # Arrays.
 
     def empty(self) -> Array:
-        """Return memory beside the ring that the renderer can draw, of the field's shape and dtype, not initialised.
+        """Return memory outside the ring, of the field's shape and dtype, that the renderer can draw.
 
-        `show` shows an array that was made of it without a copy. It is the renderer's memory: at most 64 at a time.
+        It is not initialised. `show` shows arrays made of it without a copy. The renderer gives at most 64 at a time;
+        then this raises `Refused`.
         """
         memory = self._allocate(self._welcome.layout.bytes)
         array = Array(self._welcome.layout, memory, 0, self._ring.stream())
@@ -339,18 +317,18 @@ class Field:
 
     @property
     def shown(self) -> Shown | None:
-        """Return how the last array was shown, as `show` did; None before the first."""
+        """Return the result of the last `show`, or None before the first."""
         return self._shown
 
     def show(self, array: Any, *, copy: bool | None = None) -> Shown:
-        """Show an array of the field's shape and dtype as the next frame, and say whether it was copied, and why.
+        """Show an array of the field's shape and dtype as the next frame. Returns whether it was copied, and why.
 
-        An array that lies in memory of `empty`, of `NumbaMemoryManager`, or in CUDA memory that can be shared
-        (PyTorch's expandable segments, `allocator`) is drawn from where it is, and must not be written until something
-        else is shown: use two of them in turn. All that is needed then is done here: what is enqueued on `stream` after
-        showing the second waits until the renderer has let go of the first. Showing the same array twice running raises
-        `StillShown`. Any other array, or with `copy=True` any at all, is copied once. `copy=False` raises `ValueError`
-        where a copy would be needed.
+        An array in memory of `empty` or `NumbaMemoryManager`, or in CUDA memory that can be shared (PyTorch's
+        expandable segments, `allocator`), is drawn in place. Do not write it until you have shown something else: use
+        two arrays in turn. After you show the second, what you enqueue on `stream` waits until the renderer has
+        finished with the first. Showing the same array twice in a row raises `StillShown`.
+
+        Any other array is copied once. `copy=True` always copies; `copy=False` raises `ValueError` if a copy is needed.
         """
         self._leave_frame()
         place = "copy=True asks for it" if copy else self._place(array)
@@ -365,14 +343,14 @@ class Field:
             last, there = allocation.shown
             if last == self._next - 1 and abs(offset - there) < self._welcome.layout.bytes:
                 raise StillShown(
-                    "the renderer still draws this array, so writing it since has torn the picture: show two arrays in "
-                    "turn, or show(array, copy=True)"
+                    "the renderer still draws this array, so writing it may have torn the picture: show two arrays in "
+                    "turn, or use show(array, copy=True)"
                 )
         frame = self._begin()
         try:
             frame._held.append(array)
             if self._context is not None:
-                # Orders the stream after what writes the array.
+                # This orders the stream after what writes the array.
                 _source.of(array, self._welcome.layout, self._context, frame._stream)
             self._finish(frame, allocation, offset)
         except BaseException:
@@ -382,7 +360,7 @@ class Field:
         return self._shown
 
     def _say_copied(self, reason: str, warn: bool) -> Shown:
-        """Take note of a copy, and warn of what is on the GPU and need not be copied, once for each reason."""
+        """Note a copy. With `warn`, also warn in CUDA memory that a copy can be avoided, once for each reason."""
         self._shown = Shown(True, reason)
         if warn and self._context is not None and reason not in _said:
             _said.add(reason)
@@ -390,23 +368,21 @@ class Field:
         return self._shown
 
     def _allocate(self, size: int) -> _cuda.DeviceMemory | HostMemory:
-        """Ask for memory that the renderer can draw; `Refused` if it has none left."""
+        """Ask for memory that the renderer can draw. Raises `Refused` if it has none left."""
         self._check_open()
         return self._allocations.make(size)
 
     def _place(self, array: Any) -> tuple[Allocation, int] | str:
-        """Return the allocation that an array can be drawn from and the offset in it, or why it cannot be."""
+        """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
         if self._welcome.trust:
-            return "the renderer was started with --trust, and then takes frames only; start it without"
+            return "the renderer was started with --trust, so it takes frames only; start it without --trust"
         described = _source.describe(array) if self._context is not None else _source.describe_host(array)
         if described is None:
-            return (
-                'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, need no copy to the GPU first'
-            )
+            return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
         pointer, shape, strides, dtype = described
         if require_shape(layout, shape, strides, dtype) != layout.row_bytes:
-            return "there are gaps between its rows; make it contiguous, or write into an array of field.empty()"
+            return "it has gaps between its rows; make it contiguous, or write into an array of field.empty()"
         found = self._allocations.find(pointer, layout.bytes, alignment)
         if found is not None:
             return found
@@ -417,60 +393,42 @@ class Field:
     # Kernels, pictures, parameters.
 
     def run(self, kernel: Any, entry: str | None = None) -> str:
-        """Send a kernel, which the renderer runs in its own loop instead of taking frames; return its name for it.
+        """Send a kernel. The renderer runs it in its own loop instead of taking frames. Returns the producer's name.
 
         `kernel` is a Numba function (`@cuda.jit`, a device function, or a plain Python function that Numba can
-        compile), or PTX text with the `entry` to run. Its signature, one thread a vertex (kernels/README.md has more):
+        compile), or PTX text with the `entry` to run. It has one thread a vertex (kernels/README.md has more), and the
+        signature
 
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
-        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters is
-        a `KernelError` before anything is sent. PTX with lines of `//!PARAM` takes a structure of floats behind these,
-        and `parameters` has them by name once it runs. Returns when the first frame of it was drawn. This connection
-        writes no more frames after that; the kernel runs until the field is closed. How long that takes is the
-        renderer's to say (its `--timeout`, a window that is hidden), so there is no end to the waiting; a renderer that
-        ends is noticed. After Ctrl-C the kernel may yet run, and another `run` waits first for what becomes of it.
+        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters
+        raises `KernelError` before anything is sent. PTX with lines of `//!PARAM` takes a structure of floats after
+        these; once it runs, `parameters` contains them by name.
 
-        The renderer launches it once in a process of its own before: `KernelError` has the driver's words if it does
-        not load, faults or does not end there, which costs nothing: the renderer goes on with what it has. A fault in
-        a later frame is raised by the field's next use, or by `watch`, and may cost the renderer CUDA: then the compute
-        shader takes over, and no kernel is taken until the renderer is started anew. With `--handoff inline` or
-        `binary` the renderer ends instead, with exit code 1: with `inline` Vulkan finishes no frame any more, and
-        with `binary` it already waits for a semaphore that nobody else can signal.
+        Returns once the kernel's first frame is drawn. The kernel runs until the field is closed, and this connection
+        writes no more frames. The wait has no time limit: the renderer's `--timeout` limits the trial, and a hidden
+        window delays the first frame. A renderer that ends is noticed. After Ctrl-C the kernel may still start; another
+        `run` first waits for the answer.
 
-        With `--handoff inline` such a fault stops drawing on that GPU for every process. So that renderer takes kernels
-        only if it was started with `--risk-the-gpu` too.
+        The renderer first launches the kernel once in a separate process. If the kernel does not load, faults or does
+        not end there, this raises `KernelError` with the driver's words, and the renderer continues as before. If the
+        kernel faults in a later frame, the field's next use or `watch` raises `KernelError`. The renderer may then lose
+        CUDA: the compute shader takes over, and the renderer takes no kernel until it is restarted. With
+        `--handoff inline` or `binary` the renderer ends instead, with exit code 1: with `inline` Vulkan finishes no
+        more frames, and with `binary` it already waits for a semaphore that nothing can signal any more.
+
+        With `--handoff inline` such a fault stops drawing on that GPU for every process. That renderer takes kernels
+        only if it was also started with `--risk-the-gpu`.
         """
         self._leave_frame()
         capability = self._context.compute_capability() if self._context is not None else None
         ptx, entry = _kernel.ptx_of(kernel, entry, capability)
-        data = ptx.encode()
-        # What became of the one before is known only then; see `_late`.
-        self._connection.catch_up("kernel", math.inf)
-        descriptor = os.memfd_create("wavefield kernel")
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            # Set ahead of the answer: if the wait is cut short, it may yet run.
-            self._kernel_before, self._kernel = self._kernel, entry
-            message, files = self._connection.request(
-                {"type": "kernel", "entry": entry, "bytes": len(data)},
-                "running",
-                [descriptor],
-                math.inf,
-                lambda reason: KernelError(f"the renderer cannot run {entry}: {reason}{_newer(reason)}"),
-            )
-        except KernelError:
-            self._kernel = self._kernel_before
-            raise
-        finally:
-            os.close(descriptor)
-        close_all(files)
+        message = self._kernels.send(ptx, entry)
         self._running(message)
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
-        """Do nothing for a while, but raise `KernelError` if the kernel that was sent faults, and any error at once."""
+        """Wait for so many seconds. Raises at once what goes wrong: `KernelError` if the kernel faults."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._check_open()
@@ -478,15 +436,15 @@ class Field:
         self._check_open()
 
     def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
-        """Return the picture of the field, shape (height, width, 4), sRGB with alpha, the first row at the top.
+        """Return the picture of the field, (height, width, 4) uint8, sRGB with alpha, with the top row first.
 
-        Waits until frame `after` has been drawn; by default the last one that was handed over.
+        Waits until frame `after` is drawn; by default the last one that was handed over.
         """
         self._check_open()
-        if after is None and self._next > 0 and self._kernel is None:
+        if after is None and self._next > 0 and self._kernels.running is None:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
-            raise ValueError(f"frame {after} was not handed over yet: {self._next} were, counted from 0")
+            raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
         wish: Message = {"type": "snapshot"}
         if after is not None:
             wish["after"] = after
@@ -503,7 +461,7 @@ class Field:
         return _picture.read(message, files, after)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture of the field, as `snapshot` has it, to a PNG file: all of it or nothing."""
+        """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""
         checked = _picture.check_name(path)
         _picture.write_whole(checked, _picture.png(self.snapshot()))
 
@@ -512,7 +470,7 @@ class Field:
         return None if self._closed else _picture.png(self.snapshot())
 
     def status(self) -> Status:
-        """Return what the renderer says of itself now."""
+        """Ask the renderer for its state."""
         self._check_open()
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
@@ -520,7 +478,7 @@ class Field:
 
     @property
     def camera(self) -> Camera:
-        """Return where the camera is now. Set it to move it; the user moves it with the mouse."""
+        """Return the present camera. Set it to move the camera; the user moves it with the mouse."""
         return self.status().camera
 
     @camera.setter
@@ -554,43 +512,41 @@ class Field:
         elif kind == "free":
             self._ring.freed(message)
         elif kind == "failed" and message.get("request") == "kernel":
-            self._kernel_failure = _protocol.text(message, "reason", "the renderer gave no reason")
+            self._kernels.failed(message)
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
         elif kind == "running":
             self._running(message)
         else:
-            raise ProtocolError(f"the renderer sent {kind!r}, which is no answer to anything")
+            raise ProtocolError(f"the renderer sent {kind!r}, which answers no request")
 
     def _late(self, message: Message) -> None:
-        """Take the answer to a request whose wait was cut short."""
+        """Handle the answer to a request whose wait was interrupted."""
         if message["type"] in ("parameters", "running"):
             self._unasked(message)
         elif message["type"] in ("allocated", "imported"):
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
         elif message["type"] == "failed" and message.get("request") == "kernel":
-            self._kernel = self._kernel_before
+            self._kernels.refused()
 
     def _check_open(self) -> None:
-        """Check that the field is open, and raise what has gone wrong meanwhile."""
+        """Check that the field is open, and raise what has gone wrong since the last check."""
         if self._closed:
-            raise FieldClosed("the field is closed: connect anew")
+            raise FieldClosed("the field is closed: connect again")
         self._check_whole()
-        if self._kernel_failure is not None:
-            reason, self._kernel_failure = self._kernel_failure, None
-            raise KernelError(f"{self._kernel} has failed: {reason}")
+        self._kernels.check()
 
     def _check_whole(self) -> None:
-        """Check that no hand-over was cut short."""
+        """Check that no hand-off was interrupted."""
         if self._handing_over is not None:
-            self._connection.check()  # a renderer that is gone is the better reason
+            self._connection.check()  # if the renderer is gone, say that instead
             raise WavefieldError(
-                f"handing frame {self._handing_over} over was cut short, and nobody can tell whether the renderer has "
-                "it: close the field, and connect anew"
+                f"the hand-off of frame {self._handing_over} was interrupted, so the renderer may or may not have "
+                "the frame: close the field and connect again"
             )
 
     def _leave_frame(self) -> None:
-        """Check that the field is open, and give up the frame that a loop has left behind: it may be half written."""
+        """Check that the field is open, and give up a frame that a loop has left behind."""
         self._check_open()
         if self._pending is not None:
             self._give_up(self._pending)
@@ -606,9 +562,10 @@ class Field:
         self.close()
 
     def close(self) -> None:
-        """Wait until every frame that was handed over is written, and leave; the renderer goes on with its own wave.
+        """Wait until every frame that was handed over is written, and disconnect. Does nothing the second time.
 
-        Arrays that were made of frames keep their memory mapped. Does nothing the second time.
+        The renderer continues with its own wave. Arrays that were made of frames keep their memory mapped. If the last
+        frame was shown without a copy, this also waits until the renderer no longer draws it, for about a second.
         """
         if self._closed:
             return
@@ -616,14 +573,14 @@ class Field:
         try:
             if self._pending is not None:
                 self._give_up(self._pending)
-            self._ring.close()
+            self._ring.close(self._shown_before or self._handing_over is not None)
         finally:
             for array in self._arrays:
                 array._field_closed()
             self._connection.close()
             if self._imports is not None:
                 self._imports.close()
-            # They lead back here: without them the memory goes with the last reference, and not with the garbage.
+            # Breaks the reference cycles, so the last reference frees the memory, not the garbage collector.
             self._connection.unasked = self._connection.late = lambda _message: None
             self.parameters._ask = _closed
             if self._on_close is not None:
@@ -635,13 +592,4 @@ class Field:
 
 
 def _closed(_values: dict[str, Any], _kernel: dict[str, float]) -> None:
-    raise FieldClosed("the field is closed: connect anew")
-
-
-def _newer(reason: str) -> str:
-    if "UNSUPPORTED_PTX_VERSION" not in reason:
-        return ""
-    return (
-        ". The compiler here is newer than the renderer's driver: install one of the driver's CUDA version "
-        "(`nvidia-smi` names it) or older, such as pip install 'nvidia-nvvm==13.0.*', or update the driver"
-    )
+    raise FieldClosed("the field is closed: connect again")

@@ -1,4 +1,4 @@
-"""One frame: the slot of the ring that the renderer draws next."""
+"""One frame: the slot that the renderer draws next."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Frame(Array):
-    """The array of one frame, to be written by the one who has it: all of it, on `stream`.
+    """The array of one frame. Write all of it, on `stream`.
 
-    The frame is handed over when the loop asks for the next one, or by `hand_over()`. From then on the renderer may be
-    drawing it, and using the frame raises `FrameHandedOver`. An array that was made of it before stays readable and
-    writable in CUDA memory, and nothing can catch a kernel that writes through it then: the picture tears. In host
-    memory the array of `numpy.asarray(frame)` becomes read-only, though not the views that were taken of it.
+    The loop hands the frame over when it asks for the next one, and `hand_over()` does so at once. Then the renderer
+    may draw it, and using the frame raises `FrameHandedOver`. In CUDA memory, an array that was made of it before stays
+    writable, and nothing stops a kernel that writes through it: the picture tears. In host memory the array of
+    `numpy.asarray(frame)` becomes read-only, but views of it do not.
     """
 
     index: int
-    """Counts up by one a frame, from 0."""
+    """The number of the frame, from 0."""
     time: float
-    """Seconds on the field's clock, which runs at the user's `speed`."""
+    """The time in seconds on the field's clock, which runs at the user's `speed`."""
 
     def __init__(
         self,
@@ -40,11 +40,13 @@ class Frame(Array):
         offset: int,
         stream: Stream | None,
         finish: Callable[[Frame], None],
+        catch_up: Callable[[Stream], None],
     ) -> None:
         super().__init__(layout, memory, offset, stream)
         self.index = index
         self.time = time
         self._finish = finish
+        self._catch_up = catch_up
         self._held: list[object] = []
         self._over: str | None = None
 
@@ -54,36 +56,40 @@ class Frame(Array):
 
     @property
     def handed_over(self) -> bool:
-        """Return whether it is the renderer's now, or was given up."""
+        """Return whether it was handed over or given up."""
         return self._over is not None
 
     def _check(self) -> None:
         if self._over is not None:
             raise FrameHandedOver(
-                f"frame {self.index} was {self._over}: write a frame before the loop goes on to the next one, and take "
-                "the next one for what comes after"
+                f"frame {self.index} was {self._over}: write a frame before the loop asks for the next one, then use "
+                "that one"
             )
 
     def hand_over(self) -> None:
         """Give the frame to the renderer, after everything that is enqueued on `stream` so far.
 
-        A `for` loop over the field does it by itself.
+        A `for` loop over the field does this itself.
         """
         self._check()
         self._finish(self)
 
     def copy_from(self, array: Any) -> None:
-        """Copy an array in, by one copy on the device, enqueued on `stream`.
+        """Copy an array of the field's shape and dtype into the frame.
 
-        For libraries whose arrays cannot be written, such as JAX's, and for any other of the field's shape and dtype:
-        by DLPack, `__cuda_array_interface__`, or from NumPy's memory. It is ordered after what produces the
-        array.
+        Takes arrays with DLPack or `__cuda_array_interface__`, and NumPy's; for example those of JAX, which cannot be
+        written in place. The copy runs on the device, on `stream`, after what produces the array. For an array in the
+        CPU's memory, the CPU first waits until the slot is free.
         """
         self._check()
         if isinstance(self._memory, DeviceMemory) and self._stream is not None:
             context = self._memory.context
             source = _source.of(array, self._layout, context, self._stream)
             self._held.append(source.held)
+            if not source.on_device:
+                # To copy pageable memory, the driver's call waits for the stream, and notices neither Ctrl-C nor a
+                # renderer that ends. So wait here first.
+                self._catch_up(self._stream)
             _source.copy(source, self._layout, self.pointer, context, self._stream)
         else:
             import numpy as np
@@ -95,6 +101,7 @@ class Frame(Array):
         self._over = how
         self._held = []
         self._finish = _finished
+        self._catch_up = lambda _stream: None
         if self._array is not None:
             self._array.flags.writeable = False
 

@@ -1,7 +1,7 @@
-"""Numba's External Memory Manager: device arrays of Numba's in memory that the renderer can draw.
+"""An External Memory Manager for Numba: puts Numba's device arrays into memory that the renderer can draw.
 
-The interface is https://nvidia.github.io/numba-cuda/user/external-memory.html. Import this module only after Numba;
-`wavefield.NumbaMemoryManager` does it when it is asked for.
+The interface is https://nvidia.github.io/numba-cuda/user/external-memory.html. This module imports Numba, so
+`wavefield.NumbaMemoryManager` imports it on first use.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from .errors import Refused
 
 
 class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
-    """`numba.cuda.set_memory_manager(wavefield.NumbaMemoryManager)`, before Numba first uses the GPU.
+    """Call `numba.cuda.set_memory_manager(wavefield.NumbaMemoryManager)` before Numba first uses the GPU.
 
-    Arrays that hold a frame or more, and that are made while a field is open, then lie in memory of the renderer's, and
-    `field.show(array)` shows them without a copy. Smaller ones, those of other devices, and those that the renderer
-    has no more room for, are CUDA's ordinary memory, and are shown with one copy.
+    From then on Numba's arrays of a frame's size or more, made while a field is open, lie in the renderer's memory, and
+    `field.show(array)` shows them without a copy. Smaller arrays, arrays on other devices, and arrays for which the
+    renderer has no memory left lie in ordinary CUDA memory, and are copied once.
     """
 
     def initialize(self) -> None:
-        """Do nothing: there is no pool to set up."""
+        """Do nothing: there is nothing to set up."""
 
     @property
     def interface_version(self) -> int:
-        """Return the version of Numba's interface that this is written for."""
+        """Return the version of Numba's interface."""
         return 1
 
     def memalloc(self, size: int) -> Any:
-        """Return a `numba.cuda.MemoryPointer` to so many bytes of the current device."""
+        """Return a `numba.cuda.MemoryPointer` to `size` bytes on the current device."""
         memory = self._of_the_renderer(size)
         if memory is None:
             memory = _Ordinary(_driver_call("cuMemAlloc", size))
         from cuda.bindings import driver
 
         address = memory.pointer
-        # Emptied by Numba when the context is reset, and by the finalizer when the array is gone.
+        # Numba empties it when the context is reset. The finalizer removes the entry when the array is gone.
         allocations = self.allocations
         allocations[address] = memory
         return cuda.MemoryPointer(
@@ -54,7 +54,7 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
         try:
             return field._allocate(size)
         except Refused:
-            return None  # no more room there
+            return None  # the renderer has no memory left
 
     def get_memory_info(self) -> Any:
         """Return (free, total) bytes of the current device."""
@@ -63,19 +63,19 @@ class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager)
 
     @contextmanager
     def defer_cleanup(self) -> Iterator[None]:
-        """Numba asks for this while it must not be held up; here nothing is freed later than at once."""
+        """Defer the cleanup of host memory, which Numba asks for. Device memory is always freed at once."""
         with super().defer_cleanup():
             yield
 
 
 class _Ordinary:
-    """Memory of CUDA's own."""
+    """Ordinary CUDA memory."""
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = int(pointer)
 
     def __del__(self) -> None:
-        # Without the context the memory is gone, too; and at the interpreter's end everything else may be.
+        # The context may already be gone, and with it the memory. At the interpreter's end so may the modules.
         with suppress(Exception):
             _driver_call("cuMemFree", self.pointer)
 
