@@ -7,8 +7,8 @@
 //! The rules, and how this module keeps them:
 //!
 //! - The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
-//! - A mapping has the offset and the size of the Vulkan buffer there: a [`MappedBuffer`] is made from the exported
-//!   buffer, not from numbers. [`crate::layout`] checks the offsets themselves.
+//! - A mapping covers exactly the bytes of one Vulkan buffer. So a [`MappedBuffer`] is made from the exported buffer,
+//!   not from numbers. [`crate::layout`] checks the offsets themselves.
 //! - A mapping is freed before its import, and the import before Vulkan's memory: each holds an `Arc` of the next, so you
 //!   cannot write a wrong order.
 //!
@@ -134,7 +134,7 @@ fn free_of(mapped: &[(usize, Range)], index: usize, range: Range) -> Result<()> 
 }
 
 /// One buffer of an allocation as CUDA addresses it. Dropping it frees the mapping, and the buffer can be mapped
-/// again. No stream may use it then.
+/// again. Before you drop it, the streams that use it must be idle.
 ///
 /// See the [example](ImportedAllocation#examples).
 pub struct MappedBuffer {
@@ -156,7 +156,7 @@ impl MappedBuffer {
         self.range
     }
 
-    /// Returns the same bytes as Vulkan's buffer. It lives as long as `self`. See the
+    /// Returns Vulkan's buffer of the same bytes. It lives as long as `self`. See the
     /// [example](ImportedAllocation#examples).
     pub fn vulkan(&self) -> vk::Buffer {
         self.imported.exported.buffers[self.index]

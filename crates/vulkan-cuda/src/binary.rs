@@ -80,7 +80,7 @@ use crate::{Error, Result};
 /// ```
 pub struct SharedBinary(Arc<Binary>);
 
-/// Both sides of it. Every signal and wait that is under way keeps it alive.
+/// Vulkan's semaphore and CUDA's import. Every signal and wait that is under way keeps them alive.
 struct Binary {
     // Dropped first: CUDA releases before Vulkan destroys.
     imported: ImportedSemaphore,
@@ -265,7 +265,7 @@ impl ExportedBinary {
     }
 }
 
-/// A binary semaphore's rule: no signal while the previous one has no wait.
+/// Enforces the rule of a binary semaphore: no signal while the previous one has no wait.
 #[derive(Default)]
 struct Pending(AtomicBool);
 

@@ -26,8 +26,8 @@ impl CudaAllocation {
     /// [example](crate::cuda_memory#examples).
     ///
     /// # Errors
-    /// Fails if `size` is 0, if the device or the system has no such memory, with 2 (`OUT_OF_MEMORY`), or if the
-    /// driver reports another error.
+    /// Fails if `size` is 0, if the device or the system cannot export such memory, with 2 (`OUT_OF_MEMORY`) if
+    /// memory has run out, or if the driver reports another error.
     ///
     /// [`cuMemCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     /// [`cuMemMap`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
@@ -35,8 +35,8 @@ impl CudaAllocation {
         Self::in_chunks(cuda, &[size])
     }
 
-    /// The same in several chunks, each of at least the given number of bytes. They follow each other in CUDA's
-    /// address space. `examples/08_cuda_memory.rs` shows it.
+    /// Allocates several chunks, each of at least the given number of bytes. They follow each other in CUDA's address
+    /// space. `examples/08_cuda_memory.rs` shows it.
     ///
     /// # Errors
     /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
@@ -118,7 +118,7 @@ impl CudaAllocation {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a new descriptor of a chunk, with [`cuMemExportToShareableHandle`]. You own it, to close or to send.
+    /// Creates a new descriptor of a chunk, with [`cuMemExportToShareableHandle`]. You own it: close it or send it.
     /// It keeps the chunk's memory alive by itself.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     Ok(granularity as u64)
 }
 
-/// Rounds each size up.
+/// Rounds each size up to a multiple of the granularity.
 ///
 /// # Errors
 /// Fails if the sum does not fit in the address space.
@@ -264,7 +264,7 @@ impl Chunk {
         Ok(Self { handle, size, cuda: cuda.clone() })
     }
 
-    /// Imports a descriptor from another process, which is said to have `size` bytes.
+    /// Imports a descriptor from another process, whose memory should have `size` bytes.
     fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
         let (mut handle, mut props) = (0, *like);
         cuda.bind()?;
@@ -273,7 +273,7 @@ impl Chunk {
             api::cuMemImportFromShareableHandle(&mut handle, fd.number() as usize as *mut c_void, POSIX)
         };
         cuda.check("cuMemImportFromShareableHandle", code)?;
-        // From here on Drop releases it.
+        // From here on Drop releases the handle.
         let chunk = Self { handle, size, cuda: cuda.clone() };
         // SAFETY: a live handle; writes one description.
         let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(&mut props, handle) };
@@ -290,8 +290,8 @@ impl Chunk {
         }
     }
 
-    /// Checks that it has exactly `size` bytes. CUDA has no call that tells, but it does not map more bytes than
-    /// there are.
+    /// Checks that the memory has exactly `size` bytes. CUDA has no call that returns the size, but it refuses to map
+    /// more bytes than the memory has.
     fn check_size(&self, granularity: u64) -> Result<()> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;

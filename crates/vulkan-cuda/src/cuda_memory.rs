@@ -1,7 +1,7 @@
 //! The other direction: memory that *CUDA* allocates and exports, and Vulkan imports.
 //!
-//! In the other modules Vulkan allocates. Some programs cannot use that: a library has already put a tensor
-//! somewhere. CUDA can export memory that was allocated with `cuMemCreate` and a handle type ([Virtual Memory
+//! In the other modules Vulkan allocates. Some programs cannot use that, because a library has already allocated a
+//! tensor. CUDA can export memory that was allocated with `cuMemCreate` and a handle type ([Virtual Memory
 //! Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html)). It cannot export memory from
 //! `cuMemAlloc`. On Linux the handle is a file descriptor, and Vulkan imports it as `OPAQUE_FD`
 //! ([`VkImportMemoryFdInfoKHR`]). No specification promises that this works. It does on an NVIDIA H200 (driver 580).

@@ -1,7 +1,7 @@
 //! Queries what a device can export, before anything is created.
 //!
-//! To export what the driver did not offer is undefined behaviour. A refusal has a reason, which a user should read.
-//! [`image`](fn@image) has an example.
+//! Exporting what the driver does not offer is undefined behaviour. These functions return the reason for a refusal
+//! in words, so that a user can read it.
 
 use ash::vk;
 

@@ -30,8 +30,8 @@ impl ExportedAllocation {
         Self::place(vk, sizes, usage, None)
     }
 
-    /// The same with offsets that you choose, in an allocation of `size` bytes. `ranges` are the buffers' places in
-    /// it. Offsets and sizes are in bytes.
+    /// Creates the buffers at offsets that you choose, in an allocation of `size` bytes. `ranges` are the buffers'
+    /// places in it. Offsets and sizes are in bytes.
     ///
     /// # Errors
     /// Fails as [`ExportedAllocation::new`] does, and if a range breaks a rule of either API: see [`layout::check`],

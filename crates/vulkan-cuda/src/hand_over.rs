@@ -71,7 +71,7 @@ impl HandOver {
         })
     }
 
-    /// Signals from the CPU the values that CUDA was to signal.
+    /// Signals from the CPU the values that CUDA has promised to signal.
     ///
     /// # Safety
     /// CUDA signals nothing more.
@@ -80,7 +80,7 @@ impl HandOver {
         unsafe { self.ready.signal_from_host(self.ready.promised()) }
     }
 
-    /// Waits a few seconds until the GPU has done all its work: up to a second for each value that the CPU must
+    /// Waits until the GPU has done all its work, at most a few seconds: one second for each value that the CPU must
     /// signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished` means that the stream has work
     /// after its last signal.
     ///
@@ -88,7 +88,7 @@ impl HandOver {
     /// Fails if the GPU is not done in time, or if a driver cannot tell. The text is for the ring's `Drop`, which
     /// then leaks what the GPU may use.
     pub(crate) fn come_to_rest(&self, cuda: &Cuda, stream: &dyn Stream, unfinished: bool) -> Result<()> {
-        // Any call reveals a fault that no call has revealed yet.
+        // There may be a fault that no call has returned yet. Any call returns it, so make one.
         // SAFETY: a live stream.
         let _ = cuda
             .bind()
@@ -112,7 +112,7 @@ impl HandOver {
                 // SAFETY: a live stream of the current context.
                 match unsafe { api::cuStreamQuery(stream.raw()) } {
                     api::Code::NOT_READY => Ok(false),
-                    // The same for a fault that this call is the first to reveal.
+                    // A fault counts as done too, even if this call is the first to return it.
                     code => Ok(cuda.check("cuStreamQuery", code).is_ok() || cuda.has_faulted()),
                 }
             })?;
@@ -129,8 +129,8 @@ impl HandOver {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Signals from the CPU the values that CUDA waits for and no submission signals. Waits up to a second for each
-    /// such value, until Vulkan has read what was submitted before.
+    /// Signals from the CPU each value that CUDA waits for but no submission will signal. Before each such signal,
+    /// waits up to a second until Vulkan has read what was submitted before.
     fn settle(&self, ledger: &mut Ledger) -> Result<()> {
         while let Some(Stranded { after, value }) = ledger.stranded() {
             // A submission's signal must not come after a greater one.
@@ -275,7 +275,7 @@ impl Drop for Read {
     }
 }
 
-/// At `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
+/// Uses `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
 fn submit_info((semaphore, value): (vk::Semaphore, u64)) -> vk::SemaphoreSubmitInfo<'static> {
     let all = vk::PipelineStageFlags2::ALL_COMMANDS;
     vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)

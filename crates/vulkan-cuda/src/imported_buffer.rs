@@ -67,7 +67,7 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// The same for bytes that may span several chunks. Imports each chunk, binds them one after the other with
+    /// Makes a buffer of bytes that may span several chunks. Imports each chunk, binds them one after the other with
     /// [`vkQueueBindSparse`] ([Sparse Resources]), and returns when they are bound.
     ///
     /// The range must begin at a multiple of the device's sparse block, usually 64 KiB. `examples/08_cuda_memory.rs`
@@ -135,12 +135,12 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// The same for memory in several chunks, one after the other: a descriptor and a size in bytes for each. One
-    /// chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`]. If the
-    /// import fails, the descriptors are closed.
+    /// Imports memory in several chunks, one after the other: `chunks` has a descriptor and a size in bytes for each.
+    /// One chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`]. If
+    /// the import fails, the descriptors are closed.
     ///
     /// # Errors
-    /// Fails as those two do.
+    /// Fails as [`ImportedBuffer::from_descriptor`] and [`ImportedBuffer::spanning`] do.
     ///
     /// # Safety
     /// As for [`ImportedBuffer::from_descriptor`], for each chunk. For several chunks also as for
@@ -179,8 +179,8 @@ impl ImportedBuffer {
         self.buffer
     }
 
-    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives. `None` if the
-    /// buffer was made from descriptors. See the [example](crate::cuda_memory#examples).
+    /// Returns the address of the same bytes in CUDA's address space, or `None` if the buffer was made from
+    /// descriptors. The address is valid while `self` lives. See the [example](crate::cuda_memory#examples).
     pub fn cuda(&self) -> Option<sys::CUdeviceptr> {
         self.owner.as_ref().map(|(pointer, _)| *pointer)
     }

@@ -133,7 +133,7 @@ mod tests {
             (&[GivenUp, Submitted], None),
             (&[GivenUp, Open], None),
             (&[GivenUp, GivenUp], Some(Stranded { after: 0, value: 1 })),
-            // Only after the submitted value.
+            // The CPU signals only after the submitted value.
             (&[Submitted, GivenUp, GivenUp], Some(Stranded { after: 1, value: 2 })),
         ] {
             let mut ledger = ledger(fates);

@@ -56,7 +56,7 @@
 //! ```text
 //! CUDA stream     wait free ≥ n+1-K ─ kernel writes slot n mod K ─ signal ready = n+1
 //!                                                                           │
-//! Vulkan queue                      wait ready ≥ n+1 at the stage that reads ┘ ─ acquire ─ draw ─ release ─ signal free = n+1
+//! Vulkan queue                      wait ready ≥ n+1 at ALL_COMMANDS ────────┘ ─ acquire ─ draw ─ release ─ signal free = n+1
 //! ```
 //!
 //! The CPU enqueues both lines and waits for neither. Pace it as you pace your frames, or it fills the queues:
@@ -74,9 +74,10 @@
 //! still uses an object. A function that enqueues such a use is therefore `unsafe`, here, in ash and in cudarc: its caller promises
 //! to keep the object alive until the GPU has passed that use. [`SharedRing`] makes that promise itself, and keeps it.
 //!
-//! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. Do not give one to
-//! the callback if `keep` is the renderer's own device: the callback would then keep that device alive, and would never run.
-//! Lend the buffer instead, and drop it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds
+//! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
+//! is one exception: [`Vk::from_raw`] adopted the renderer's own device, and its `keep` keeps that device alive. Then
+//! the callback must not own such an object: it would keep the device alive, and would never run. Lend the buffer
+//! instead, and drop it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds
 //! of value cannot change threads. A [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a
 //! bare pointer to an NvSci object, so they are not `Send`.
 //!

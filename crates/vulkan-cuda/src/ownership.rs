@@ -80,7 +80,7 @@ impl Owner {
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)
                 .src_stage_mask(use_.stage),
-            // All earlier work of this queue with the buffer.
+            // Comes after all earlier work of this queue with the buffer.
             Self::Queue => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
                 .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)

@@ -93,8 +93,8 @@ impl Ring {
     // ANCHOR_END: turn
 
     /// Returns the plans for a batch: `frames` frames, beginning with frame `first`, which CUDA fills without
-    /// interruption. A longer batch than the ring has slots would wait for itself, so `frames` is limited to 1 to K.
-    /// The next batch may have another length.
+    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is limited to 1 to K. The
+    /// next batch may have another length.
     ///
     /// Only the first frame waits, for the slots of all. The last frame's slot has the greatest value to wait for, so
     /// that one value is enough.

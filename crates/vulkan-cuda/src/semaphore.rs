@@ -33,7 +33,7 @@ impl Exported {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// Creates a new handle to it.
+    /// Creates a new handle to the semaphore.
     pub(crate) fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
@@ -192,10 +192,11 @@ impl ImportedSemaphore {
     ///
     /// **The signal may overtake a memset.** On an NVIDIA H200 (driver 580.159.04), while another stream of the same
     /// context was busy with thousands of memsets, the signal overtook a `cuMemsetD32Async` of 4 KiB on its own
-    /// stream, and Vulkan read old words, in 14 of 16 runs. An event in between did not help (2 of 8). An empty
-    /// kernel, or `cuStreamWriteValue32`, did (0 of 8, 0 of 16). Kernels and copies were never overtaken (0 of 16, 0
-    /// of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill what you hand over with a
-    /// kernel or a copy, or enqueue an empty kernel or a `cuStreamWriteValue32` after a memset.
+    /// stream, and Vulkan read old words, in 14 of 16 runs. An event in between did not help (2 of 8 runs were still
+    /// wrong). An empty kernel or `cuStreamWriteValue32` in between helped (0 of 8, 0 of 16). Kernels and copies were
+    /// never overtaken (0 of 16, 0 of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill
+    /// what you hand over with a kernel or a copy, or enqueue an empty kernel or a `cuStreamWriteValue32` after a
+    /// memset.
     ///
     /// # Errors
     /// Fails as [`ImportedSemaphore::wait`] does.

@@ -213,8 +213,8 @@ impl Shape {
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Returns the number of texels of one level across, down, and in depth or layers. In this order they follow each
-    /// other in a buffer. See the [example](Shape#examples).
+    /// Returns the number of texels of one level: its width, its height, and its depth or layers. In a buffer the
+    /// texels follow each other in this order. See the [example](Shape#examples).
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]

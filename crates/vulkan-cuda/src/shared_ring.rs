@@ -42,7 +42,7 @@
 //!   slot back once Vulkan has read the next frame. If CUDA waits for the slot and no other read can signal it any
 //!   more, the CPU signals instead.
 //! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does the same.
-//!   Otherwise Vulkan waits for ever.
+//!   Otherwise Vulkan waits forever.
 //! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that
 //!   the CPU must signal. If the GPU is still not done, the ring is leaked. Submit or drop every read before the
 //!   ring, because CUDA may wait for an open one.
@@ -272,8 +272,8 @@ impl<S: Slot> Write<'_, S> {
     }
 
     /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
-    /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued. It must be, before Vulkan
-    /// submits the wait for it. See the [example](mod@crate::shared_ring#examples).
+    /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued, and you can submit the
+    /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
     ///
     /// A `cuMemsetD32Async` may be overtaken by the signal: see
     /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal).

@@ -1,5 +1,5 @@
-//! What a ring hands over, and its barriers. They are those of [`crate::ownership`] in the older form, for devices
-//! without `synchronization2`.
+//! What a ring hands over, and its barriers: those of [`crate::ownership`] in the older form, for devices without
+//! `synchronization2`.
 
 use std::sync::Arc;
 
@@ -193,7 +193,7 @@ impl Resource {
 }
 
 impl Reads {
-    /// The same in the newer flags. Their low bits are the older flags.
+    /// Returns the stages and the access in the newer flags. Their low bits are the older flags.
     fn access(self) -> Access {
         Access {
             stage: vk::PipelineStageFlags2::from_raw(self.stage.as_raw().into()),

@@ -118,8 +118,9 @@ impl SharedTimeline {
         unsafe { self.imported.signal(stream, Signal::Value(value)) }
     }
 
-    /// Returns the same signal as parameters for a node of a CUDA graph ([`cuGraphAddExternalSemaphoresSignalNode`]).
-    /// The semaphore stays the timeline's. Nothing checks that the values rise: see [`SharedTimeline::cuda_signal`].
+    /// Returns the signal of [`SharedTimeline::cuda_signal`] as parameters for a node of a CUDA graph
+    /// ([`cuGraphAddExternalSemaphoresSignalNode`]). The timeline still owns the semaphore. Nothing checks that the
+    /// values rise.
     ///
     /// [`cuGraphAddExternalSemaphoresSignalNode`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html
     pub fn cuda_signal_params(
@@ -199,8 +200,8 @@ impl SharedTimeline {
         unsafe { self.exported.signal_from_host(value) }
     }
 
-    /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` after a
-    /// second without it. See the [example](SharedTimeline#examples).
+    /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` if it has not
+    /// after a second. See the [example](SharedTimeline#examples).
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
@@ -223,7 +224,7 @@ impl SharedTimeline {
     }
 }
 
-/// A timeline of Vulkan's for another process, which imports it with [`ImportedSemaphore`] or any other API. It owns
+/// A Vulkan timeline for another process, which imports it with [`ImportedSemaphore`] or any other API. It owns
 /// Vulkan's semaphore.
 ///
 /// Nothing here can check what the other process signals: its values may go down, or never come. So check

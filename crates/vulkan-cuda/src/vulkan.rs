@@ -79,8 +79,8 @@ impl Vk {
     /// [example](Vk#examples).
     ///
     /// # Errors
-    /// Fails if [`VkInfo::query`] does. A device that lacks an extension is adopted all the same. What needs the
-    /// extension then fails, and names it.
+    /// Fails if [`VkInfo::query`] does. A device that lacks an extension is still adopted. Functions that need the
+    /// extension then fail, and name it.
     ///
     /// # Safety
     /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
@@ -143,10 +143,9 @@ impl Vk {
         &self.0.info
     }
 
-    /// Stops destroying: from now on, no Vulkan object made from this device is destroyed, and `keep` is leaked with
-    /// the device.
+    /// From now on, destroys no Vulkan object that was made from this device, and leaks `keep` with the device.
     ///
-    /// Call this if the GPU did not finish its work and may use any of these objects for ever. An example is a queue
+    /// Call this if the GPU did not finish its work and may use any of these objects forever. An example is a queue
     /// that still waits for a semaphore after a timeout: [`vkDestroyDevice`] requires that all work has finished.
     ///
     /// CUDA's imports of these objects are still closed when you drop them. If CUDA's stream is what did not finish,

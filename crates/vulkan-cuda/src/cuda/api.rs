@@ -37,7 +37,7 @@ functions! {
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int) = ["cuDeviceGet"];
     cuDeviceGetName(name: *mut c_char, size: c_int, device: CUdevice) = ["cuDeviceGetName"];
     cuDeviceGetAttribute(value: *mut c_int, which: CUdevice_attribute, device: CUdevice) = ["cuDeviceGetAttribute"];
-    // The second form (CUDA 11.4) distinguishes MIG instances. An older driver has only the first.
+    // The `_v2` form (CUDA 11.4) distinguishes MIG instances. An older driver has only the other.
     cuDeviceGetUuid(uuid: *mut CUuuid, device: CUdevice) = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
     cuDeviceGetLuid(luid: *mut c_char, node_mask: *mut c_uint, device: CUdevice) = ["cuDeviceGetLuid"];
     cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) = ["cuDevicePrimaryCtxRetain"];

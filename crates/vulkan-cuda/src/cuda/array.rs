@@ -1,4 +1,5 @@
-//! CUDA's arrays: one level of a mipmapped array, and copies of it. Kernels use it through an object of `objects.rs`.
+//! CUDA arrays: one level of a mipmapped array, and functions that copy it. Kernels read and write it through the
+//! objects of `objects.rs`.
 
 use std::any::Any;
 use std::sync::Arc;

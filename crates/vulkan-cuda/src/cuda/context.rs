@@ -168,7 +168,7 @@ impl Cuda {
         Ok((free as u64, total as u64))
     }
 
-    /// Makes it the calling thread's current context, with [`cuCtxSetCurrent`]. This is cheap if it is current
+    /// Makes this context current on the calling thread, with [`cuCtxSetCurrent`]. This is cheap if it is current
     /// already.
     ///
     /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does cudarc.
@@ -183,8 +183,9 @@ impl Cuda {
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
-    /// Checks that `other` is this context, for a call that takes objects of only one context. Objects of another
-    /// context would be undefined behaviour. `call` is the name of the call, for the error. See [`cuCtxSetCurrent`].
+    /// Checks that `other` is this context. Use it before a call that needs all its objects in one context, because
+    /// mixing contexts is undefined behaviour. `call` is the name of the call, for the error. See
+    /// [`cuCtxSetCurrent`].
     ///
     /// # Errors
     /// Fails if `other` is another context.
@@ -214,9 +215,9 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
-    /// Returns whether a kernel has faulted in this context, as far as any call has shown. Every later call fails,
-    /// and the context tells nothing more. The faults are the errors that leave a process "in an inconsistent state":
-    /// see [`CUresult`].
+    /// Returns whether a kernel is known to have faulted in this context, because some call returned the error. After
+    /// a fault every call fails, and the context is of no more use. The faults are the errors that leave a process
+    /// "in an inconsistent state": see [`CUresult`].
     ///
     /// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
     pub fn has_faulted(&self) -> bool {
@@ -241,7 +242,7 @@ impl Cuda {
     pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
         let released = self.bind().and_then(|()| self.check(call, release()));
-        // After a fault every call repeats it. It was reported the first time.
+        // After a fault every call returns the same error. The first one was reported.
         if let (Err(error), false) = (released, known) {
             cleanup_error(&error);
         }
@@ -262,8 +263,8 @@ impl Drop for Context {
     }
 }
 
-/// Returns whether a device's primary context has faulted. Every [`Cuda`] that retained it shares this flag, because
-/// all stand for one context of CUDA's. The flag is forgotten with the last of them.
+/// Returns the flag that says whether a device's primary context has faulted. Every [`Cuda`] that retained the
+/// context shares the flag. The flag is dropped with the last of them.
 fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     static FAULTS: Mutex<BTreeMap<i32, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -173,10 +173,10 @@ fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
-/// Checks for functions that only some runs need.
+/// Checks that the driver has these functions, which only some programs need.
 ///
 /// # Errors
-/// Names the first one that the driver lacks, and `since`, the version that introduced it.
+/// Names the first function that the driver lacks, and `since`, the version that introduced it.
 #[doc(hidden)]
 pub fn require(names: &[&str], since: &str) -> Result<()> {
     match names.iter().find(|name| !api::has(name)) {

@@ -17,7 +17,7 @@ macro_rules! functions {
             $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
-        /// Looks all of them up, once. The error is the name of the first function that the library lacks.
+        /// Looks up all functions, once. The error is the name of the first function that the library lacks.
         ///
         /// # Safety
         /// The library must be present: see [`is_culib_present`].

@@ -1,15 +1,15 @@
 //! How kernels use an array: as a surface, which they write, or as a texture, which they read and filter.
 //!
 //! Both kinds of object show one level of a mipmapped array. CUDA does not count them as owners of the array's
-//! memory, so here each keeps alive what it was made from.
+//! memory, so each object here keeps its array alive.
 //!
 //! A surface object is made from the level's own array. A texture object is made from the *whole* mipmapped array,
-//! and its clamps hold it to the level. The simpler way, a texture object of the level's array, is wrong for layers
-//! and cubes in external memory. There each layer holds its whole mip chain, so two layers lie as far apart as all
-//! levels need. The texture object assumes the distance that its single level needs. From the second layer on it
-//! reads texels of another layer or level, without an error. (This was seen on an H200 with driver 580. Surface
-//! objects of a level are right there, and so are textures without layers.) To have only one way, every texture
-//! object is made like this.
+//! and its clamps limit it to the level. The simpler way, a texture object of the level's array, is wrong for layers
+//! and cubes in external memory. There each layer holds its whole mip chain, so the distance between two layers is
+//! the size of all levels. The texture object assumes that the distance is the size of its single level. From the
+//! second layer on it reads texels of another layer or level, without an error. (This was seen on an H200 with driver
+//! 580. There, surface objects of a level are correct, and so are textures without layers.) To have only one way,
+//! every texture object is made from the whole array.
 
 use cudarc::driver::sys;
 
@@ -38,12 +38,12 @@ impl Array {
     /// whatever the size of the first level, or a direction if the array is a cube. Texel `x` of `width` has its
     /// centre at `(x + 0.5) / width`. Calls [`cuTexObjectCreate`]. See the [example](mod@crate::image#examples).
     ///
-    /// Every `tex` in a kernel reads this level, whichever level it names: the object shows the whole mipmapped array
-    /// and is clamped to this level. (An object of the level's own array reads wrong texels if an image in external
-    /// memory has layers.)
+    /// Every `tex` in a kernel reads this level, even if it names another one: the object shows the whole mipmapped
+    /// array and is clamped to this level. (An object of the level's own array reads wrong texels if an image in
+    /// external memory has layers.)
     ///
     /// # Errors
-    /// Fails if the driver reports an error: for a filter on integers that are read as integers, for example.
+    /// Fails if the driver reports an error: for linear filtering of values that are read as integers, for example.
     ///
     /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
     pub fn texture(&self, how: TextureDesc) -> Result<Texture> {
@@ -85,13 +85,13 @@ fn no_resource() -> sys::CUDA_RESOURCE_DESC {
 pub struct TextureDesc {
     /// Interpolates between neighbouring texels. If `false`, the nearest one is read.
     pub linear: bool,
-    /// Returns integers as integers. If `false`, those of 8 and 16 bits become floats from 0 or -1 to 1. A normalised
-    /// format is read like that.
+    /// Returns integers as integers. If `false`, integers of 8 and 16 bits become floats from 0 or -1 to 1.
+    /// Use `false` for a normalised format.
     pub as_integer: bool,
 }
 
 impl TextureDesc {
-    /// For a texture object of the whole mipmapped array that shows only `level`.
+    /// Describes a texture object of the whole mipmapped array that shows only `level`.
     fn raw(self, level: u32) -> sys::CUDA_TEXTURE_DESC {
         use sys::CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP;
         use sys::CUfilter_mode::{CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT};

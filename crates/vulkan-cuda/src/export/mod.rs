@@ -28,7 +28,7 @@ pub(crate) struct MemoryExport {
 }
 
 impl MemoryExport {
-    /// For buffers of this usage.
+    /// Chooses what buffers of this usage need.
     ///
     /// # Errors
     /// Fails if the device exports no buffers, or none of this usage, or if it was created without the extension.
@@ -40,7 +40,7 @@ impl MemoryExport {
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
     }
 
-    /// For a handle type that the driver offers for the object to be exported.
+    /// Takes a handle type that the driver offers for the object to be exported.
     ///
     /// # Errors
     /// Fails if the device was created without the extension.
@@ -91,7 +91,7 @@ impl MemoryExport {
     }
 
     /// Allocates memory that can be exported, of the required size, in device-local memory if that is allowed.
-    /// `dedicated` names the buffer or image that gets it for itself.
+    /// `dedicated` names the buffer or image that uses the memory alone.
     ///
     /// # Errors
     /// Fails if memory has run out.
@@ -151,7 +151,7 @@ pub(crate) struct SemaphoreExport {
 }
 
 impl SemaphoreExport {
-    /// For the handle type that the device exports such semaphores as.
+    /// Chooses the handle type that the device exports such semaphores as.
     ///
     /// # Errors
     /// Fails if the device exports none, or if it was created without the extension.
@@ -173,7 +173,7 @@ impl SemaphoreExport {
         self.kind
     }
 
-    /// Adds it to the semaphore's description.
+    /// Adds the structures to the semaphore's description.
     pub(crate) fn chain<'a>(
         &'a mut self,
         create: vk::SemaphoreCreateInfo<'a>,

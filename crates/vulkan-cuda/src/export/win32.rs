@@ -27,7 +27,8 @@ struct Security {
 
 impl Security {
     fn new() -> Result<Self> {
-        // In Windows' language for security descriptors: protected; allow, generic all, owner rights; the same for the system.
+        // In the string format of security descriptors (SDDL): protected (`D:P`), all rights (`GA`) for the owner
+        // (`OW`) and for the system (`SY`).
         let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
         let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
         // SAFETY: a terminated string; writes one pointer; the size is not requested.

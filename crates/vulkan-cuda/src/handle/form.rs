@@ -225,7 +225,7 @@ impl Fd {
         self.0
     }
 
-    /// For a successful import: the importer owns the descriptor now, and it is not used here again.
+    /// Gives the descriptor up after a successful import: the importer owns it now, and it is not used here again.
     pub(crate) fn give_up(self) {
         // On a system without descriptors, dropping the number closes nothing.
         #[cfg(unix)]
@@ -290,7 +290,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A handle and its value, which on Windows is a real handle's.
+    /// A handle and its value. On Windows the handle is a real one.
     pub(in super::super) fn nt() -> (NtHandle, *mut c_void) {
         #[cfg(windows)]
         let handle = NtHandle::from(OwnedHandle::from(std::fs::File::open("NUL").unwrap()));

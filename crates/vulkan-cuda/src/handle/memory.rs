@@ -72,7 +72,7 @@ pub struct MemoryFacts {
     pub name: &'static str,
     /// CUDA's constant for the kind.
     pub cuda: Type,
-    /// The form, which decides who closes it and where it exists.
+    /// The form, which decides who closes the handle and where it exists.
     pub form: Form,
     /// What the handle writes into the descriptor's union.
     pub member: Member,
@@ -116,8 +116,8 @@ impl MemoryHandle {
     }
 
     /// Returns the descriptor that [`cuImportExternalMemory`] takes, for an allocation of `size` bytes. `dedicated`
-    /// tells whether the exporter made it for one resource. The descriptor is valid while the handle lives. See the
-    /// [example](MemoryHandle#examples).
+    /// tells whether the allocation was made for one resource. The descriptor is valid while the handle lives. See
+    /// the [example](MemoryHandle#examples).
     ///
     /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {

@@ -103,7 +103,7 @@ pub enum Signal {
 }
 
 impl Wait {
-    /// Returns the kind of semaphore that it is for. See the [example](Wait#examples).
+    /// Returns which operand this wait has. See the [example](Wait#examples).
     pub const fn operand(self) -> Operand {
         match self {
             Self::Binary => Operand::Nothing,
@@ -138,7 +138,7 @@ impl Wait {
 }
 
 impl Signal {
-    /// Returns the kind of semaphore that it is for. See the [example](Signal#examples).
+    /// Returns which operand this signal has. See the [example](Signal#examples).
     pub const fn operand(self) -> Operand {
         match self {
             Self::Binary => Operand::Nothing,

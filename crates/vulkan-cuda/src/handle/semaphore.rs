@@ -108,7 +108,7 @@ pub struct SemaphoreFacts {
     pub name: &'static str,
     /// CUDA's constant for the kind.
     pub cuda: Type,
-    /// The form, which decides who closes it and where it exists.
+    /// The form, which decides who closes the handle and where it exists.
     pub form: Form,
     /// What the handle writes into the descriptor's union.
     pub member: Member,
