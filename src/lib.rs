@@ -1,6 +1,6 @@
 //! **wavefield**: CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 //!
-//! How the two share a GPU is in a separate library, [`vulkan_cuda`]: read that first. This crate is the program:
+//! The separate library [`vulkan_cuda`] shows how the two share a GPU: read that first. This crate is the program:
 //!
 //! | module | what it contains |
 //! |---|---|

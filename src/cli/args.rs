@@ -37,16 +37,16 @@ pub struct RunArgs {
     /// Columns and rows of vertices; with --scene texture, of texels.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
-    /// Run another kernel than the wave: ripples, ocean, pond or swarm, or a file of your own (its
-    /// signature is in kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first.
-    /// If the file has several entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
+    /// Run a kernel other than the wave: ripples, ocean, pond or swarm, or a file of your own (its signature is in
+    /// kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
+    /// entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     pub kernel: Option<String>,
     /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
     /// your own declares its parameters in lines of //!PARAM (kernels/README.md).
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
     param: Vec<(String, f32)>,
-    /// Seconds of the animation for each second; 0 stands still.
+    /// Seconds of animation per second of real time; 0 stands still.
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed, allow_hyphen_values = true, help_heading = help::WHAT)]
     speed: f64,
     /// How the field is drawn [default: surface; for the kernel swarm: points].
@@ -252,7 +252,7 @@ impl RunArgs {
         self.batch.is_some() || self.batch_latency.is_some()
     }
 
-    /// Refuses a --ring that the hand-off ignores. Not called by `serve`, where the ring is not only this producer's.
+    /// Refuses a --ring that the hand-off ignores. `serve` does not call this: there, clients use the ring too.
     pub fn check_ring(&self) -> Result<()> {
         match (self.handoff, self.ring) {
             (Some(handoff), Some(ring)) if handoff.has_one_slot() && ring.depth() > 1 => {
@@ -269,7 +269,7 @@ impl RunArgs {
     /// The settings that the options ask for, with defaults.
     ///
     /// # Errors
-    /// Options that contradict each other, and a kernel that cannot be read.
+    /// Fails if options contradict each other, or if the kernel cannot be read.
     pub fn config(self, headless: bool) -> Result<Config> {
         self.check(headless)?;
         self.consent.check(self.kernel.as_deref(), self.handoff == Some(Handoff::Inline))?;

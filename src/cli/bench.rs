@@ -146,7 +146,7 @@ struct StartupArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// The number of starts, after a first one without compiled PTX.
+    /// The number of starts to measure, after a first start that finds no compiled PTX.
     #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
     /// Write the results as JSON.

@@ -12,7 +12,7 @@ use wavefield::{Error, Result, note};
 /// thread watches the time and the stop, and ends the process if needed. That is safe because nothing has begun.
 ///
 /// # Errors
-/// Those of [`EventLoop::new`].
+/// Fails as [`EventLoop::new`] does.
 pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());

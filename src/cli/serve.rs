@@ -113,7 +113,7 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
         return Err(format!("descriptor {number} is neither a pipe nor a socket"));
     }
-    // So that programs started by this one do not inherit it.
+    // Programs that this one starts must not inherit it.
     rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
         .map_err(|error| format!("descriptor {number}: {error}"))?;
     // SAFETY: it is open, and nothing else in this process owns it: see above.

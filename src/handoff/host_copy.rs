@@ -16,7 +16,7 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-/// Memory of CUDA's own, host memory, and a buffer or an image of Vulkan's own.
+/// CUDA's own memory, host memory, and Vulkan's own buffer or image.
 pub struct HostCopyHandoff {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
@@ -38,7 +38,7 @@ impl HostCopyHandoff {
     /// Works with any pair of devices; nothing is shared.
     ///
     /// # Errors
-    /// A frame that is too large, a kernel that does not load, out of memory.
+    /// Fails if a frame is too large, if the kernel does not load, or if memory has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         let work = work(device, context, source, desc, Memory { slots: 0, own: true })?;
@@ -78,7 +78,7 @@ impl HostCopyHandoff {
     }
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
-        // SAFETY: nobody else touches memory of CUDA's own.
+        // SAFETY: nobody else touches CUDA's own memory.
         unsafe { self.work.enqueue(&self.fill, frame, Place::Own) }?;
         let began = Instant::now();
         // The copy would wait too, but without a timeout.

@@ -32,7 +32,8 @@ impl InlineHandoff {
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
     ///
     /// # Errors
-    /// A device without either extension, a kernel that does not link or has another signature, out of memory.
+    /// Fails if the device has neither extension, if the kernel does not link or has another signature, or if memory
+    /// has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;

@@ -123,7 +123,7 @@ impl Handoff {
     /// [`vulkan_cuda::find_twin`].
     ///
     /// # Errors
-    /// A texture that [`Handoff::supports_texture`] refuses, and the errors of the hand-off itself.
+    /// Fails for a texture that [`Handoff::supports_texture`] refuses, and as the hand-off's own constructor does.
     pub fn make(
         self,
         queue: &mut Queue,

@@ -34,7 +34,7 @@ impl Module {
     /// `support` is an extension that the device was made with. If it takes machine code, `context` links the kernel.
     ///
     /// # Errors
-    /// A kernel that does not link, that the driver refuses, or that does not take one-dimensional blocks.
+    /// Fails if the kernel does not link, does not take one-dimensional blocks, or is refused by the driver.
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
@@ -132,8 +132,9 @@ impl Module {
         &self.parameters
     }
 
-    /// As [`Module::launch`], for a kernel that fills a frame. The last argument is the structure of its parameters, if it has
-    /// any. The launch sees what earlier launches wrote to the module's own memory, so a kernel may keep its state there.
+    /// Records a launch as [`Module::launch`] does, for a kernel that fills a frame. The last argument is the
+    /// structure of its parameters, if it has any. The launch sees what earlier launches wrote to the module's own
+    /// memory, so a kernel may keep its state there.
     ///
     /// # Safety
     /// As for [`Module::launch`].

@@ -26,7 +26,7 @@ pub struct SharedHandoff {
     fill: Fill,
     order: Box<dyn Order>,
     work: Box<dyn Work>,
-    /// Whether the kernels write memory of CUDA's own, which is copied into the slot.
+    /// Whether the kernels write CUDA's own memory, which is copied into the slot.
     copies: bool,
     ring: Ring,
     plan: Plan,
@@ -40,10 +40,12 @@ pub struct SharedHandoff {
 }
 
 impl SharedHandoff {
-    /// Waits for the queue. `context` must belong to the same GPU as the queue's device: see [`vulkan_cuda::find_twin`].
+    /// Makes the hand-off, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
+    /// [`vulkan_cuda::find_twin`].
     ///
     /// # Errors
-    /// A hand-off that shares nothing, a frame that is too large, a kernel that does not load, out of memory.
+    /// Fails if the hand-off shares nothing, if a frame is too large, if the kernel does not load, or if memory has
+    /// run out.
     pub fn new(
         handoff: Handoff,
         queue: &mut Queue,
@@ -108,7 +110,7 @@ impl SharedHandoff {
             let ahead = (index - first.index) as f64;
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             if self.copies {
-                // SAFETY: nobody else touches memory of CUDA's own.
+                // SAFETY: nobody else touches CUDA's own memory.
                 unsafe { work.enqueue(fill, &frame, Place::Own) }?;
                 // Only the copy must wait for the slot.
                 order.wait_free(fill, turn)?;
@@ -128,8 +130,8 @@ impl SharedHandoff {
     }
 }
 
-/// The turns of a batch. They wait as in a ring that is only as deep as the batch and the frames in flight need: to be
-/// further ahead would only add latency.
+/// The turns of a batch. They wait as in a ring that is only as deep as the batch and the frames in flight need. A
+/// deeper ring would only add latency.
 fn turns(ring: Ring, in_flight: usize, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
     let depth = in_flight.max(frames).min(ring.depth());
     let near = Ring::new(depth as u32).unwrap_or(ring);

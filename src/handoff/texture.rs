@@ -100,7 +100,7 @@ impl Work for TextureWork {
     }
 }
 
-/// A surface for each level of a mip chain, in a shared slot or in memory of CUDA's own.
+/// A surface for each level of a mip chain, in a shared slot or in CUDA's own memory.
 struct Chain {
     levels: Vec<Surface>,
     size: Grid,
@@ -112,7 +112,7 @@ impl Chain {
         Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
-    /// A chain in memory of CUDA's own, with the shape of a shared picture.
+    /// A chain in CUDA's own memory, with the shape of a shared picture.
     fn own(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;

@@ -38,7 +38,7 @@ pub struct TextureInlineHandoff {
 
 /// One level of a slot, as the kernels see it.
 struct Level {
-    /// Their surface object; valid while the view lives.
+    /// The kernels' surface object; valid while the view lives.
     surface: u64,
     size: Grid,
     _view: View,
@@ -64,8 +64,8 @@ impl TextureInlineHandoff {
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
     ///
     /// # Errors
-    /// A device that lacks one of the two extensions, a kernel that does not link or has another signature, a texture that is
-    /// too large, out of memory, two views with the same handle.
+    /// Fails if the device lacks one of the two extensions, if a kernel does not link or has another signature, if
+    /// the texture is too large, if memory has run out, or if two views have the same handle.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         check_texture(device, size)?;
@@ -167,7 +167,8 @@ impl Producer for TextureInlineHandoff {
         let Source::Texture(ImageSlot { image, layout, .. }) = source else { return };
         let levels = &self.levels[self.profile.slot_of(frame.index)];
         let color = vk::ImageAspectFlags::COLOR;
-        // For barriers, a launch is a compute shader. No text says which accesses a kernel makes, so all are named.
+        // For barriers, a launch is a compute shader. No specification says which accesses a kernel makes, so all are
+        // named.
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let writes = vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE;
         let reads = vk::AccessFlags2::SHADER_STORAGE_READ | vk::AccessFlags2::MEMORY_READ;

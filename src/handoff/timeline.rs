@@ -76,7 +76,7 @@ impl Order for Timelines {
     }
 
     fn abandon(&self) {
-        // Ignored: there is no caller to tell, and if the signal fails, the queue only stays busy.
+        // Ignore an error: there is no caller to tell, and if the signal fails, the queue only stays busy.
         // SAFETY: CUDA has failed and signals nothing more.
         let _ = unsafe { self.ready.signal_from_host(self.ready.promised()) };
     }

@@ -10,9 +10,9 @@ use crate::producer::{Fill, Frame, ProducerDesc, Source};
 use crate::scene::Scene;
 use crate::vulkan::Device;
 
-/// A scene's kernels and the memory that they write: slots shared with Vulkan, memory of CUDA's own, or both.
+/// A scene's kernels and the memory that they write: slots shared with Vulkan, CUDA's own memory, or both.
 ///
-/// The stream that it was enqueued on must be idle before it is dropped.
+/// Before a work is dropped, the stream that runs its kernels must be idle.
 pub(crate) trait Work {
     /// The shared slots as Vulkan knows them.
     fn slots(&self) -> Vec<Source>;
@@ -44,7 +44,7 @@ pub(crate) trait Work {
 pub(crate) enum Place {
     /// A shared slot.
     Slot(usize),
-    /// Memory of CUDA's own, used by one stream only.
+    /// CUDA's own memory, used by one stream only.
     Own,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Memory {
 /// Loads the kernel that fills a scene.
 ///
 /// # Errors
-/// A kernel that does not load or has another signature.
+/// Fails if the kernel does not load or has another signature.
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
     // Checked only now: for text that is not PTX, the compiler's message is better.
@@ -72,7 +72,7 @@ pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) 
 /// [`vulkan_cuda::find_twin`].
 ///
 /// # Errors
-/// A frame that is too large, a kernel that does not load or is for another scene, out of memory.
+/// Fails if a frame is too large, if a kernel does not load or is for another scene, or if memory has run out.
 pub(crate) fn work(
     device: &Device,
     context: &Cuda,

@@ -41,7 +41,8 @@ impl ComputeProducer {
         Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
     }
 
-    /// The wave with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
+    /// Makes a producer of the wave with one slot in exported memory that nobody imports, to measure what exporting
+    /// costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;

@@ -19,7 +19,7 @@ pub(crate) const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_r
 /// The format of a slot that is an image: [`texture::Texel`].
 pub(crate) const TEXTURE_FORMAT: vk::Format = vk::Format::R16G16B16A16_SFLOAT;
 
-/// A ring's slots in memory of Vulkan's own: each is a buffer for the whole grid. `more` adds uses to [`SLOT_USAGE`].
+/// A ring's slots in Vulkan's own memory: each is a buffer for the whole grid. `more` adds uses to [`SLOT_USAGE`].
 pub(crate) fn own_slots(
     device: &Device,
     grid: Grid,
@@ -36,7 +36,8 @@ pub(crate) fn own_slots(
 /// Makes the memory of `depth` slots with `make`. `context` is CUDA's side, if CUDA shares that memory.
 ///
 /// # Errors
-/// Those of `make`. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what would fit.
+/// Fails as `make` does. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what
+/// would fit.
 pub(crate) fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,

@@ -48,7 +48,7 @@ impl TextureComputeProducer {
         Self::with(device, desc, &slots, None, Memory::Own { _images: images })
     }
 
-    /// The same with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
+    /// Makes a producer with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         let size = desc.grid;
         check_texture(device, size)?;

@@ -45,18 +45,20 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
-        // Not more than the ring's slots, so that a buffer's last frame is done before `produce` writes the buffer again.
+        // No more frames in flight than slots, so that a buffer's last frame is done before `produce` writes the
+        // buffer again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         Ok(Self { staging, _images: images, profile, size, stamped: request.stamped, device: device.clone() })
     }
 }
 
-/// An image of Vulkan's own, as the renderer reads it.
+/// Vulkan's own image, as the renderer reads it.
 pub(crate) fn own_slot(image: &Image) -> ImageSlot {
     ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
 }
 
-/// Images of Vulkan's own with mip chains. They can be sampled, read back and cleared before a checked run; `more` adds uses.
+/// Vulkan's own images with mip chains. They can be sampled, read back, and cleared before a checked run; `more` adds
+/// uses.
 pub(crate) fn own_images(
     device: &Device,
     size: Grid,
@@ -114,8 +116,8 @@ impl Producer for TextureHostProducer {
     }
 }
 
-/// Records the copy of a whole chain from a buffer into an image of Vulkan's own. After it, `reads` may read the image in
-/// [`LAYOUT`].
+/// Records the copy of a whole chain from a buffer into Vulkan's own image. After the copy, `reads` may read the
+/// image in [`LAYOUT`].
 ///
 /// # Safety
 /// `commands` is recording, outside a render pass; the buffer has [`texture::chain_bytes`] of `size`, and the image has the

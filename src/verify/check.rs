@@ -73,10 +73,11 @@ pub struct Checked {
 }
 
 impl Check {
-    /// For a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for the queue.
+    /// Begins a check of a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for
+    /// the queue.
     ///
     /// # Errors
-    /// Out of memory, or the device fails.
+    /// Fails if memory has run out or if the device fails.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
         // These threads check the slots at the end.
         crate::threads::start()?;
@@ -128,7 +129,7 @@ impl Check {
 
     /// Ends the check: reads the slots back. Both APIs must be at rest; `drawn` frames were submitted, and all have finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
-        // Before memory is allocated to read the slots.
+        // Measure this before memory is allocated to read the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;

@@ -92,8 +92,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// For `flights` frames in flight. Each frame is an array in a storage buffer, or an image of the array's grid with all its
-    /// levels.
+    /// Makes a checker for `flights` frames in flight. Each frame is an array in a storage buffer, or an image of the
+    /// array's grid with all its levels.
     pub fn new(device: &Device, scene: Scene, array: Array, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
@@ -162,8 +162,8 @@ impl Checker {
         }
     }
 
-    /// Fills every slot with [`stamp::BLANK`], which is no frame's stamp, so that a vertex that is never written is found.
-    /// Clears images instead. Waits for the queue. The slots belong to `owner` before and after.
+    /// Fills every slot with [`stamp::BLANK`]. No frame has this stamp, so the check finds a vertex that is never
+    /// written. Clears images instead. Waits for the queue. The slots belong to `owner` before and after.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         let family = queue.family();
         crate::vulkan::one_shot(queue, |commands| {
@@ -231,7 +231,7 @@ impl Checker {
     /// Sets the frame that a flight's next submission must find. The GPU must have finished with the flight.
     ///
     /// # Errors
-    /// The buffer is not in memory that the CPU can write.
+    /// Fails if the buffer is not in memory that the CPU can write.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&stamp::of(frame).to_ne_bytes());
         Ok(())
@@ -313,7 +313,7 @@ impl Checker {
     /// The counts of a finished frame's two looks. The GPU must have finished with the flight.
     ///
     /// # Errors
-    /// The buffer is not in memory that the CPU can read.
+    /// Fails if the buffer is not in memory that the CPU can read.
     pub fn read(&self, flight: usize) -> Result<Looks> {
         let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];

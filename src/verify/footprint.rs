@@ -19,8 +19,8 @@ pub struct Footprint {
     pub picture: [u32; 2],
 }
 
-/// The growth in bytes between two footprints that still counts as none, because the pools of drivers and allocators vary. In a long
-/// run, a leak of a few bytes per frame exceeds it.
+/// Growth of up to this many bytes between two footprints is ignored, because the pools of drivers and allocators
+/// vary. In a long run, a leak of a few bytes per frame exceeds it.
 pub const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {
@@ -38,7 +38,8 @@ impl Footprint {
         }
     }
 
-    /// Describes what has grown since `start`, but must not. Compares memory only if the picture has the same size in both.
+    /// Describes what has grown since `start` although it must not. Compares memory only if the picture has the same
+    /// size in both.
     pub fn growth_since(&self, start: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if let (Some(now), Some(then)) = (self.descriptors, start.descriptors)
@@ -63,7 +64,7 @@ impl Footprint {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Without the descriptor that reads the folder.
+    // Do not count the descriptor that reads the folder.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
 }
 

@@ -13,7 +13,8 @@ pub enum Batching {
     Fixed(u32),
     /// The smallest number for which the hand-off takes at most a twentieth of a frame. The ring's depth is the limit.
     Auto {
-        /// The longest delay that a batch may add before a change shows. It takes precedence over the hand-off's cost.
+        /// The longest delay that a batch may add until a change shows in the picture. This limit takes precedence
+        /// over the hand-off's cost.
         latency: Duration,
     },
 }
@@ -31,23 +32,25 @@ impl Default for Batching {
 
 /// The largest part of a frame that the hand-off may take.
 const SHARE: f64 = 0.05;
-/// The limit for a smaller batch than now. It is below [`SHARE`], so that the choice does not waver.
+/// A smaller batch is chosen only if the hand-off then takes at most this part of a frame. This is below [`SHARE`],
+/// so that the choice does not waver.
 const SHARE_TO_SHRINK: f64 = 0.04;
-/// The longest plausible time of the switches, in seconds. If more of a frame is unexplained, the frame waits for something else,
-/// such as the display.
+/// The longest plausible time of the switches, in seconds. If more time of a frame remains unexplained, the frame
+/// waits for something else, such as the display.
 const PLAUSIBLE: f64 = 1e-3;
-/// Two measurements agree if they differ by less than this part.
+/// Two measurements agree if they differ by less than this fraction.
 const STEADY: f64 = 0.1;
 /// Frames to measure before each choice, rounded up to whole batches.
 const FRAMES: usize = 16;
-/// An upper bound of that number.
+/// An upper bound of the number of frames to measure.
 const MOST: usize = FRAMES + MAX_DEPTH as usize;
 
 /// Chooses the batch from measured frame times, and keeps adjusting it.
 ///
-/// A frame takes its kernel k, its draw d, and its part of the switches S that the GPU makes once per batch of B frames:
-/// k + d + S / B. Kernel and draw are measured. If the GPU switches to CUDA during a draw, that draw seems longer. But in batches of
-/// two or more at least half of the draws are undisturbed, so the lower quartile is d. S is what then remains of the frame.
+/// A frame takes the time of its kernel k, of its draw d, and of its part of the switches S that the GPU makes once
+/// per batch of B frames: k + d + S / B. Kernel and draw are measured. If the GPU switches to CUDA during a draw,
+/// that draw seems longer. But in batches of two or more, at least half of the draws are undisturbed, so the lower
+/// quartile is d. What then remains of the frame is S.
 pub(super) struct AutoBatch {
     /// The longest allowed batch, which is the ring's depth.
     longest: usize,
@@ -121,7 +124,7 @@ impl AutoBatch {
         self.changes
     }
 
-    /// Says that there is a pause before frame `next`. The pause is not part of any frame.
+    /// Notes a pause before frame `next`. The pause is not part of any frame.
     pub(super) fn rest(&mut self, next: u64) {
         self.from = self.from.max(next + 1);
         self.seen = Seen::since(None);
@@ -178,8 +181,8 @@ impl AutoBatch {
             self.switches = Some(left);
         }
         let Some(switches) = self.switches else {
-            // The frame waits for something else. A batch would not make it shorter, and only delay the field. Once the frame no
-            // longer waits, another measurement shows the switches.
+            // The frame waits for something else. A batch would not make the frame shorter, but it would delay the
+            // field. Once the frame no longer waits, another measurement shows the switches.
             if self.batch > 1 {
                 self.paced = Some(frame);
                 return 1;
@@ -258,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_smallest_batch_that_keeps_the_hand_off_within_its_share() {
-        // It begins with 2, and goes down to 1 only if 340 µs are at most a twenty-fifth of the frame.
+        // The choice begins with 2, and goes down to 1 only if 340 µs are at most a twenty-fifth of the frame.
         let batches = [
             (40_000.0, 1),
             (8_200.0, 1),

@@ -86,8 +86,8 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// The summary of the run. In a checked run it includes what the check found, and reads every slot back, unless something has
-    /// failed. Waits for both APIs.
+    /// The summary of the run. In a checked run, reads every slot back unless something has failed, and includes what
+    /// the check found. Waits for both APIs.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());

@@ -24,8 +24,8 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// For a producer that has not produced yet. `parameters` are the values of its parameters, `drawing` draws its arrays
-    /// ([`Engine::drawing_of`]), and `camera` is where they are seen from.
+    /// Wraps a producer that has not produced yet. `parameters` are the values of its parameters, `drawing` draws its
+    /// arrays ([`Engine::drawing_of`]), and `camera` is where they are seen from.
     pub(crate) fn new(
         producer: Box<dyn Producer>,
         parameters: &[f32],
@@ -47,7 +47,7 @@ impl Engine {
     /// What draws another array, for [`Installed::new`].
     ///
     /// # Errors
-    /// The device cannot draw it. Nothing has changed.
+    /// Fails if the device cannot draw it. Nothing has changed then.
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.renderer.drawing_of(array)
     }
@@ -56,11 +56,11 @@ impl Engine {
     /// more.
     ///
     /// # Errors
-    /// The old producer failed, or an API did not come to rest. Then nothing is exchanged, and nothing dropped: while a kernel
-    /// runs, dropping a CUDA object would wait for it.
+    /// Fails if the old producer failed, or if an API did not come to rest. Then nothing is exchanged and nothing is
+    /// dropped: while a kernel runs, dropping a CUDA object would wait for it.
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.finish()?;
-        // Every frame of the old producer counts.
+        // Tell the observers of every frame of the old producer.
         self.look_at_all()?;
         if let Some(incoming) = incoming {
             self.renderer.renew(&mut incoming.drawing)?;
@@ -71,7 +71,8 @@ impl Engine {
         }
     }
 
-    /// [`Engine::swap`] after the producer has failed. It first releases every waiter. `None` if an API does not come to rest.
+    /// Exchanges the producer as [`Engine::swap`] does, after the producer has failed. First releases every waiter.
+    /// Returns `None` if an API does not come to rest.
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| {
             // Do not keep a faulted context.
@@ -234,7 +235,7 @@ mod tests {
         let pixel = Array::new(Kind::Image, &[1, 1], Number::U8).unwrap();
         drop(put(&mut run, pixel, &[7]));
         draw(&mut run, 2);
-        // A change to its view goes away with it.
+        // A change to a producer's view goes away with the producer.
         run.engine().view_mut().limits = [3.0, 4.0];
 
         drop(run.engine().swap(&mut own_producer).unwrap());

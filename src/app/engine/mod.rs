@@ -191,8 +191,8 @@ impl Engine {
         self.patience.stop = stop.clone();
     }
 
-    /// Sets how many frames CUDA fills at once, from the next batch on. The hand-off limits the number. With [`Batching::Auto`] it
-    /// holds until that chooses another.
+    /// Sets how many frames CUDA fills at once, from the next batch on. The hand-off limits the number. With
+    /// [`Batching::Auto`] the number holds until the next automatic choice.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
     }

@@ -39,7 +39,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// For `flights` frames in flight. Their slots are storage buffers with the vertices of `grid`.
+    /// Makes a probe for `flights` frames in flight. Their slots are storage buffers with the vertices of `grid`.
     pub(super) fn new(device: &Device, grid: Grid, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {

@@ -107,8 +107,8 @@ impl Health {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their memory.
-        // Leak what a stuck GPU uses. An owner of more than the engine calls `retire`.
+        // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their
+        // memory. If the GPU is stuck, leak what it uses. Code that owns more than the engine drops it with `retire`.
         if !self.quiesce() {
             return self.device().leave_running();
         }

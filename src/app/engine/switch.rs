@@ -17,7 +17,7 @@ impl Engine {
     /// The old objects stay until all new ones are made, so both need memory for a moment.
     ///
     /// # Errors
-    /// Those of [`Engine::new`]. Then nothing has changed, and the engine can draw on, unless
+    /// Fails as [`Engine::new`] does. Nothing has changed then, and the engine can go on drawing, unless
     /// [`Engine::has_failed`].
     pub(crate) fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
@@ -28,7 +28,7 @@ impl Engine {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
         self.finish()?;
-        // Every frame drawn so far counts.
+        // Tell the observers of every frame drawn so far.
         self.look_at_all()?;
         if let (Some((driver, info)), None) = (&choice.cuda, &*self.context) {
             *self.context = Some(Cuda::primary(*driver, info)?);

@@ -19,7 +19,7 @@ pub struct FrameTiming {
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
-    /// The end of the CPU's work. It is too early by the time that the CPU waited for the hand-off.
+    /// The end of the CPU's work, minus the time that the CPU waited for the hand-off.
     pub submitted: Instant,
     /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,

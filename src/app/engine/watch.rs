@@ -59,8 +59,8 @@ impl Engine {
         Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect())
     }
 
-    /// From now on finds, in every frame, the vertex that this ray hits; with `None`, looks for none. True if this had to bring
-    /// both APIs to rest.
+    /// From now on, finds the vertex that this ray hits, in every frame. With `None`, looks for none. Returns true if
+    /// the call brought both APIs to rest.
     pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<bool> {
         let (array, scene) = (*self.array(), self.scene);
         let ray = ray.filter(|_| scene == Scene::Field && array.kind() == Kind::Mesh);
@@ -87,7 +87,7 @@ impl Engine {
         self.finish()?;
         self.look_at_all()?;
         self.observers.probe = probe;
-        // One shader more or less now reads the slots.
+        // The number of shaders that read the slots has changed.
         self.forget_recorded();
         Ok(())
     }
