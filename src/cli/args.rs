@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// of a frame, and adapts it during the run [default: auto; serve: 1].
     #[arg(long, value_name = "auto|1..=RING", value_parser = parse::frames, allow_hyphen_values = true, help_heading = help::HOW)]
     batch: Option<Frames>,
-    /// With --batch auto: milliseconds by which the batch may delay a frame, at most [default: 33].
+    /// With --batch auto: the most milliseconds by which the batch may delay a frame [default: 33].
     #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
     batch_latency: Option<Duration>,
     /// Draw without a window.
@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// a second, and prints how ffmpeg reads them.
     #[arg(long, value_name = "FILE.gif|-", value_parser = parse::named(&["gif"]), help_heading = help::OUTPUT)]
     record: Option<PathBuf>,
-    /// With --record FILE.gif: the longer side, at most. Larger pictures are scaled down by a whole
+    /// With --record FILE.gif: the longest allowed side of the picture. Larger pictures are scaled down by a whole
     /// number [default: 640].
     #[arg(long, value_name = "PIXELS", value_parser = parse::Whole(16, 4096), allow_hyphen_values = true, help_heading = help::OUTPUT)]
     record_side: Option<u64>,

@@ -36,7 +36,8 @@ impl BinaryPair {
 
 impl Order for BinaryPair {
     fn wait_free(&mut self, fill: &Fill, _turn: Turn) -> Result<()> {
-        // Only a submitted signal can be waited for, and the frame before was submitted. The first frame waits for nothing.
+        // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
+        // nothing.
         let Some(read) = self.read.take() else { return Ok(()) };
         // SAFETY: the stream is idle before the semaphore is dropped.
         Ok(unsafe { read.cuda_wait(fill.stream()) }?)

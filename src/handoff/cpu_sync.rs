@@ -21,7 +21,7 @@ impl Order for CpuSync {
     }
 
     fn wait_free(&mut self, _fill: &Fill, _turn: Turn) -> Result<()> {
-        // With one frame in flight, the frame loop has already waited for the frame before.
+        // With one frame in flight, the frame loop has already waited for the previous frame.
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl HostCopyHandoff {
             Slot::Buffer(buffer) => buffer.raw().into(),
             Slot::Image(image) => Source::Texture(own_slot(image)),
         };
-        // There is one staging buffer: after the wait for the frame before, Vulkan has read it.
+        // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read the buffer.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, parameters, ..usual };

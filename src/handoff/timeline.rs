@@ -34,7 +34,7 @@ impl Timelines {
 impl Order for Timelines {
     fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
         let frame = turn.signal_ready - 1;
-        // The stream is in order, so this frame also waits for whatever the frame before waits for.
+        // The stream is in order, so this frame also waits for everything that the previous frame waits for.
         let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
         self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
         // ANCHOR: wait

@@ -54,8 +54,8 @@ impl Fill {
         (before, after)
     }
 
-    /// The time from the end of the frame before to the end of this one, both finished. `None` for frame 0, or if a later frame
-    /// has reused the events.
+    /// The time from the end of the previous frame to the end of this one. Both must have finished. `None` for frame
+    /// 0, or if a later frame has reused the events.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let Some(last) = frame.checked_sub(1) else { return Ok(None) };
         let end = |frame: u64| &self.marks[(frame % KEPT) as usize].1;

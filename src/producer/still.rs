@@ -25,7 +25,7 @@ impl StillProducer {
         let slots = filled_by.profile().slots.clone();
         let first = Frame { index: 0, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
         one_shot(queue, |commands| filled_by.record_before_draw(commands, &first, slots[0]))?;
-        // As many as with the default ring. Nothing is ever overwritten.
+        // As many frames in flight as with the default ring: nothing is ever overwritten.
         let max_in_flight = Ring::default().depth();
         let profile = Profile { max_in_flight, ..Profile::of_queue("still", slots) };
         Ok(Self { _filled_by: filled_by, profile })

@@ -120,7 +120,7 @@ struct Pipelines {
     below: usize,
 }
 
-/// As in `shaders/paint.wgsl`.
+/// The constants, laid out as in `shaders/paint.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Parameters {

@@ -1,7 +1,7 @@
 //! Queries what a device can export, before anything is created.
 //!
-//! Exporting what the driver does not offer is undefined behaviour. These functions return the reason for a refusal
-//! in words, so that a user can read it.
+//! Exporting what the driver does not offer is undefined behaviour. The public functions return the reason for a
+//! refusal in words, for a user to read.
 
 use ash::vk;
 

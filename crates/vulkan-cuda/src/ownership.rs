@@ -176,7 +176,8 @@ impl Owner {
     }
 }
 
-/// The same stages, accesses and families for an image, without a change of layout.
+/// Turns a buffer's barrier into one for an image, with the same stages, accesses and families, and without a change
+/// of layout.
 fn for_image(
     image: vk::Image,
     buffer: vk::BufferMemoryBarrier2<'static>,
