@@ -42,8 +42,8 @@ pub struct ServeArgs {
     /// wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
-    /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. A client that
-    /// stops then stops the picture.
+    /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. If a client stops, the
+    /// picture then stops too.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     trust: bool,
 }

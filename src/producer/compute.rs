@@ -87,8 +87,8 @@ impl ComputeProducer {
     }
 }
 
-/// As in `shaders/gallery.wgsl`: columns, rows, phase, the bits of a colour to keep and those to set, three unused words, and
-/// the values of the kernel's parameters.
+/// The constants, laid out as in `shaders/gallery.wgsl`: columns, rows, phase, the bits of a colour to keep and those
+/// to set, three unused words, and the values of the kernel's parameters.
 type Constants = [u32; 8 + VALUES];
 /// The most parameters that a shader can have.
 const VALUES: usize = 4;

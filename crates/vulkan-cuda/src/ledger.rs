@@ -74,8 +74,9 @@ impl Ledger {
                 self.settled();
                 continue;
             }
-            // An open read may still be submitted. It may fulfil this wait, or signal a smaller value, which must not follow a
-            // greater one. CUDA's later waits come after this one.
+            // An open read may still be submitted. It may then fulfil this wait, or signal a smaller value. A smaller
+            // value must not follow a greater one, so the CPU cannot signal yet. CUDA's later waits come after this
+            // one.
             if self.fates.iter().take(rest).any(|&fate| fate == Fate::Open) {
                 return None;
             }

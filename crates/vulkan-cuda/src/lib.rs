@@ -77,9 +77,9 @@
 //! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
 //! is one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the callback must not own such
 //! an object. It would keep the device alive, and would never run. Lend the buffer instead, and drop it after the
-//! renderer has released it, as `examples/wgpu` in the repository does. Two kinds
-//! of value cannot change threads. A [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a
-//! bare pointer to an NvSci object, so they are not `Send`.
+//! renderer has released it, as `examples/wgpu` in the repository does. Two kinds of value cannot change threads. A
+//! [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci object, so
+//! they are not `Send`.
 //!
 //! # Layers
 //!

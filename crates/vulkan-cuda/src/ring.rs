@@ -39,9 +39,9 @@ pub struct Ring {
 
 /// The plan for one frame: its slot, and the values to wait for and to signal. See the [example](Ring#examples).
 ///
-/// Frames are numbered from 0 without gaps. If you skip a frame, either the next frame takes its number, or its value
-/// is never signalled. In that case the next frame's value, which is greater, frees the skipped frame's slot too: see
-/// [`crate::shared_ring`].
+/// Frames are numbered from 0 without gaps. If you skip a frame, there are two possibilities. Either the next frame
+/// takes its number. Or its value is never signalled: then the next frame's value, which is greater, also frees the
+/// skipped frame's slot. See [`crate::shared_ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The index of the slot that CUDA writes and Vulkan reads.
