@@ -1,6 +1,7 @@
-"""Show arrays in a window or a notebook, those on the GPU from where they are: `wavefield.show(x)`.
+"""Show arrays in a window or a notebook: `wavefield.show(x)`.
 
-You can also write frame after frame straight into the renderer's memory:
+Arrays on the GPU are drawn in place, if CUDA can share their memory. You can also write frame after frame
+straight into the renderer's memory:
 
     import cupy as cp, wavefield
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ._connection import Connection
 
 MOST_RETIRED = 16
-"""How many unused arrays may still be mapped when the next one is made; see `Context.reap`."""
+"""With this many unused arrays still mapped, making another one first waits; see `Context.reap`."""
 
 RETIRED_SECONDS = 1.0
-"""How long making an array waits for unused ones to be unmapped."""
+"""The longest such wait, until unused arrays are unmapped."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Allocations:
         return None
 
     def _make_room(self) -> None:
-        """Give the GPU time to become idle if much waits to be unmapped. Without pauses it never is."""
+        """Pause until the GPU is idle, if many arrays wait to be unmapped. Without pauses it might never be idle."""
         end = time.monotonic() + RETIRED_SECONDS
         while self._context is not None and self._context.retired >= MOST_RETIRED and time.monotonic() < end:
             self._connection.pump()

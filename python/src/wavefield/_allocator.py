@@ -34,7 +34,7 @@ _chunks: dict[int, tuple[_cuda.Context, int, Any]] = {}
 
 
 IDLE_SECONDS = 1.0
-"""How long an allocation waits, if the GPU is out of memory, for freed memory to be unmapped."""
+"""How long an allocation waits for freed memory to be unmapped, if the GPU is out of memory."""
 
 _OUT_OF_MEMORY = 2
 """`cudaErrorMemoryAllocation`."""

@@ -44,7 +44,7 @@ class Array:
         self._memory = memory
         # None in host memory, and once the field is closed: then there is nothing to order.
         self._stream = stream
-        # The streams of the libraries that took it, as they named them or as it seems. The hand-off waits for them.
+        # The streams on which libraries took it, as they named them or as assumed. The hand-off waits for these.
         self._consumers: set[Stream] = set()
         self._offset = offset
         self._array: NDArray[Any] | None = None

@@ -18,7 +18,7 @@ from ._protocol import Message
 from .errors import NoRenderer, ProtocolError, RendererGone, WrongUser, refusal
 
 ANSWER_SECONDS = 30.0
-"""How long a request waits. The renderer does some of them once a drawn frame, and a software device draws slowly."""
+"""How long a request waits. The renderer handles some requests once per drawn frame; a software device draws slowly."""
 
 
 def default_socket() -> Path:

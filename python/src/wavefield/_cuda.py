@@ -1,6 +1,7 @@
 """The CUDA driver, through `cuda.bindings`: only what a client needs, with errors in words.
 
-An object owns each handle, and releases it when it is dropped; at the interpreter's end the process's end does.
+Each handle has an object that owns it, and releases it when dropped. At the interpreter's end nothing is released: the
+end of the process does that.
 Nothing imports `cuda.bindings` before a field in CUDA memory is connected.
 """
 
@@ -18,7 +19,7 @@ from typing import Any
 from .errors import CudaError, CudaMissing, DeviceMismatch
 
 LEGACY_STREAM = 1
-"""`CU_STREAM_LEGACY`: protocols name the default stream so, and the driver takes it like 0."""
+"""`CU_STREAM_LEGACY`: the default stream's number in stream protocols. The driver treats it like 0."""
 
 WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
@@ -120,7 +121,7 @@ class Context:
 
     @property
     def retired(self) -> int:
-        """Return how many pieces of memory are still mapped though nobody holds them."""
+        """Return how many pieces of memory are still mapped, although nobody holds them."""
         return len(self._retired)
 
     def retire(self, unmap: Callable[[], None]) -> None:

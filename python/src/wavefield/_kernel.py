@@ -25,7 +25,7 @@ _HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
 
 
 def entries(ptx: str) -> dict[str, str]:
-    """Return the kernels of PTX text: the parameters by name. The renderer does the same in `src/cuda/ptx.rs`."""
+    """Return the parameters of each entry of PTX text, by its name. The renderer does the same in `src/cuda/ptx.rs`."""
     found = {}
     for text in _NO_CODE.sub(" ", ptx).split(".entry")[1:]:
         head = _HEAD.match(text)

@@ -33,7 +33,7 @@ END_SECONDS = 10.0
 
 
 def find_renderer() -> str:
-    """Return the program `wavefield`: that of WAVEFIELD_BIN, else of this package's wheel, else on PATH."""
+    """Return the path of `wavefield`: the one in WAVEFIELD_BIN, else in this package's wheel, else on PATH."""
     named = os.environ.get("WAVEFIELD_BIN")
     if named:
         if not os.access(named, os.X_OK):
@@ -103,7 +103,7 @@ class Renderer:
             if isinstance(error, OSError):
                 raise NoRenderer(f"{program} cannot be started: {error.strerror or error}") from None
             raise
-        # For programs that do not close their field.
+        # Ends the renderer if the program does not close the field.
         atexit.register(self.close)
 
     def words(self) -> str:
@@ -132,15 +132,16 @@ class Renderer:
                     self.socket, memory, ring, stream, client or program(), START_SECONDS, layout, on_close=self.close
                 )
             except (NoRenderer, RendererGone, Busy):
-                # It does not listen yet. Or it has ended, and then `still_starting` raises. Or it still closes the
-                # connection before this one: nobody else knows its socket.
+                # NoRenderer: it does not listen yet. RendererGone: it has ended, and `still_starting` raises. Busy: it
+                # still closes this program's last connection, because nobody else knows its socket.
                 time.sleep(0.01)
 
     def close(self) -> None:
         """End the process; kill it after `END_SECONDS`. A forked child leaves it to its parent."""
         atexit.unregister(self.close)
         if os.getpid() != self._owner:
-            self.process.poll()  # it is not a child of this process: after this Popen does not warn that it still runs
+            # The renderer is not a child of this process. After `poll`, Popen does not warn that it still runs.
+            self.process.poll()
             return
         if self.process.poll() is None:
             self.process.terminate()
@@ -196,8 +197,8 @@ def launch(
     `arguments`: further arguments for `wavefield serve`, such as `["--size", "1920x1080"]`.
     `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`: as for `connect`.
 
-    The program is that of WAVEFIELD_BIN, else the wheel's, else `wavefield` on PATH. Raises `NoRenderer`, with the
-    renderer's words, if it does not start, and the same errors as `connect`.
+    The program is the one in WAVEFIELD_BIN, else the wheel's, else `wavefield` on PATH. Raises `NoRenderer`, with the
+    renderer's words, if it does not start. Raises the same errors as `connect`.
     """
     try:
         cols, rows = map(operator.index, grid)

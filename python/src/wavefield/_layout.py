@@ -25,7 +25,7 @@ SHAPES = {
 _ARTICLES = {"mesh": "a mesh", "surface": "a surface", "points": "a set of points", "image": "an image"}
 
 MOST = 2**31
-"""An array must have fewer elements."""
+"""An array must have fewer elements than this."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def native_name(name: str) -> str:
 
 
 def compact(shape: tuple[int, ...], item: int = 1) -> tuple[int, ...]:
-    """Return the strides of an array without gaps, in units of which an item takes `item`."""
+    """Return the strides of an array without gaps. `item` is the size of one element, in any unit."""
     strides = [item] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * shape[axis + 1]

@@ -36,7 +36,7 @@ def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
 
 
 def detached(array: Any) -> Any:
-    """Return an array that can be taken: of PyTorch without gradients; of NumPy for a list."""
+    """Return an array whose memory can be used: a tensor without its gradients, NumPy's array for a list."""
     if hasattr(array, "detach"):
         return array.detach()
     if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "shape") and hasattr(array, "dtype")):

@@ -75,7 +75,7 @@ class Parameters(Mapping[str, Any]):
 
     def _describe(self, described: dict[str, KernelParameter]) -> None:
         """Take the parameters of a kernel that has started, each with its default."""
-        # Keep those of the kernel before: it runs again if this one faults.
+        # Keep those of the previous kernel: it runs again if this one faults.
         self._described |= described
         self._kernel = {name: parameter.default for name, parameter in described.items()}
 
@@ -119,7 +119,7 @@ def _items(now: Sequence[Any], name: str, value: Any) -> Sequence[Any]:
 
 
 class Clock:
-    """The field's time: `frame_seconds` a frame, times the user's speed. A new speed makes no jump."""
+    """The field's time. Each frame adds `frame_seconds` times the user's speed, so a new speed makes no jump."""
 
     def __init__(self, frame_seconds: float, parameters: Mapping[str, Any]) -> None:
         self._frame_seconds = frame_seconds

@@ -125,7 +125,7 @@ class Welcome:
     """The renderer draws only from the ring's slots."""
     slots: tuple[Slot, ...]
     ready: int | None
-    """The index of the descriptor of the `ready` timeline; None in host memory. `free` alike."""
+    """The index of the descriptor of the `ready` timeline; None in host memory. The same for `free`."""
     free: int | None
     frame_seconds: float
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def hello(memory: Memory, ring: int | None, client: str, layout: Layout | None =
 
 
 def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout | None = None) -> Welcome:
-    """Check a `welcome` with so many descriptors. `wanted` is the layout of the hello."""
+    """Check a `welcome` that came with `descriptors` file descriptors. `wanted` is the layout of the hello."""
     version = integer(message, "protocol", 0)
     if version != VERSION:
         raise VersionMismatch(

@@ -46,7 +46,7 @@ class Ring(ABC):
 
     @abstractmethod
     def begin(self, index: int, stream: Stream | None) -> None:
-        """Wait until frame `index` may be written: the CPU until it may enqueue, the stream until the slot is free."""
+        """Make the CPU wait until it may enqueue frame `index`, and the stream until the frame's slot is free."""
 
     @abstractmethod
     def memory(self, index: int) -> tuple[_cuda.DeviceMemory | HostMemory, int]:
@@ -181,7 +181,7 @@ class CudaRing(Ring):
         finally:
             close_all(file for file in left if file >= 0)
         self._events = [_cuda.Event(context) for _ in range(self.size)]
-        # What the GPU may still read, by slot.
+        # The objects that the GPU may still read, by slot.
         self._held: list[list[object]] = [[] for _ in range(self.size)]
         # What the GPU may still read until the event: for frames that were given up, and arrays shown without a copy.
         self._until: list[tuple[_cuda.Event, list[object]]] = []
@@ -202,7 +202,7 @@ class CudaRing(Ring):
         return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
 
     def begin(self, index: int, stream: Stream | None) -> None:
-        """Stay at most a ring's size of frames ahead of the stream, and make the stream wait for the slot."""
+        """Let the CPU be at most K frames ahead of the stream (K slots), and make the stream wait for the slot."""
         assert stream is not None
         self.connection.pump()
         self.context.reap()
@@ -255,7 +255,7 @@ class CudaRing(Ring):
         with self.context.current():
             self._wait_until(index + 1, stream)
             if held := self._held[_ring.slot(index, self.size)]:
-                # Until then the renderer may draw from these arrays.
+                # Until the stream has passed this wait, the renderer may draw from these arrays.
                 event = _cuda.Event(self.context)
                 self._until.append((event, list(held)))
                 event.record(stream.handle)
@@ -343,7 +343,7 @@ class CudaRing(Ring):
         while not all(event.done for event in (*self._events, self._end)):
             if time.monotonic() >= end:
                 return False
-            # Notices a renderer that has ended, and will not signal.
+            # `pump` notices a renderer that has ended and will not signal.
             try:
                 self.connection.pump()
             except WavefieldError:

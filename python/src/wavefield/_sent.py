@@ -22,7 +22,7 @@ class Kernels:
         self._connection = connection
         self.running: str | None = None
         """The entry of the kernel that runs, or that may run because the wait for its answer was interrupted."""
-        # Runs on if the renderer refuses the last one.
+        # The kernel before that. It keeps running if the renderer refuses the new one.
         self._before: str | None = None
         self._failure: str | None = None
 
@@ -53,7 +53,7 @@ class Kernels:
         return message
 
     def refused(self) -> None:
-        """Go back to the kernel before: the renderer has refused the last one."""
+        """Go back to the previous kernel: the renderer has refused the new one."""
         self.running = self._before
 
     def failed(self, message: Message) -> None:

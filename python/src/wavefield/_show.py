@@ -118,8 +118,9 @@ def show(
     `array`: an array of CuPy, PyTorch, Numba, JAX or NumPy, or any with `__cuda_array_interface__` or DLPack.
     `kind`: "image", "points", "surface" or "mesh". By default, (n, 3 or 4) floats are points; (rows, cols) and
     (rows, cols, 1, 3 or 4) are an image.
-    `limits`: the numbers that the colour map and a surface's height span. By default the smallest and the largest of
-    the first array, until the shape, type or kind changes. Colours (RGB and RGBA) span 0 to 1, or 0 to 255 as bytes.
+    `limits`: the numbers that the colour map and a surface's height span. By default they are the smallest and the
+    largest number of the first array, until the shape, type or kind changes. Colours (RGB and RGBA) span 0 to 1, or 0
+    to 255 as bytes.
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. The camera stays until the kind changes.
     `title`: a name for the renderer to show.

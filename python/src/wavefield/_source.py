@@ -29,7 +29,7 @@ class Source:
 
 
 class _Held:
-    """A DLPack capsule that was taken. Releases it when dropped."""
+    """Owns a DLPack capsule that was taken, and releases it when dropped."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
@@ -81,7 +81,7 @@ def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | 
 
 
 def describe_host(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str]:
-    """Return the same of an array in host memory."""
+    """Return the same for an array in host memory."""
     import numpy as np
 
     host = np.asarray(array)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Camera:
     """Where the camera is. The field is 2 wide and lies around (0, 0, 0), with y up.
 
-    An image has no angles: its zoom is the initial distance divided by this one, and x and y of the target are in units
-    of half its longer side.
+    An image has no angles: its zoom is the initial distance divided by `distance`, and x and y of the target are in
+    units of half the image's longer side.
     """
 
     azimuth: float

@@ -48,7 +48,7 @@ SNAPSHOT_SECONDS = 30.0
 """How long a snapshot waits for the last frame to be drawn."""
 
 
-# The reasons of which a warning has told.
+# The reasons that a warning has already named.
 _said: set[str] = set()
 
 
@@ -407,8 +407,8 @@ class Field:
 
         Returns once the kernel's first frame is drawn. The kernel runs until the field is closed, and this connection
         writes no more frames. The wait has no time limit: the renderer's `--timeout` limits the trial, and a hidden
-        window delays the first frame. A renderer that ends is noticed. After Ctrl-C the kernel may still start; another
-        `run` first waits for the answer.
+        window delays the first frame. It notices a renderer that ends. After Ctrl-C the kernel may still start;
+        another `run` first waits for the answer to this one.
 
         The renderer first launches the kernel once in a separate process. If the kernel does not load, faults or does
         not end there, this raises `KernelError` with the driver's words, and the renderer continues as before. If the
@@ -428,7 +428,7 @@ class Field:
         return _protocol.text(message, "producer", entry)
 
     def watch(self, seconds: float) -> None:
-        """Wait for so many seconds. Raises at once what goes wrong: `KernelError` if the kernel faults."""
+        """Wait for `seconds`. Raises an error as soon as it occurs: `KernelError` if the kernel faults."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             self._check_open()

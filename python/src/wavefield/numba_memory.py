@@ -75,7 +75,7 @@ class _Ordinary:
         self.pointer = int(pointer)
 
     def __del__(self) -> None:
-        # The context may already be gone, and with it the memory. At the interpreter's end so may the modules.
+        # The context may already be gone, and with it the memory. At the interpreter's end the modules may be gone too.
         with suppress(Exception):
             _driver_call("cuMemFree", self.pointer)
 
