@@ -6,6 +6,8 @@
 #![allow(dead_code, clippy::duplicate_mod)]
 
 mod common;
+#[path = "../crates/vulkan-cuda/examples/fill/mod.rs"]
+mod fill;
 #[path = "../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
 #[path = "../crates/vulkan-cuda/examples/readback/mod.rs"]
@@ -19,7 +21,7 @@ use std::error::Error;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -49,16 +51,9 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
     }
 }
 
-/// Separates the test that floods CUDA with small memsets from the test whose frames are memsets. See
-/// [`ImportedSemaphore::signal`] for the reason.
-///
-/// [`ImportedSemaphore::signal`]: vulkan_cuda::ImportedSemaphore::signal
-static MEMSETS: Mutex<()> = Mutex::new(());
-
 /// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
-    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(gpu) = open() else { return };
     const FRAMES: u64 = 20;
     let words = RANGE.size as usize / 4;
@@ -72,14 +67,14 @@ fn a_ring_hands_over_memory_of_cuda() {
     drop(allocation);
     let stage = vk::PipelineStageFlags::TRANSFER;
     let reads = Reads { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
-    let stream = gpu.cuda.new_stream().unwrap();
+    let (kernel, stream) = (fill::load(&gpu.cuda).unwrap(), gpu.cuda.new_stream().unwrap());
     let mut ring: SharedRing<ImportedBuffer> =
         SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
     for frame in 0..FRAMES {
         let write = ring.write().unwrap();
         let address = write.slot().cuda().unwrap();
         // SAFETY: the slot has this many words, and CUDA owns it until `finish`.
-        unsafe { sys::cuMemsetD32Async(address, frame as u32, words, stream.cu_stream()) }.result().unwrap();
+        unsafe { fill::launch(&kernel, &stream, address, words, frame) }.unwrap();
         let read = write.finish().unwrap();
         let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
@@ -99,14 +94,13 @@ fn a_ring_hands_over_memory_of_cuda() {
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
     let all = seen.words().unwrap();
-    // An earlier frame's number was read too early, a later one's too late.
-    let wrong: Vec<_> = all
-        .chunks(words)
-        .enumerate()
+    let wrong: Vec<_> = (0..FRAMES)
+        .zip(all.chunks(words))
         .filter_map(|(frame, words)| {
-            let wrong = words.iter().filter(|word| **word != frame as u32).count();
-            let (at, was) = words.iter().enumerate().find(|(_, word)| **word != frame as u32)?;
-            Some(format!("frame {frame}: {wrong} words, the first is word {at}, which is {was}"))
+            let at = fill::wrong(words, frame)?;
+            // An earlier frame was read too early, a later one too late.
+            let was = (0..FRAMES).find(|&other| words[at] == fill::word(at as u32, other));
+            Some(format!("frame {frame}: word {at} is {:#x}, of frame {was:?}", words[at]))
         })
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -141,7 +135,6 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
 /// Binds a buffer whose bytes lie in two chunks, and one whose bytes lie in the second chunk only.
 #[test]
 fn a_buffer_over_two_chunks_is_bound_sparsely() {
-    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let sparse = |has: vk::PhysicalDeviceFeatures| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
     };
@@ -299,8 +292,8 @@ fn every_vulkan_call_fails_in_turn() {
 fn an_engine_outlives_a_fault_of_cuda() {
     let Some(stand_in) = StandIn::new() else { return };
     let cases = [
-        "cuMemsetD32Async:700:1",
-        "cuMemsetD32Async:700:6",
+        "cuLaunchKernel:700:1",
+        "cuLaunchKernel:700:6",
         "cuSignalExternalSemaphoresAsync:719:3",
         "cuWaitExternalSemaphoresAsync:719:2",
         "cuStreamSynchronize:719:1",
