@@ -253,6 +253,23 @@ fn one_sparse_import() {
     end(import());
 }
 
+/// CUDA imports what it exported. Fails with the exit code 1 if CUDA reports an error, and 101 if that error became another.
+#[test]
+#[ignore = "ends its process"]
+fn one_import_by_cuda() {
+    let gpu = match_devices::open().unwrap();
+    let cuda = gpu.pair.cuda();
+    let allocation = CudaAllocation::new(cuda, RANGE.size).unwrap();
+    let imported = CudaAllocation::import(cuda, &[(allocation.export(0).unwrap(), allocation.size())]);
+    if let Err(error) = &imported {
+        assert!(matches!(error, vulkan_cuda::Error::Cuda { .. }), "{error:?}");
+        assert!(error.is_out_of_memory() || cuda.has_faulted(), "{error:?}");
+    }
+    // The process ends without a drop.
+    drop((allocation, gpu));
+    end(imported.map(drop).map_err(Into::into));
+}
+
 #[test]
 #[ignore = "ends its process"]
 fn one_engine() {
@@ -283,6 +300,19 @@ fn every_vulkan_call_fails_in_turn() {
         let fail = format!("{call}:{}:{nth}", vk::Result::ERROR_OUT_OF_DEVICE_MEMORY.as_raw());
         let done = attempt(&stand_in, name, &fail)?;
         done.check_clean(1).map_err(|problem| format!("{name}, {fail}: {problem}")).map(drop)
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
+
+/// If CUDA runs out of memory during an import, the caller learns it, and everything is given back.
+#[test]
+fn an_import_says_that_memory_ran_out() {
+    let Some(stand_in) = StandIn::new() else { return };
+    attempt(&stand_in, "one_import_by_cuda", "").unwrap().check_clean(0).unwrap();
+    let cases = ["cuMemImportFromShareableHandle:2:1", "cuMemGetAllocationPropertiesFromHandle:2:1"];
+    let problems = each(&cases, |fail| {
+        let done = attempt(&stand_in, "one_import_by_cuda", fail)?;
+        done.check_clean(1).map_err(|problem| format!("{fail}: {problem}")).map(drop)
     });
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }

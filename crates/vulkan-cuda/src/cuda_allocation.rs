@@ -55,7 +55,8 @@ impl CudaAllocation {
     ///
     /// # Errors
     /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's or is on another GPU, if the
-    /// memory is compressed (Vulkan would not know), or if a size is not exactly the chunk's.
+    /// memory is compressed (Vulkan would not know), if a size is not exactly the chunk's, or if the driver reports
+    /// another error.
     ///
     /// [`cuMemImportFromShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
@@ -68,7 +69,11 @@ impl CudaAllocation {
             )));
         }
         let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
-            let of_chunk = |error: Error| Error::Rule(format!("chunk {index} of {}: {error}", chunks.len()));
+            let of_chunk = |error| match error {
+                Error::Rule(text) => Error::Rule(format!("chunk {index} of {}: {text}", chunks.len())),
+                // The driver's error stays what it is: out of memory, for example.
+                error => error,
+            };
             let chunk = Chunk::import(cuda, fd, *size, &props).map_err(of_chunk)?;
             chunk.check_size(granularity).map_err(of_chunk)?;
             Ok(chunk)
