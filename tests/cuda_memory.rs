@@ -265,7 +265,7 @@ fn one_import_by_cuda() {
         assert!(matches!(error, vulkan_cuda::Error::Cuda { .. }), "{error:?}");
         assert!(error.is_out_of_memory() || cuda.has_faulted(), "{error:?}");
     }
-    // The process ends without a drop.
+    // `end` drops nothing.
     drop((allocation, gpu));
     end(imported.map(drop).map_err(Into::into));
 }
@@ -304,12 +304,19 @@ fn every_vulkan_call_fails_in_turn() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// If CUDA runs out of memory during an import, the caller learns it, and everything is given back.
+/// If CUDA runs out of memory during an import, the error says so, and everything is given back.
 #[test]
 fn an_import_says_that_memory_ran_out() {
     let Some(stand_in) = StandIn::new() else { return };
     attempt(&stand_in, "one_import_by_cuda", "").unwrap().check_clean(0).unwrap();
-    let cases = ["cuMemImportFromShareableHandle:2:1", "cuMemGetAllocationPropertiesFromHandle:2:1"];
+    let cases = [
+        "cuMemImportFromShareableHandle:2:1",
+        "cuMemGetAllocationPropertiesFromHandle:2:1",
+        // The first mapping is the allocation's own. The second and third check the size.
+        "cuMemMap:2:2",
+        "cuMemMap:2:3",
+        "cuMemMap:2:4",
+    ];
     let problems = each(&cases, |fail| {
         let done = attempt(&stand_in, "one_import_by_cuda", fail)?;
         done.check_clean(1).map_err(|problem| format!("{fail}: {problem}")).map(drop)

@@ -300,12 +300,18 @@ impl Chunk {
     fn check_size(&self, granularity: u64) -> Result<()> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
-        if let Err(error) = Mapping::new(room.pointer, self, size) {
-            return Err(Error::Rule(format!("it does not have {size} bytes: {error}")));
+        // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual names no code for
+        // a wrong size. An H200 (driver 580.159.04) reports 801, whether the size is too large or too small.
+        let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
+        match Mapping::new(room.pointer, self, size) {
+            Ok(_) => {}
+            Err(error) if other_reason(&error) => return Err(error),
+            Err(error) => return Err(Error::Rule(format!("it does not have {size} bytes: {error}"))),
         }
         match Mapping::new(room.pointer, self, more) {
-            Err(_) => Ok(()),
             Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
+            Err(error) if other_reason(&error) => Err(error),
+            Err(_) => Ok(()),
         }
     }
 }
