@@ -41,9 +41,7 @@ impl CudaAllocation {
     /// # Errors
     /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
-        if sizes.is_empty() || sizes.contains(&0) {
-            return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
-        }
+        has_bytes(sizes)?;
         let props = exportable(cuda)?;
         let sizes = round_up(sizes, granularity(cuda, &props)?)?;
         let chunks = sizes.into_iter().map(|size| Chunk::new(cuda, size, &props));
@@ -54,16 +52,20 @@ impl CudaAllocation {
     /// keep the descriptors. Calls [`cuMemImportFromShareableHandle`].
     ///
     /// # Errors
-    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's or is on another GPU, if the
-    /// memory is compressed (Vulkan would not know), if a size is not exactly the chunk's, or if the driver reports
-    /// another error.
+    /// Fails if
+    /// - `chunks` is empty, or a chunk has 0 bytes.
+    /// - a descriptor stands for memory that is not CUDA's, or is on another GPU.
+    /// - the memory is compressed, because Vulkan would not know.
+    /// - a size is not exactly the chunk's.
+    /// - the driver reports another error: 2 (`OUT_OF_MEMORY`), for example.
     ///
     /// [`cuMemImportFromShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
+        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
+        has_bytes(&sizes)?;
         let props = exportable(cuda)?;
         let granularity = granularity(cuda, &props)?;
-        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
-        if sizes.is_empty() || round_up(&sizes, granularity)? != sizes || sizes.contains(&0) {
+        if round_up(&sizes, granularity)? != sizes {
             return Err(Error::Rule(format!(
                 "chunks of {sizes:?} bytes cannot be CUDA's: each is a multiple of {granularity} bytes"
             )));
@@ -154,6 +156,17 @@ impl CudaAllocation {
 
 const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// Checks the chunks' sizes before the driver is called.
+///
+/// # Errors
+/// Fails if there is no chunk, or if one has 0 bytes.
+fn has_bytes(sizes: &[u64]) -> Result<()> {
+    match sizes.is_empty() || sizes.contains(&0) {
+        true => Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into())),
+        false => Ok(()),
+    }
+}
 
 /// Describes memory on the context's device that can be exported as a descriptor.
 ///
@@ -376,5 +389,7 @@ mod tests {
             let error = CudaAllocation::in_chunks(&ours.0, sizes).err().unwrap();
             assert!(error.to_string().contains("0 bytes"), "{error}");
         }
+        let error = CudaAllocation::import(&ours.0, &[]).err().unwrap();
+        assert!(error.to_string().contains("at least one chunk"), "{error}");
     }
 }
