@@ -253,7 +253,7 @@ fn one_sparse_import() {
     end(import());
 }
 
-/// CUDA imports what it exported. Fails with the exit code 1 if CUDA reports an error, and 101 if that error became another.
+/// CUDA imports what it exported. Ends with exit code 1 if memory runs out, and with 101 after any other error.
 #[test]
 #[ignore = "ends its process"]
 fn one_import_by_cuda() {
@@ -262,8 +262,7 @@ fn one_import_by_cuda() {
     let allocation = CudaAllocation::new(cuda, RANGE.size).unwrap();
     let imported = CudaAllocation::import(cuda, &[(allocation.export(0).unwrap(), allocation.size())]);
     if let Err(error) = &imported {
-        assert!(matches!(error, vulkan_cuda::Error::Cuda { .. }), "{error:?}");
-        assert!(error.is_out_of_memory() || cuda.has_faulted(), "{error:?}");
+        assert!(error.is_out_of_memory(), "{error:?}");
     }
     // `end` drops nothing.
     drop((allocation, gpu));
