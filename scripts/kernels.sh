@@ -120,7 +120,7 @@ check_assemble() {
         assemble "kernels/$file.ptx" "${archs[@]}"
     done
     for file in kernels/stamp.ptx kernels/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
-        crates/vulkan-cuda/examples/your_cuda/fill.ptx; do
+        crates/vulkan-cuda/examples/fill/fill.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 

@@ -283,8 +283,10 @@ fn vulkan_advice(result: vk::Result) -> &'static str {
     }
 }
 
-fn cuda_hint(call: &str, code: u32) -> &'static str {
-    match code {
+/// The library's advice, or this program's own if it knows more.
+fn cuda_hint(call: &str, code: u32) -> String {
+    let advice = vulkan_cuda::cuda_advice(call, code);
+    let own = match code {
         2 if call == "cuLaunchKernel" => {
             "; the kernel's local arrays, for every thread that the GPU can run at once, do not fit into its free memory"
         }
@@ -296,11 +298,10 @@ fn cuda_hint(call: &str, code: u32) -> &'static str {
             "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
         }
         222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
-        304 if call.starts_with("cuImport") => {
-            "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself, or with --producer compute"
-        }
-        _ => vulkan_cuda::cuda_advice(call, code),
-    }
+        304 if call.starts_with("cuImport") => return format!("{advice}, or with --producer compute"),
+        _ => advice,
+    };
+    own.into()
 }
 
 #[cfg(test)]
@@ -324,7 +325,7 @@ mod tests {
     #[test]
     fn wsl_is_named_where_an_import_fails_with_304() {
         let hint = cuda_hint("cuImportExternalMemory", 304);
-        assert!(hint.contains("WSL2"), "{hint}");
+        assert!(hint.contains("WSL2") && hint.ends_with("itself, or with --producer compute"), "{hint}");
         assert!(!cuda_hint("cuInit", 304).contains("WSL2"));
     }
 

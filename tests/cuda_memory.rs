@@ -6,6 +6,8 @@
 #![allow(dead_code, clippy::duplicate_mod)]
 
 mod common;
+#[path = "../crates/vulkan-cuda/examples/fill/mod.rs"]
+mod fill;
 #[path = "../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
 #[path = "../crates/vulkan-cuda/examples/readback/mod.rs"]
@@ -19,7 +21,7 @@ use std::error::Error;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -49,16 +51,9 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
     }
 }
 
-/// Separates the test that floods CUDA with small memsets from the test whose frames are memsets. See
-/// [`ImportedSemaphore::signal`] for the reason.
-///
-/// [`ImportedSemaphore::signal`]: vulkan_cuda::ImportedSemaphore::signal
-static MEMSETS: Mutex<()> = Mutex::new(());
-
 /// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
-    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(gpu) = open() else { return };
     const FRAMES: u64 = 20;
     let words = RANGE.size as usize / 4;
@@ -72,14 +67,14 @@ fn a_ring_hands_over_memory_of_cuda() {
     drop(allocation);
     let stage = vk::PipelineStageFlags::TRANSFER;
     let reads = Reads { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
-    let stream = gpu.cuda.new_stream().unwrap();
+    let (kernel, stream) = (fill::load(&gpu.cuda).unwrap(), gpu.cuda.new_stream().unwrap());
     let mut ring: SharedRing<ImportedBuffer> =
         SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
     for frame in 0..FRAMES {
         let write = ring.write().unwrap();
         let address = write.slot().cuda().unwrap();
         // SAFETY: the slot has this many words, and CUDA owns it until `finish`.
-        unsafe { sys::cuMemsetD32Async(address, frame as u32, words, stream.cu_stream()) }.result().unwrap();
+        unsafe { fill::launch(&kernel, &stream, address, words, frame) }.unwrap();
         let read = write.finish().unwrap();
         let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
@@ -99,14 +94,13 @@ fn a_ring_hands_over_memory_of_cuda() {
     // SAFETY: nobody else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
     let all = seen.words().unwrap();
-    // An earlier frame's number was read too early, a later one's too late.
-    let wrong: Vec<_> = all
-        .chunks(words)
-        .enumerate()
+    let wrong: Vec<_> = (0..FRAMES)
+        .zip(all.chunks(words))
         .filter_map(|(frame, words)| {
-            let wrong = words.iter().filter(|word| **word != frame as u32).count();
-            let (at, was) = words.iter().enumerate().find(|(_, word)| **word != frame as u32)?;
-            Some(format!("frame {frame}: {wrong} words, the first is word {at}, which is {was}"))
+            let at = fill::wrong(words, frame)?;
+            // An earlier frame was read too early, a later one too late.
+            let was = (0..FRAMES).find(|&other| words[at] == fill::word(at as u32, other));
+            Some(format!("frame {frame}: word {at} is {:#x}, of frame {was:?}", words[at]))
         })
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -141,7 +135,6 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
 /// Binds a buffer whose bytes lie in two chunks, and one whose bytes lie in the second chunk only.
 #[test]
 fn a_buffer_over_two_chunks_is_bound_sparsely() {
-    let _alone = MEMSETS.lock().unwrap_or_else(PoisonError::into_inner);
     let sparse = |has: vk::PhysicalDeviceFeatures| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
     };
@@ -260,6 +253,22 @@ fn one_sparse_import() {
     end(import());
 }
 
+/// CUDA imports what it exported. Ends with exit code 1 if memory runs out, and with 101 after any other error.
+#[test]
+#[ignore = "ends its process"]
+fn one_import_by_cuda() {
+    let gpu = match_devices::open().unwrap();
+    let cuda = gpu.pair.cuda();
+    let allocation = CudaAllocation::new(cuda, RANGE.size).unwrap();
+    let imported = CudaAllocation::import(cuda, &[(allocation.export(0).unwrap(), allocation.size())]);
+    if let Err(error) = &imported {
+        assert!(error.is_out_of_memory(), "{error:?}");
+    }
+    // `end` drops nothing.
+    drop((allocation, gpu));
+    end(imported.map(drop).map_err(Into::into));
+}
+
 #[test]
 #[ignore = "ends its process"]
 fn one_engine() {
@@ -294,13 +303,33 @@ fn every_vulkan_call_fails_in_turn() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
+/// If CUDA runs out of memory during an import, the error says so, and everything is given back.
+#[test]
+fn an_import_says_that_memory_ran_out() {
+    let Some(stand_in) = StandIn::new() else { return };
+    attempt(&stand_in, "one_import_by_cuda", "").unwrap().check_clean(0).unwrap();
+    let cases = [
+        "cuMemImportFromShareableHandle:2:1",
+        "cuMemGetAllocationPropertiesFromHandle:2:1",
+        // The first mapping is the allocation's own. The second and third check the size.
+        "cuMemMap:2:2",
+        "cuMemMap:2:3",
+        "cuMemMap:2:4",
+    ];
+    let problems = each(&cases, |fail| {
+        let done = attempt(&stand_in, "one_import_by_cuda", fail)?;
+        done.check_clean(1).map_err(|problem| format!("{fail}: {problem}")).map(drop)
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
+
 /// After a fault, CUDA signals nothing more. The engine's queue must not wait for CUDA for ever.
 #[test]
 fn an_engine_outlives_a_fault_of_cuda() {
     let Some(stand_in) = StandIn::new() else { return };
     let cases = [
-        "cuMemsetD32Async:700:1",
-        "cuMemsetD32Async:700:6",
+        "cuLaunchKernel:700:1",
+        "cuLaunchKernel:700:6",
         "cuSignalExternalSemaphoresAsync:719:3",
         "cuWaitExternalSemaphoresAsync:719:2",
         "cuStreamSynchronize:719:1",

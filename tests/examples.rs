@@ -106,7 +106,7 @@ fn an_example_outlives_a_fault_of_cuda() {
     use stand_in::{ALL, StandIn, each, run};
     let Some(stand_in) = StandIn::new() else { return };
     let cases = [
-        ("frames_are_handed_over", "cuMemsetD32Async:700:6"),
+        ("frames_are_handed_over", "cuLaunchKernel:700:6"),
         ("frames_are_handed_over", "cuWaitExternalSemaphoresAsync:719:2"),
         ("a_kernel_of_cudarc_fills_the_slots", "cuLaunchKernel:700:6"),
         ("a_kernel_of_cudarc_fills_the_slots", "cuSignalExternalSemaphoresAsync:719:3"),

@@ -8,10 +8,11 @@
 use std::error::Error;
 
 use ash::vk;
-use cudarc::driver::sys;
 use vulkan_cuda::SharedBuffer;
 use vulkan_cuda::ownership::{Access, Owner};
 
+#[path = "fill/mod.rs"]
+mod fill;
 #[path = "01_match.rs"]
 mod match_devices;
 #[path = "readback/mod.rs"]
@@ -24,10 +25,10 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let shared = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
 
-    // CUDA writes. A kernel would take the address in the same way.
-    let stream = gpu.cuda.new_stream()?;
+    // CUDA writes. A kernel takes the address as it takes any other.
+    let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
     // SAFETY: the buffer has this many words, and nothing else uses it yet.
-    unsafe { sys::cuMemsetD32Async(shared.cuda(), 0xC0FFEE, WORDS, stream.cu_stream()) }.result()?;
+    unsafe { fill::launch(&kernel, &stream, shared.cuda(), WORDS, 1) }?;
     stream.synchronize()?;
 
     // Vulkan reads. CUDA owns the buffer, so Vulkan acquires it from `VK_QUEUE_FAMILY_EXTERNAL` first.
@@ -44,9 +45,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             device.cmd_copy_buffer(commands, shared.vulkan(), target.buffer, &copy);
         }
     })?;
-    let words = target.words()?;
-    if words.iter().any(|&word| word != 0xC0FFEE) {
-        return Err("Vulkan did not read what CUDA wrote".into());
+    if let Some(wrong) = fill::wrong(&target.words()?, 1) {
+        return Err(format!("Vulkan did not read what CUDA wrote, at word {wrong}").into());
     }
     println!("CUDA wrote {BYTES} bytes at {:#x}, and Vulkan read the same", shared.cuda());
     Ok(())

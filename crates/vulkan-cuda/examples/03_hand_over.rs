@@ -8,10 +8,11 @@
 use std::error::Error;
 
 use ash::vk;
-use cudarc::driver::sys;
 use vulkan_cuda::shared_ring::Reads;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
+#[path = "fill/mod.rs"]
+mod fill;
 #[path = "01_match.rs"]
 mod match_devices;
 #[path = "readback/mod.rs"]
@@ -35,7 +36,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     };
     let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
     let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
-    let stream = gpu.cuda.new_stream()?;
+    let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
     let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
 
     for frame in 0..FRAMES {
@@ -43,8 +44,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // CUDA: wait, on the GPU, until Vulkan has read what was in the slot; write; signal.
         let write = ring.write()?;
         let address = write.slot().cuda();
-        // SAFETY: the slot has this many words, and is CUDA's until `finish`. A real program launches a kernel here.
-        unsafe { sys::cuMemsetD32Async(address, word(frame), WORDS, stream.cu_stream()) }.result()?;
+        // SAFETY: the slot has this many words, and is CUDA's until `finish`.
+        unsafe { fill::launch(&kernel, &stream, address, WORDS, frame) }?;
         let read = write.finish()?;
 
         // Vulkan: take the slot, read it, give it back.
@@ -75,17 +76,12 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // SAFETY: nothing else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
-        if let Some(wrong) = words.iter().position(|&seen| seen != word(frame)) {
+        if let Some(wrong) = fill::wrong(words, frame) {
             return Err(format!("frame {frame} is wrong at word {wrong}").into());
         }
     }
     println!("{FRAMES} frames went through {SLOTS} slots, each of them whole");
     Ok(())
-}
-
-/// What CUDA writes to every word of a frame.
-fn word(frame: u64) -> u32 {
-    0xF00D_0000 | frame as u32
 }
 
 #[allow(dead_code)]

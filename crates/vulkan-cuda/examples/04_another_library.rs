@@ -10,10 +10,12 @@ use std::error::Error;
 use std::sync::Arc;
 
 use ash::vk;
-use cudarc::driver::{CudaContext, CudaStream, DriverError, sys};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError};
 use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::{SharedBuffer, SharedTimeline};
 
+#[path = "fill/mod.rs"]
+mod fill;
 #[path = "01_match.rs"]
 mod match_devices;
 #[path = "readback/mod.rs"]
@@ -21,19 +23,19 @@ mod readback;
 
 const WORDS: usize = 1024;
 const BYTES: u64 = 4 * WORDS as u64;
-const OURS: u32 = 0x0505_0505;
-const THEIRS: u32 = 0x7EA5_7EA5;
+const OURS: u64 = 1;
+const THEIRS: u64 = 2;
 
 pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
     // Whose turn it is, on the GPU. 1: we have written. 2: the library has written.
     let turn = SharedTimeline::new(&gpu.pair)?;
-    let stream = gpu.cuda.new_stream()?;
+    let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
     let library = Library::new(&gpu.cuda)?;
 
     // SAFETY: the slot has this many words, and nothing else uses it yet.
-    unsafe { sys::cuMemsetD32Async(slot.cuda(), OURS, WORDS, stream.cu_stream()) }.result()?;
+    unsafe { fill::launch(&kernel, &stream, slot.cuda(), WORDS, OURS) }?;
     // 1. Finish pending work. Our stream signals, and the library's stream waits for the signal, so the CPU need not wait. If a
     //    library hides its stream, call `stream.synchronize()` here instead.
     // SAFETY: (also for steps 4 and 6) the timeline lives until both streams are idle, below.
@@ -67,10 +69,11 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             device.cmd_copy_buffer(commands, slot.vulkan(), target.buffer, &copy);
         }
     })?;
-    for (index, word) in target.words()?.into_iter().enumerate() {
-        let expected = if index < WORDS / 2 { OURS } else { THEIRS };
-        if word != expected {
-            return Err(format!("word {index} is {word:#x}, not {expected:#x}").into());
+    let words = target.words()?;
+    let (ours, theirs) = words.split_at(WORDS / 2);
+    for (whose, half, frame) in [("our", ours, OURS), ("the library's", theirs, THEIRS)] {
+        if let Some(wrong) = fill::wrong(half, frame) {
+            return Err(format!("{whose} half is wrong at word {wrong}").into());
         }
     }
     println!("another library wrote half of {WORDS} words in place, and Vulkan read them");
@@ -87,12 +90,13 @@ struct Array<'a> {
 
 /// The library, with its own stream.
 struct Library {
+    kernel: CudaFunction,
     stream: Arc<CudaStream>,
 }
 
 impl Library {
     fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
-        Ok(Self { stream: context.new_stream()? })
+        Ok(Self { kernel: fill::load(context)?, stream: context.new_stream()? })
     }
 
     /// Returns before the work is done, as such libraries do.
@@ -100,8 +104,7 @@ impl Library {
         let half = array.words / 2;
         let pointer = array.pointer + 4 * half as u64;
         // SAFETY: the words are the array's, and its creator uses them only after the stream is done.
-        unsafe { sys::cuMemsetD32Async(pointer, THEIRS, array.words - half, self.stream.cu_stream()) }
-            .result()
+        unsafe { fill::launch(&self.kernel, &self.stream, pointer, array.words - half, THEIRS) }
     }
 }
 

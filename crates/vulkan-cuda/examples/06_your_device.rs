@@ -17,7 +17,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use ash::vk;
-use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream};
 use vulkan_cuda::Error::Unsupported;
 use vulkan_cuda::shared_ring::Reads;
 use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
@@ -29,6 +29,8 @@ use engine::Engine;
 mod device;
 #[path = "your_device/engine.rs"]
 mod engine;
+#[path = "fill/mod.rs"]
+mod fill;
 #[allow(dead_code)] // Only `report` is used.
 #[path = "01_match.rs"]
 mod match_devices;
@@ -67,7 +69,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let mut ring = SharedRing::new(&pair, stream.clone(), slots, reads)?;
     // ANCHOR_END: ring
 
-    let drawn = draw_all(&mut engine, &mut ring, &stream);
+    let kernel = fill::load(&context)?;
+    let drawn = draw_all(&mut engine, &mut ring, &kernel, &stream);
     // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, even in `Drop`.
     let written = stream.synchronize();
     if written.is_err() {
@@ -92,13 +95,13 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 fn draw_all(
     engine: &mut Engine,
     ring: &mut SharedRing<SharedBuffer>,
+    kernel: &CudaFunction,
     stream: &CudaStream,
 ) -> Result<(), Box<dyn Error>> {
     for frame in 0..FRAMES {
         let write = ring.write()?;
         // SAFETY: the slot has this many words, and is CUDA's until `finish`.
-        unsafe { sys::cuMemsetD32Async(write.slot().cuda(), word(frame), WORDS, stream.cu_stream()) }
-            .result()?;
+        unsafe { fill::launch(kernel, stream, write.slot().cuda(), WORDS, frame) }?;
         let read = write.finish()?;
         if HIDDEN.contains(&frame) {
             // 4. Nothing was submitted for this frame. The ring gives its slot back to CUDA all the same.
@@ -108,11 +111,6 @@ fn draw_all(
         }
     }
     Ok(())
-}
-
-/// What CUDA writes to every word of a frame.
-fn word(frame: u64) -> u32 {
-    0xE091_0000 | frame as u32
 }
 
 #[allow(dead_code)]

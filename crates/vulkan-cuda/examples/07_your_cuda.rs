@@ -15,7 +15,7 @@
 //! | 3 | `af::eval`: runs pending work | `ring.write()`: the stream waits, on the GPU, until Vulkan has read the slot |
 //! | 4 | `array::device()`: the pointer; the array is locked | `write.slot().cuda()`: the slot is yours while `write` lives |
 //! | 5 | `afcu::getStream()` | the stream that you gave to the ring |
-//! | 6 | run your kernel on that stream | `stream.launch_builder(&fill)…launch(…)` |
+//! | 6 | run your kernel on that stream | `stream.launch_builder(&kernel)…launch(…)` |
 //! | 7 | `array::unlock()` | `write.finish()`: the stream signals, and the slot is Vulkan's |
 //!
 //! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with its own stream.
@@ -29,13 +29,12 @@ use cudarc::nvrtc::Ptx;
 use vulkan_cuda::shared_ring::Reads;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
+#[path = "fill/mod.rs"]
+mod fill;
 #[path = "01_match.rs"]
 mod match_devices;
 #[path = "readback/mod.rs"]
 mod readback;
-
-/// `void fill(unsigned *out, unsigned words, unsigned frame)`
-const KERNEL: &str = include_str!("your_cuda/fill.ptx");
 
 const SLOTS: usize = 3;
 const FRAMES: u64 = 12;
@@ -45,7 +44,7 @@ const BYTES: u64 = 4 * WORDS as u64;
 pub fn run() -> Result<(), Box<dyn Error>> {
     // 2. Either side may choose the GPU. A program that creates its context first finds the Vulkan device with `find_twin`.
     let gpu = match_devices::open()?;
-    let fill = gpu.cuda.load_module(Ptx::from_src(KERNEL))?.load_function("fill")?;
+    let kernel = gpu.cuda.load_module(Ptx::from_src(fill::KERNEL))?.load_function("fill")?;
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
     // 5. One stream for the ring's whole life.
@@ -65,7 +64,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // 4. The address; the borrow of `write` is the lock.
         let (out, words, number) = (write.slot().cuda(), WORDS as u32, frame as u32);
         // 6. Each argument by reference, of exactly the type that the kernel declares: nothing checks that.
-        let mut launch = stream.launch_builder(&fill);
+        let mut launch = stream.launch_builder(&kernel);
         launch.arg(&out).arg(&words).arg(&number);
         // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
@@ -96,17 +95,12 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // SAFETY: nothing else uses the queue.
     unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
-        if let Some(wrong) = (0..).zip(words).position(|(index, &seen)| seen != word(index, frame)) {
+        if let Some(wrong) = fill::wrong(words, frame) {
             return Err(format!("frame {frame} is wrong at word {wrong}").into());
         }
     }
     println!("a kernel launched by cudarc wrote {FRAMES} frames, and Vulkan read each of them whole");
     Ok(())
-}
-
-/// The kernel's formula.
-fn word(index: u32, frame: u64) -> u32 {
-    index ^ (frame as u32).wrapping_mul(0x9e37_79b1)
 }
 
 #[allow(dead_code)]

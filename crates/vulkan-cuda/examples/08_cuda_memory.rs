@@ -20,6 +20,8 @@ use vulkan_cuda::{CudaAllocation, ImportedBuffer};
 
 use match_devices::Gpu;
 
+#[path = "fill/mod.rs"]
+mod fill;
 #[path = "01_match.rs"]
 mod match_devices;
 #[path = "readback/mod.rs"]
@@ -57,8 +59,8 @@ fn one_chunk(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     let view = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE)?;
     // The view keeps the allocation alive, and with it CUDA's address.
     drop(allocation);
-    fill(gpu, view.cuda().ok_or("no address")?, tensor.size, 0xC0DA_0001)?;
-    check(gpu, view.vulkan(), tensor.size, 0xC0DA_0001)?;
+    write(gpu, view.cuda().ok_or("no address")?, tensor.size, 1)?;
+    check(gpu, view.vulkan(), tensor.size, 1)?;
     println!("CUDA allocated, and Vulkan read {tensor}");
     Ok(())
 }
@@ -68,7 +70,7 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1])?;
     let half = 64 << 10;
     let tensor = Range { offset: allocation.chunks()[0] - half, size: 2 * half };
-    fill(gpu, allocation.pointer() + tensor.offset, tensor.size, 0xC0DA_0002)?;
+    write(gpu, allocation.pointer() + tensor.offset, tensor.size, 2)?;
 
     // An ordinary buffer is bound to one allocation.
     let Err(refused) = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE) else {
@@ -80,7 +82,7 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     match unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, tensor, USAGE, (gpu.queue, gpu.family)) }
     {
         Ok(view) => {
-            check(gpu, view.vulkan(), tensor.size, 0xC0DA_0002)?;
+            check(gpu, view.vulkan(), tensor.size, 2)?;
             println!("bound sparsely, Vulkan read {tensor} of two allocations");
         }
         Err(Unsupported(why)) => println!("refused: {why}"),
@@ -89,18 +91,18 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// CUDA writes `value` to every word. Returns when it is done.
-fn fill(gpu: &Gpu, address: sys::CUdeviceptr, bytes: u64, value: u32) -> Result<(), Box<dyn Error>> {
-    let stream = gpu.cuda.new_stream()?;
+/// CUDA writes every word. Returns when it is done.
+fn write(gpu: &Gpu, address: sys::CUdeviceptr, bytes: u64, frame: u64) -> Result<(), Box<dyn Error>> {
+    let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
     // SAFETY: this many bytes are mapped there, and nothing else uses them.
-    unsafe { sys::cuMemsetD32Async(address, value, bytes as usize / 4, stream.cu_stream()) }.result()?;
+    unsafe { fill::launch(&kernel, &stream, address, bytes as usize / 4, frame) }?;
     // The CPU waits, as in 02_share. With a `SharedRing` of such buffers it would not.
     Ok(stream.synchronize()?)
 }
 
 /// Vulkan reads. CUDA wrote last, so Vulkan acquires the buffer from `VK_QUEUE_FAMILY_EXTERNAL`, whichever API
 /// allocated it.
-fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, value: u32) -> Result<(), Box<dyn Error>> {
+fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, frame: u64) -> Result<(), Box<dyn Error>> {
     let target = readback::Target::new(gpu, bytes)?;
     let copies = vk::PipelineStageFlags2::ALL_TRANSFER;
     let access = Access { stage: copies, access: vk::AccessFlags2::TRANSFER_READ };
@@ -114,7 +116,7 @@ fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, value: u32) -> Result<(), Bo
             device.cmd_copy_buffer(commands, buffer, target.buffer, &copy);
         }
     })?;
-    match target.words()?.iter().position(|&word| word != value) {
+    match fill::wrong(&target.words()?, frame) {
         None => Ok(()),
         Some(wrong) => Err(format!("Vulkan did not read what CUDA wrote, at word {wrong}").into()),
     }

@@ -41,9 +41,7 @@ impl CudaAllocation {
     /// # Errors
     /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
-        if sizes.is_empty() || sizes.contains(&0) {
-            return Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into()));
-        }
+        has_bytes(sizes)?;
         let props = exportable(cuda)?;
         let sizes = round_up(sizes, granularity(cuda, &props)?)?;
         let chunks = sizes.into_iter().map(|size| Chunk::new(cuda, size, &props));
@@ -54,21 +52,30 @@ impl CudaAllocation {
     /// keep the descriptors. Calls [`cuMemImportFromShareableHandle`].
     ///
     /// # Errors
-    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's or is on another GPU, if the
-    /// memory is compressed (Vulkan would not know), or if a size is not exactly the chunk's.
+    /// Fails if
+    /// - `chunks` is empty, or a chunk has 0 bytes.
+    /// - a descriptor stands for memory that is not CUDA's, or is on another GPU.
+    /// - the memory is compressed, because Vulkan would not know.
+    /// - a size is not exactly the chunk's.
+    /// - the driver reports another error: 2 (`OUT_OF_MEMORY`), for example.
     ///
     /// [`cuMemImportFromShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
+        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
+        has_bytes(&sizes)?;
         let props = exportable(cuda)?;
         let granularity = granularity(cuda, &props)?;
-        let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
-        if sizes.is_empty() || round_up(&sizes, granularity)? != sizes || sizes.contains(&0) {
+        if round_up(&sizes, granularity)? != sizes {
             return Err(Error::Rule(format!(
                 "chunks of {sizes:?} bytes cannot be CUDA's: each is a multiple of {granularity} bytes"
             )));
         }
         let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
-            let of_chunk = |error: Error| Error::Rule(format!("chunk {index} of {}: {error}", chunks.len()));
+            let of_chunk = |error| match error {
+                Error::Rule(text) => Error::Rule(format!("chunk {index} of {}: {text}", chunks.len())),
+                // The driver's error stays what it is: out of memory, for example.
+                error => error,
+            };
             let chunk = Chunk::import(cuda, fd, *size, &props).map_err(of_chunk)?;
             chunk.check_size(granularity).map_err(of_chunk)?;
             Ok(chunk)
@@ -149,6 +156,17 @@ impl CudaAllocation {
 
 const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// Checks the chunks' sizes before the driver is called.
+///
+/// # Errors
+/// Fails if there is no chunk, or if one has 0 bytes.
+fn has_bytes(sizes: &[u64]) -> Result<()> {
+    match sizes.is_empty() || sizes.contains(&0) {
+        true => Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into())),
+        false => Ok(()),
+    }
+}
 
 /// Describes memory on the context's device that can be exported as a descriptor.
 ///
@@ -295,12 +313,18 @@ impl Chunk {
     fn check_size(&self, granularity: u64) -> Result<()> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
-        if let Err(error) = Mapping::new(room.pointer, self, size) {
-            return Err(Error::Rule(format!("it does not have {size} bytes: {error}")));
+        // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual names no code for
+        // a wrong size. An H200 (driver 580.159.04) reports 801, whether the size is too large or too small.
+        let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
+        match Mapping::new(room.pointer, self, size) {
+            Ok(_) => {}
+            Err(error) if other_reason(&error) => return Err(error),
+            Err(error) => return Err(Error::Rule(format!("it does not have {size} bytes: {error}"))),
         }
         match Mapping::new(room.pointer, self, more) {
-            Err(_) => Ok(()),
             Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
+            Err(error) if other_reason(&error) => Err(error),
+            Err(_) => Ok(()),
         }
     }
 }
@@ -365,5 +389,7 @@ mod tests {
             let error = CudaAllocation::in_chunks(&ours.0, sizes).err().unwrap();
             assert!(error.to_string().contains("0 bytes"), "{error}");
         }
+        let error = CudaAllocation::import(&ours.0, &[]).err().unwrap();
+        assert!(error.to_string().contains("at least one chunk"), "{error}");
     }
 }

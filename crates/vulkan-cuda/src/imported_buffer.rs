@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::flags_for;
+use crate::export::{check_size, flags_for};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -193,10 +193,7 @@ impl ImportedBuffer {
     /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
-        // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
-        if size == 0 {
-            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
-        }
+        check_size(size)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
         unsafe { exportable::imported_buffer(vk.instance(), vk.physical(), name, (usage, flags), fd) }

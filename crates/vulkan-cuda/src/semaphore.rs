@@ -151,11 +151,11 @@ impl ImportedSemaphore {
         Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
     }
 
-    /// Checks that `stream` can be used with this semaphore.
+    /// Checks that `stream` may signal this semaphore.
     ///
     /// # Errors
     /// Fails if the stream is of another context, or is the per-thread default stream.
-    pub(crate) fn require(&self, stream: &dyn Stream) -> Result<()> {
+    pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")
     }
 
@@ -209,7 +209,7 @@ impl ImportedSemaphore {
     pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
         let (params, cuda) = (signal.params(), &self.cuda);
-        cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")?;
+        self.can_signal(stream)?;
         cuda.bind()?;
         // SAFETY: as in `wait`.
         let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };

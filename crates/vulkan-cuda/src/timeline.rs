@@ -112,7 +112,7 @@ impl SharedTimeline {
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
-        self.imported.require(stream)?;
+        self.imported.can_signal(stream)?;
         self.promised.rise(value)?;
         // SAFETY: the caller's promise; the value is above all before it.
         unsafe { self.imported.signal(stream, Signal::Value(value)) }

@@ -1179,7 +1179,7 @@ fn pattern(place: u32, frame: u64) -> u32 {
     (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
 }
 
-/// The formula of `crates/vulkan-cuda/examples/your_cuda/fill.ptx`.
+/// The formula of `crates/vulkan-cuda/examples/fill/fill.ptx`.
 fn fill(out: Address, words: u32, frame: u32) -> Result<(), u32> {
     for (index, word) in (0..words).zip(out.bytes(4 * u64::from(words)).chunks_exact_mut(4)) {
         word.copy_from_slice(&(index ^ frame.wrapping_mul(0x9e37_79b1)).to_ne_bytes());

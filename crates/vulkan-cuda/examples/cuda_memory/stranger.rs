@@ -11,7 +11,7 @@ use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaAllocation, ImportedBuffer};
 
 use super::match_devices::Gpu;
-use super::{USAGE, check, fill, open};
+use super::{USAGE, check, open, write};
 
 /// Set in the child: the descriptor's size in bytes, as its sender says.
 const BYTES: &str = "VULKAN_CUDA_TRY_BYTES";
@@ -22,7 +22,7 @@ const RANGE: Range = Range { offset: 0, size: 4096 };
 pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
     let size = allocation.chunks()[0];
-    fill(gpu, allocation.pointer(), RANGE.size, 0xC0DA_0003)?;
+    write(gpu, allocation.pointer(), RANGE.size, 3)?;
 
     // In a real program these two come over a socket.
     let file = OwnedFd::from(File::open("/dev/null")?);
@@ -36,7 +36,7 @@ pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
     let view = unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), memory.into(), size, RANGE, USAGE) }?;
     // The sender may drop its allocation: Vulkan's import keeps the memory. Only CUDA's address is gone.
     drop(allocation);
-    check(gpu, view.vulkan(), RANGE.size, 0xC0DA_0003)?;
+    check(gpu, view.vulkan(), RANGE.size, 3)?;
     println!("tried in a process of its own, then imported here: Vulkan read {RANGE}");
     Ok(())
 }

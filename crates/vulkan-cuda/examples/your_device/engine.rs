@@ -12,7 +12,7 @@ use vulkan_cuda::shared_ring::Read;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
 use super::device::Device;
-use super::{BYTES, word};
+use super::{BYTES, fill};
 
 /// How many frames the CPU may be ahead of the queue. This is independent of the number of slots.
 const IN_FLIGHT: u64 = 2;
@@ -148,8 +148,8 @@ impl Engine {
         let frame = &mut self.frames[index];
         let Some(shows) = frame.shows.take() else { return Ok(()) };
         let bytes = frame.memory.as_ref().and_then(Allocation::mapped_slice).ok_or("not the CPU's memory")?;
-        let mut words = bytes[..BYTES as usize].chunks_exact(4);
-        match words.position(|bytes| bytes != word(shows).to_ne_bytes()) {
+        let mut words = (0..).zip(bytes[..BYTES as usize].chunks_exact(4));
+        match words.position(|(index, bytes)| bytes != fill::word(index, shows).to_ne_bytes()) {
             None => self.checked += 1,
             Some(wrong) => return Err(format!("frame {shows} is wrong at word {wrong}").into()),
         }

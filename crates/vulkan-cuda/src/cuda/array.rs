@@ -9,6 +9,9 @@ use cudarc::driver::sys;
 use super::{Cuda, Stream, api};
 use crate::Result;
 
+/// The call behind every copy, for errors.
+const CALL: &str = "cuMemcpy2DAsync";
+
 /// One level of a mipmapped array. It keeps the owner of the mipmapped array alive. Cloning is cheap.
 ///
 /// [`MappedImage::level`](crate::MappedImage::level) returns one, and [`crate::image`](mod@crate::image#examples) has
@@ -64,10 +67,10 @@ impl Array {
     /// `target`. Calls [`cuMemcpy2DAsync`].
     ///
     /// # Errors
-    /// Fails if the driver reports an error.
+    /// Fails if the stream or `target` is of another context, or if the stream is the per-thread default stream.
+    /// CUDA is then not called. Also fails if the driver reports an error.
     ///
     /// # Safety
-    /// - The stream and both levels must be of one context.
     /// - Both levels must be two-dimensional and have at least `rows` rows of `row_bytes` bytes.
     /// - Both must live until the stream has passed this point, and nothing else may use them before.
     ///
@@ -79,6 +82,7 @@ impl Array {
         row_bytes: usize,
         rows: usize,
     ) -> Result<()> {
+        self.cuda.require_same(target.cuda.raw(), CALL)?;
         let mut copy = self.copy(row_bytes, rows);
         copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
         copy.dstArray = target.raw;
@@ -90,13 +94,13 @@ impl Array {
     /// fit, `row_bytes` bytes of each, without padding between them. Read `target` once the stream is idle.
     ///
     /// # Errors
-    /// Fails if the driver reports an error.
+    /// Fails if the stream is of another context or is the per-thread default stream (CUDA is then not called), or if
+    /// the driver reports an error.
     ///
     /// # Panics
     /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// - The stream and the level must be of one context.
     /// - The level must be two-dimensional. It must have at least as many rows, each of at least `row_bytes` bytes.
     /// - The level and `target` must live until the stream has passed this point. Before that, nothing may write the
     ///   level or use `target`.
@@ -141,9 +145,48 @@ impl Array {
     /// # Safety
     /// As for [`Array::copy_to`] and [`Array::copy_to_host`].
     unsafe fn enqueue(&self, stream: &dyn Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
+        self.cuda.require_stream(stream, CALL)?;
         self.cuda.bind()?;
-        // SAFETY: the caller's promise; the description is read before the call returns.
+        // SAFETY: of one context, checked above; for the rest the caller's promise. The description is read before the call
+        // returns.
         let code = unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) };
-        self.cuda.check("cuMemcpy2DAsync", code)
+        self.cuda.check(CALL, code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::ManuallyDrop;
+
+    use super::*;
+    use crate::cuda::tests::{per_thread, unreal};
+
+    #[test]
+    fn a_copy_between_two_contexts_never_reaches_the_driver() {
+        let [ours, theirs] = [1, 2].map(unreal);
+        let [from, other] = [&ours.0, &theirs.0].map(|cuda| {
+            ManuallyDrop::new(Array {
+                raw: std::ptr::null_mut(),
+                mipmap: std::ptr::null_mut(),
+                level: 0,
+                cuda: cuda.clone(),
+                _owner: Arc::new(()),
+            })
+        });
+        let mut bytes = [0; 4];
+        // SAFETY: all are refused before the driver is called.
+        let answers = unsafe {
+            [
+                ("one CUDA context", from.copy_to(&theirs.1, &from, 4, 1)),
+                ("one CUDA context", from.copy_to(&ours.1, &other, 4, 1)),
+                ("one CUDA context", from.copy_to_host(&theirs.1, &mut bytes, 4)),
+                ("per-thread default stream", from.copy_to(&per_thread(&ours.0), &from, 4, 1)),
+                ("per-thread default stream", from.copy_to_host(&per_thread(&ours.0), &mut bytes, 4)),
+            ]
+        };
+        for (words, answer) in answers {
+            let text = answer.unwrap_err().to_string();
+            assert!(text.contains("cuMemcpy2DAsync") && text.contains(words), "{text}");
+        }
     }
 }

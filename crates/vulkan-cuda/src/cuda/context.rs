@@ -291,7 +291,10 @@ pub(crate) mod tests {
     use crate::identity::DeviceUuid;
 
     /// A stream that refers to nothing.
-    pub(crate) struct UnrealStream(sys::CUcontext);
+    pub(crate) struct UnrealStream {
+        raw: usize,
+        context: sys::CUcontext,
+    }
 
     // SAFETY: it is never dereferenced.
     unsafe impl Send for UnrealStream {}
@@ -301,11 +304,11 @@ pub(crate) mod tests {
     // SAFETY: it never reaches the driver. Its tests check exactly that.
     unsafe impl Stream for UnrealStream {
         fn raw(&self) -> sys::CUstream {
-            std::ptr::null_mut()
+            std::ptr::without_provenance_mut(self.raw)
         }
 
         fn context(&self) -> sys::CUcontext {
-            self.0
+            self.context
         }
     }
 
@@ -327,7 +330,12 @@ pub(crate) mod tests {
         let raw = std::ptr::without_provenance_mut(usize::from(number));
         let keep = Keep::Theirs { _keep: Arc::new(()) };
         let cuda = Cuda(Arc::new(Context { raw, info, faulted: Arc::default(), keep }));
-        ManuallyDrop::new((cuda, UnrealStream(raw)))
+        ManuallyDrop::new((cuda, UnrealStream { raw: 0, context: raw }))
+    }
+
+    /// A context's per-thread default stream.
+    pub(crate) fn per_thread(cuda: &Cuda) -> UnrealStream {
+        UnrealStream { raw: CU_STREAM_PER_THREAD, context: cuda.raw() }
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub unsafe trait Stream: Send + Sync {
 }
 
 // SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
-// on each thread. Semaphores and rings refuse it: see `Cuda::require_stream`.)
+// on each thread. Semaphores, rings and copies of arrays refuse it: see `Cuda::require_stream`.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

@@ -76,10 +76,7 @@ impl MemoryExport {
         size: u64,
         usage: vk::BufferUsageFlags,
     ) -> Result<vk::Buffer> {
-        // Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
-        if size == 0 {
-            return Err(Error::Rule("a buffer cannot have 0 bytes".into()));
-        }
+        check_size(size)?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(self.kind.memory());
         let info = vk::BufferCreateInfo::default()
             .size(size)
@@ -131,6 +128,17 @@ pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     let types = required.memory_type_bits;
     // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
+}
+
+/// Checks the size of a buffer: Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
+///
+/// # Errors
+/// Fails if the size is 0.
+pub(crate) fn check_size(size: u64) -> Result<()> {
+    match size {
+        0 => Err(Error::Rule("a buffer cannot have 0 bytes".into())),
+        _ => Ok(()),
+    }
 }
 
 /// The flags for memory of buffers with this usage. A buffer with a device address needs memory with one
