@@ -274,7 +274,7 @@ impl Engine {
         outcome
     }
 
-    /// Whether something has failed. It stays true after the producer was exchanged.
+    /// Whether something has failed since the last exchange of the producer.
     pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
