@@ -101,6 +101,21 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
     run(command.env("STAND_IN_FAIL", fail))
 }
 
+/// Both failures are printed: the clean-up comes first, and the results are written after it.
+#[test]
+fn a_failed_cleanup_does_not_hide_a_full_standard_output() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = stand_in.command(&ALL);
+    command.args(SMALL).env("STAND_IN_FAIL", "cuStreamDestroy_v2:700");
+    let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_exit(&output, 1);
+    let text = stderr(&output);
+    for words in ["while cleaning up", "cannot write to standard output"] {
+        assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
+    }
+}
+
 /// [`attempt`] starts this test in its own process. It ends as the program does: with exit code 1 after an error, even in a
 /// `Drop`.
 #[test]
