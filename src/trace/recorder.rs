@@ -144,9 +144,11 @@ impl Observer for Recorder {
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
         let cuda = match (fill, &self.cuda) {
             (Some(fill), Some(clock)) => {
-                let (before, after) = fill.events(frame);
                 let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
-                time(before)?.zip(time(after)?)
+                match fill.events(frame) {
+                    Some((before, after)) => time(before)?.zip(time(after)?),
+                    None => None,
+                }
             }
             _ => None,
         };
