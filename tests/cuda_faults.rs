@@ -101,6 +101,20 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
     run(command.env("STAND_IN_FAIL", fail))
 }
 
+#[test]
+fn a_trace_shows_the_kernel_of_every_handoff() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for handoff in Handoff::ALL {
+        let path = folder.path().join(format!("{}.svg", handoff.name()));
+        let mut command = stand_in.command(&ALL);
+        command.args(SMALL).args(["--handoff", handoff.name(), "--trace"]).arg(&path);
+        run(&mut command).unwrap().check_clean(0).unwrap();
+        let picture = std::fs::read_to_string(&path).unwrap();
+        assert!(picture.contains(">CUDA<"), "{}: {picture}", handoff.name());
+    }
+}
+
 /// Both failures are printed: the clean-up comes first, and the results are written after it.
 #[test]
 fn a_failed_cleanup_does_not_hide_a_full_standard_output() {

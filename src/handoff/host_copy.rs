@@ -63,7 +63,7 @@ impl HostCopyHandoff {
         // There is one staging buffer: after the wait for the frame before, Vulkan has read it.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
-        let profile = Profile { max_in_flight: 1, parameters, ..usual };
+        let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
         Ok(Self {
             fill: Fill::new(context, &source.name)?,
             work,

@@ -81,7 +81,8 @@ impl TextureInlineHandoff {
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
         let name = paint.support().producer_name();
         let parameters = paint.parameters().clone();
-        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue(name, slots) };
+        let profile =
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(name, slots) };
         Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 

@@ -29,7 +29,7 @@ pub struct FrameSpans {
     pub slices: Option<[f64; SLICES]>,
     /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
-    /// When the CPU began the frame, and how long it worked on it.
+    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
     pub cpu: (Instant, Duration),
 }
 
@@ -112,7 +112,7 @@ impl Recorder {
             device: format!("{} ({})", device.info().name, device.info().driver),
             grid,
             producer: producer.name,
-            by_cuda: producer.uses_cuda(),
+            by_cuda: producer.uses_cuda,
             in_queue: producer.in_queue,
             frames: self.frames.into(),
             vulkan_clock: self.vulkan,

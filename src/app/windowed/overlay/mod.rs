@@ -541,7 +541,7 @@ fn every_glyph(egui: &Context) {
 pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
     let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
-    let mut name = if profile.uses_cuda() { handoff.name() } else { profile.name }.to_owned();
+    let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
     }
