@@ -303,6 +303,12 @@ impl Engine {
         picture: &Picture,
         behind: Behind<'_>,
     ) -> Result<()> {
+        if self.renderer.needs_resize(picture.extent) {
+            self.drain()?;
+            self.renderer.resize(picture.extent)?;
+            self.forget_recorded();
+        }
+        // After the wait for earlier frames, which is not this frame's CPU time.
         let began = Instant::now();
         let frame = Frame {
             index: self.pacer.submitted() - self.first,
@@ -311,11 +317,6 @@ impl Engine {
             parameters: self.parameters,
             reads: reads(self.scene, self.observers.read_by_compute()),
         };
-        if self.renderer.needs_resize(picture.extent) {
-            self.drain()?;
-            self.renderer.resize(picture.extent)?;
-            self.forget_recorded();
-        }
         let produced = self.produce(flight, &frame)?;
         self.renderer.set_view(flight.index, &self.view, picture.extent)?;
         trace_span!("record", frame = frame.index)

@@ -144,6 +144,7 @@ impl Figures {
         let (began, took) = spans.cpu;
         // The GPU had work from the frame's submission on, or from its kernel's start. A kernel that ended before the last frame does
         // not count: it was filled ahead, in a batch.
+        // `took` leaves out the waits for the hand-off, so the time that the GPU lost to them counts as the hand-off's.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
